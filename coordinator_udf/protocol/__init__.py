@@ -1,0 +1,1 @@
+"""Kafka's vocabulary: errors, requests, responses, records. Data, no behaviour."""

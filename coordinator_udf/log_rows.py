@@ -1,0 +1,182 @@
+"""From a request to the rows of the request log, and from the answers of a request's parts back to one answer.
+
+Whoever appends rows uses this: the gateway, the readers of historical logs, tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.protocol.requests import SPANNING, VERSIONS
+
+_INT32 = (-(2**31), 2**31 - 1)
+
+
+def request_rows(
+    *,
+    partitions: int,
+    log_ts: int,
+    request_id: str,
+    api: str,
+    api_version: int,
+    client_id: str | None,
+    client_host: str | None,
+    body: Mapping[str, Any],
+    proposed_member_id: str | None = None,
+    recorded_leader: str | None = None,
+    recorded_protocol: str | None = None,
+) -> list[dict[str, Any]]:
+    """The rows that put one request on the log: one, or one for each shard that a spanning request asks.
+
+    Args:
+        partitions: the log's number of partitions.
+        log_ts: milliseconds since the epoch.
+        body: the request in Kafka's JSON field names for its version.
+
+    Returns:
+        Rows with every column of schemas.requests.REQUEST_LOG but ``source`` and ``offset``.
+
+    Raises:
+        BadRequest: the request can't be one: an API or version that isn't served, no group id, a wrong type.
+    """
+    versions = VERSIONS.get(api)
+    if versions is None:
+        raise BadRequest("api", api, "one of " + ", ".join(VERSIONS))
+    if not isinstance(api_version, int) or not versions[0] <= api_version <= versions[1]:
+        raise BadRequest(f"api_version of {api}", api_version, f"{versions[0]} to {versions[1]}")
+    row: dict[str, Any] = {
+        "partition": 0,
+        "log_ts": log_ts,
+        "request_id": request_id,
+        "api": api,
+        "api_version": api_version,
+        "group_id": None,
+        "member_id": None,
+        "generation_or_epoch": None,
+        "group_instance_id": None,
+        "client_id": client_id,
+        "client_host": client_host,
+        "proposed_member_id": proposed_member_id,
+        "recorded_leader": recorded_leader,
+        "recorded_protocol": recorded_protocol,
+        "parts": 1,
+        "body": None,
+    }
+    if api in SPANNING and not (api == "OffsetFetch" and api_version < 8):
+        return _spanning_rows(row, api, body, partitions)
+    group_id = _text(body, "groupId", required=True)
+    row["partition"] = partition_for(group_id or "", partitions)
+    row["group_id"] = group_id
+    row["member_id"] = _text(body, "memberId")
+    row["group_instance_id"] = _text(body, "groupInstanceId")
+    field = "generationIdOrMemberEpoch" if api == "OffsetCommit" else "generationId"
+    row["generation_or_epoch"] = _int32(body, field)
+    if api != "Heartbeat":
+        row["body"] = _json(body)
+    return [row]
+
+
+def control_rows(
+    *,
+    partitions: int,
+    log_ts: int,
+    api: str,
+    body: Mapping[str, Any] | None = None,
+    request_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """The rows that put one control event (schemas.requests.CONTROL_APIS) on the log: one for each partition."""
+    shared = {
+        "log_ts": log_ts,
+        "request_id": request_id,
+        "api": api,
+        "api_version": 0,
+        "group_id": None,
+        "member_id": None,
+        "generation_or_epoch": None,
+        "group_instance_id": None,
+        "client_id": None,
+        "client_host": None,
+        "proposed_member_id": None,
+        "recorded_leader": None,
+        "recorded_protocol": None,
+        "parts": partitions,
+        "body": None if body is None else _json(body),
+    }
+    return [{"partition": partition, **shared} for partition in range(partitions)]
+
+
+def merge_parts(api: str, api_version: int, bodies: Sequence[str], request_groups: Sequence[str] | None) -> str:
+    """One answer from the answers of all shards that were asked.
+
+    Args:
+        bodies: the JSON answers, one a part.
+        request_groups: the groups in the order in which the request named them; None where it named none.
+
+    Returns:
+        The JSON answer. The first part that answered with an error decides the top-level error.
+    """
+    if len(bodies) == 1:
+        return bodies[0]
+    decoded = [msgspec.json.decode(body) for body in bodies]
+    merged: dict[str, Any] = dict(decoded[0])
+    field = "results" if api == "DeleteGroups" else "groups"
+    items = [item for part in decoded for item in part.get(field) or ()]
+    if request_groups is not None:
+        place = {group: i for i, group in reversed(list(enumerate(request_groups)))}
+        items.sort(key=lambda item: place.get(item.get("groupId"), len(place)))
+    merged[field] = items
+    for part in decoded:
+        if part.get("errorCode"):
+            merged["errorCode"] = part["errorCode"]
+            break
+    return _json(merged)
+
+
+def _spanning_rows(
+    row: dict[str, Any], api: str, body: Mapping[str, Any], partitions: int
+) -> list[dict[str, Any]]:
+    field = SPANNING[api]
+    if field is None:
+        return [{**row, "partition": i, "parts": partitions, "body": _json(body)} for i in range(partitions)]
+    groups = body.get(field)
+    if not isinstance(groups, list | tuple):
+        raise BadRequest(f"{field} of {api}", groups, "a list of groups")
+    shares: dict[int, list[Any]] = {}
+    for group in groups:
+        group_id = group.get("groupId") if isinstance(group, Mapping) else group
+        if not isinstance(group_id, str):
+            raise BadRequest(f"a group of {api}", group, "a group id")
+        shares.setdefault(partition_for(group_id, partitions), []).append(group)
+    if not shares:
+        shares[0] = []
+    return [
+        {**row, "partition": partition, "parts": len(shares), "body": _json({**body, field: share})}
+        for partition, share in sorted(shares.items())
+    ]
+
+
+def _json(body: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(body).decode()
+
+
+def _text(body: Mapping[str, Any], field: str, required: bool = False) -> str | None:
+    value = body.get(field)
+    if value is None and not required:
+        return None
+    if not isinstance(value, str):
+        raise BadRequest(field, value, "text")
+    return value
+
+
+def _int32(body: Mapping[str, Any], field: str) -> int | None:
+    value = body.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not _INT32[0] <= value <= _INT32[1]:
+        raise BadRequest(field, value, "a whole number of 32 bits")
+    return value

@@ -1,0 +1,212 @@
+"""The requests that a coordinator understands, as Kafka's JSON has them (org.apache.kafka.common.message).
+
+One struct serves every version: a field that a version can't carry has Kafka's default. Bytes are base64 in JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+#: The versions of each API that are served, both ends included.
+VERSIONS: dict[str, tuple[int, int]] = {
+    "JoinGroup": (0, 9),
+    "SyncGroup": (0, 5),
+    "Heartbeat": (0, 4),
+    "LeaveGroup": (0, 5),
+    "OffsetCommit": (2, 10),
+    "OffsetFetch": (1, 10),
+    "OffsetDelete": (0, 0),
+    "TxnOffsetCommit": (0, 5),
+    "DescribeGroups": (0, 6),
+    "ListGroups": (0, 5),
+    "DeleteGroups": (0, 2),
+}
+
+#: APIs of which one request may ask several shards, with the body's field that lists the groups (None: all groups).
+SPANNING: dict[str, str | None] = {
+    "ListGroups": None,
+    "DescribeGroups": "groups",
+    "DeleteGroups": "groupsNames",
+    "OffsetFetch": "groups",
+}
+
+ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class _Body(msgspec.Struct, frozen=True, rename="camel"):
+    """Kafka's JSON field names, immutable."""
+
+
+class Protocol(_Body, frozen=True, array_like=False):
+    """One way of assigning that a member supports, with the member's metadata for it."""
+
+    name: str
+    metadata: bytes = b""
+
+
+class JoinGroup(_Body, frozen=True):
+    group_id: str
+    session_timeout_ms: int = 0
+    rebalance_timeout_ms: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str = ""
+    protocols: tuple[Protocol, ...] = ()
+    reason: str | None = None
+
+
+class MemberAssignment(_Body, frozen=True):
+    member_id: str
+    assignment: bytes = b""
+
+
+class SyncGroup(_Body, frozen=True):
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[MemberAssignment, ...] = ()
+
+
+class Heartbeat(_Body, frozen=True):
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class MemberIdentity(_Body, frozen=True):
+    member_id: str = ""
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class LeaveGroup(_Body, frozen=True):
+    group_id: str
+    member_id: str = ""
+    members: tuple[MemberIdentity, ...] = ()
+
+
+class CommitPartition(_Body, frozen=True):
+    partition_index: int
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = ""
+
+
+class CommitTopic(_Body, frozen=True):
+    name: str = ""
+    topic_id: str = ZERO_UUID
+    partitions: tuple[CommitPartition, ...] = ()
+
+
+class OffsetCommit(_Body, frozen=True):
+    group_id: str
+    generation_id_or_member_epoch: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    retention_time_ms: int = -1
+    topics: tuple[CommitTopic, ...] = ()
+
+
+class TxnOffsetCommit(_Body, frozen=True):
+    group_id: str
+    transactional_id: str = ""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    topics: tuple[CommitTopic, ...] = ()
+
+
+class FetchTopic(_Body, frozen=True):
+    name: str = ""
+    topic_id: str = ZERO_UUID
+    partition_indexes: tuple[int, ...] = ()
+
+
+class FetchGroup(_Body, frozen=True):
+    group_id: str
+    member_id: str | None = None
+    member_epoch: int = -1
+    topics: tuple[FetchTopic, ...] | None = None
+
+
+class OffsetFetch(_Body, frozen=True):
+    group_id: str = ""
+    topics: tuple[FetchTopic, ...] | None = None
+    groups: tuple[FetchGroup, ...] = ()
+    require_stable: bool = False
+
+
+class DeletePartition(_Body, frozen=True):
+    partition_index: int
+
+
+class DeleteTopic(_Body, frozen=True):
+    name: str
+    partitions: tuple[DeletePartition, ...] = ()
+
+
+class OffsetDelete(_Body, frozen=True):
+    group_id: str
+    topics: tuple[DeleteTopic, ...] = ()
+
+
+class DescribeGroups(_Body, frozen=True):
+    groups: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
+
+
+class ListGroups(_Body, frozen=True):
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+class DeleteGroups(_Body, frozen=True):
+    groups_names: tuple[str, ...] = ()
+
+
+class Topic(_Body, frozen=True):
+    """A topic that exists: its name, its number of partitions, its id in Kafka's url-safe base64."""
+
+    name: str
+    partitions: int
+    id: str = ZERO_UUID
+
+
+class TopicMetadata(_Body, frozen=True):
+    """The complete new list of topics. One that is missing was deleted; one with another id is another topic."""
+
+    topics: tuple[Topic, ...]
+
+
+class EndTxn(_Body, frozen=True):
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+
+class Describe(_Body, frozen=True):
+    groups: tuple[str, ...] | None = None
+
+
+BODIES: dict[str, type[_Body]] = {
+    "JoinGroup": JoinGroup,
+    "SyncGroup": SyncGroup,
+    "Heartbeat": Heartbeat,
+    "LeaveGroup": LeaveGroup,
+    "OffsetCommit": OffsetCommit,
+    "TxnOffsetCommit": TxnOffsetCommit,
+    "OffsetFetch": OffsetFetch,
+    "OffsetDelete": OffsetDelete,
+    "DescribeGroups": DescribeGroups,
+    "ListGroups": ListGroups,
+    "DeleteGroups": DeleteGroups,
+    "TopicMetadata": TopicMetadata,
+    "EndTxn": EndTxn,
+    "Describe": Describe,
+}
