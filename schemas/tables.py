@@ -9,6 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -52,6 +53,19 @@ OFFSET_COMMIT = StructType(
     ]
 )
 
+#: What a log that a record was imported from held beyond the typed columns. `key` and `value` are the bytes themselves,
+#: where the typed columns encode to others (unknown tagged fields, malformed UTF-8, trailing bytes); else null.
+STORED_RECORD = StructType(
+    [
+        StructField("batch_base", LongType(), True),
+        StructField("leader_epoch", IntegerType(), True),
+        # Whether the batch was transactional, where that doesn't follow from `producer_id`; else null.
+        StructField("transactional", BooleanType(), True),
+        StructField("key", BinaryType(), True),
+        StructField("value", BinaryType(), True),
+    ]
+)
+
 #: The internal offsets topic. Append-only; a tombstone has `value_version` and every value column null.
 CONSUMER_OFFSETS = StructType(
     [
@@ -76,6 +90,8 @@ CONSUMER_OFFSETS = StructType(
         StructField("producer_epoch", IntegerType(), True),
         # The record's key as Kafka's JSON, `type` first: what compaction goes by.
         StructField("key", StringType(), False),
+        # Null in every record that the coordinator wrote itself.
+        StructField("stored", STORED_RECORD, True),
     ]
 )
 
