@@ -1,0 +1,237 @@
+"""Compares what our coordinator said with what the original one was recorded to have said, in canonical form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coordinator_udf.protocol.errors import error_name
+from coordinator_udf.replay.canonical import canonical_answer, canonical_group, canonical_value, sort_key
+from coordinator_udf.replay.recording import Answer, Description, Record, Recording
+
+
+class Said(msgspec.Struct):
+    """What our coordinator said for one source, in the form of a recording."""
+
+    answers: dict[str, Answer]
+    records: list[Record]
+    descriptions: dict[str, Description]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One place where the two disagree. `what` is answer, record or describe; a side that said nothing is None."""
+
+    source: str
+    what: str
+    api: str
+    request_id: str | None
+    error: str
+    recorded: Any
+    ours: Any
+
+
+class Verdict(NamedTuple):
+    """Counts by (what, API or record type, recorded error), and the differences in full."""
+
+    identical: Counter[tuple[str, str, str]]
+    different: Counter[tuple[str, str, str]]
+    #: Not compared, as an API that is not served had a hand in it.
+    incomparable: Counter[tuple[str, str, str]]
+    differences: list[Difference]
+
+
+class Excluded(NamedTuple):
+    """What can't be compared since requests of APIs that aren't served came before: their ids, and their groups."""
+
+    request_ids: frozenset[str]
+    group_ids: frozenset[str]
+
+
+NOTHING_EXCLUDED = Excluded(frozenset(), frozenset())
+
+
+def compare(
+    source: str, recording: Recording, said: Said, excluded: Excluded = NOTHING_EXCLUDED
+) -> Verdict:
+    """Compares all answers; where the recording is exact also their times and causes, records and descriptions."""
+    verdict = Verdict(Counter(), Counter(), Counter(), [])
+    _compare_answers(source, recording, said, excluded, verdict)
+    if recording.exact:
+        _compare_records(source, recording.records, said.records, excluded, verdict)
+        _compare_descriptions(source, recording.descriptions, said.descriptions, excluded, verdict)
+    return verdict
+
+
+def answer_error(body: Mapping[str, Any]) -> int:
+    """The error code of an answer: its own, else the first one within that is not 0."""
+    own = body.get("errorCode")
+    if own:
+        return int(own)
+    return next((code for code in _codes(body) if code), 0)
+
+
+def _codes(node: Any) -> Iterator[int]:
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            if name == "errorCode":
+                yield int(value)
+            elif isinstance(value, list | Mapping):
+                yield from _codes(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _codes(item)
+
+
+def _compare_answers(
+    source: str, recording: Recording, said: Said, excluded: Excluded, verdict: Verdict
+) -> None:
+    seen: set[str] = set()
+    for recorded in recording.answers:
+        seen.add(recorded.request_id)
+        error = error_name(answer_error(recorded.body))
+        place = ("answer", recorded.api, error)
+        ours = said.answers.get(recorded.request_id)
+        if recorded.request_id in excluded.request_ids or _names_any(recorded.body, ours, excluded.group_ids):
+            verdict.incomparable[place] += 1
+        elif ours is not None and _same_answer(recorded, ours, recording.exact):
+            verdict.identical[place] += 1
+        else:
+            verdict.different[place] += 1
+            verdict.differences.append(
+                Difference(source, *place[:2], recorded.request_id, error, _shown(recorded), ours and _shown(ours))
+            )
+    for request_id, ours in said.answers.items():
+        if request_id in seen:
+            continue
+        error = error_name(answer_error(ours.body))
+        verdict.different["answer", ours.api, error] += 1
+        verdict.differences.append(Difference(source, "answer", ours.api, request_id, error, None, _shown(ours)))
+
+
+def _names_any(body: Mapping[str, Any], ours: Answer | None, group_ids: frozenset[str]) -> bool:
+    if not group_ids:
+        return False
+    named: set[str] = set()
+    for said in (body, ours.body if ours else {}):
+        for item in [*(said.get("groups") or ()), *(said.get("results") or ())]:
+            named.add(str(item.get("groupId")))
+    return not named.isdisjoint(group_ids)
+
+
+def _same_answer(recorded: Answer, ours: Answer, exact: bool) -> bool:
+    if exact and (recorded.ts, recorded.by) != (ours.ts, ours.by):
+        return False
+    if recorded.body == ours.body:
+        return True
+    return bool(canonical_answer(recorded.api, recorded.body) == canonical_answer(ours.api, ours.body))
+
+
+def _shown(answer: Answer) -> dict[str, Any]:
+    body = canonical_answer(answer.api, answer.body)
+    return {"ts": answer.ts, "by": answer.by, "apiVersion": answer.api_version, "body": body}
+
+
+Block = tuple[int, str | None]
+
+
+def _compare_records(
+    source: str, recorded: Sequence[Record], ours: Sequence[Record], excluded: Excluded, verdict: Verdict
+) -> None:
+    """Records of one cause at one time are a set, but two writes of one key keep their order."""
+    theirs, mine = _blocks(recorded, excluded, verdict), _blocks(ours, excluded, None)
+    for block in dict.fromkeys([*theirs, *mine]):
+        left, right = theirs.get(block, []), list(mine.get(block, []))
+        for entry in left:
+            place = ("record", str(entry["key"]["type"]), "NONE")
+            if entry in right:
+                right.remove(entry)
+                verdict.identical[place] += 1
+                continue
+            twin = next((other for other in right if other["key"] == entry["key"]), None)
+            if twin is not None:
+                right.remove(twin)
+            verdict.different[place] += 1
+            verdict.differences.append(Difference(source, "record", place[1], block[1], "NONE", entry, twin))
+        for extra in right:
+            kind = str(extra["key"]["type"])
+            verdict.different["record", kind, "NONE"] += 1
+            verdict.differences.append(Difference(source, "record", kind, block[1], "NONE", None, extra))
+    _compare_order(source, theirs, mine, verdict)
+
+
+def _compare_order(
+    source: str, theirs: Mapping[Block, list[Any]], mine: Mapping[Block, list[Any]], verdict: Verdict
+) -> None:
+    """Which operation wrote first, and within one the order of the writes of one key."""
+    shared = [block for block in theirs if block in mine]
+    ordered = [block for block in mine if block in theirs]
+    for block in shared:
+        left, right = theirs[block], mine[block]
+        if left != right and sorted(map(sort_key, left)) == sorted(map(sort_key, right)):
+            verdict.different["record", "order", "NONE"] += 1
+            verdict.differences.append(Difference(source, "record", "order", block[1], "NONE", left, right))
+    for left_block, right_block in zip(shared, ordered, strict=True):
+        if left_block != right_block:
+            verdict.different["record", "order", "NONE"] += 1
+            verdict.differences.append(
+                Difference(source, "record", "order", left_block[1], "NONE", left_block, right_block)
+            )
+            return
+
+
+def _blocks(
+    records: Iterable[Record], excluded: Excluded, verdict: Verdict | None
+) -> dict[Block, list[dict[str, Any]]]:
+    blocks: dict[Block, list[dict[str, Any]]] = {}
+    for record in records:
+        group = record.key.get("group", record.key.get("groupId"))
+        if record.cause in excluded.request_ids or group in excluded.group_ids:
+            if verdict is not None:
+                verdict.incomparable["record", str(record.key["type"]), "NONE"] += 1
+            continue
+        blocks.setdefault((record.ts, record.cause), []).append(
+            {
+                "ts": record.ts,
+                "cause": record.cause,
+                "key": record.key,
+                "valueVersion": record.value_version,
+                "value": canonical_value(str(record.key["type"]), record.value),
+                "producerId": -1 if record.producer_id is None else record.producer_id,
+                "producerEpoch": -1 if record.producer_epoch is None else record.producer_epoch,
+            }
+        )
+    for entries in blocks.values():
+        entries.sort(key=lambda entry: sort_key(entry["key"]))
+    return blocks
+
+
+def _compare_descriptions(
+    source: str,
+    recorded: Sequence[Description],
+    ours: Mapping[str, Description],
+    excluded: Excluded,
+    verdict: Verdict,
+) -> None:
+    for theirs in recorded:
+        mine = ours.get(theirs.request_id)
+        left = {group["groupId"]: canonical_group(group) for group in theirs.groups}
+        right = {group["groupId"]: canonical_group(group) for group in mine.groups} if mine else {}
+        if mine is None or mine.ts != theirs.ts:
+            verdict.different["describe", "time", "NONE"] += 1
+            verdict.differences.append(
+                Difference(source, "describe", "time", theirs.request_id, "NONE", theirs.ts, mine and mine.ts)
+            )
+        for group_id in dict.fromkeys([*left, *right]):
+            a, b = left.get(group_id), right.get(group_id)
+            kind = str((a or b or {}).get("type"))
+            place = ("describe", kind, "NONE")
+            if group_id in excluded.group_ids:
+                verdict.incomparable[place] += 1
+            elif a == b:
+                verdict.identical[place] += 1
+            else:
+                verdict.different[place] += 1
+                verdict.differences.append(Difference(source, "describe", kind, theirs.request_id, "NONE", a, b))

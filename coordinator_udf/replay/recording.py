@@ -1,0 +1,107 @@
+"""What a reader makes of one historical log: rows for the request log, and what the original coordinator said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from coordinator_udf.protocol.settings import Settings
+
+#: As much of an unreadable line as a rejection carries, in characters.
+RAW_MAX_CHARS = 100_000
+
+
+class InputError(Exception):
+    """An input that can't be read at all; the message names it and says what to do."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One recorded answer. `ts` (ms) and `by` are compared only where the recording is exact in time."""
+
+    request_id: str
+    api: str
+    api_version: int
+    body: dict[str, Any]
+    ts: int | None = None
+    by: str | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One record of the original coordinator's offsets topic; `cause` is the request's id, None a timer."""
+
+    ts: int
+    cause: str | None
+    key: dict[str, Any]
+    value: dict[str, Any] | None
+    value_version: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+
+
+class Description(msgspec.Struct, frozen=True):
+    """The state inside the original coordinator at one point of the log."""
+
+    request_id: str
+    ts: int
+    groups: list[dict[str, Any]]
+
+
+class Recording(msgspec.Struct):
+    """All that the original coordinator said.
+
+    ``exact`` says that the log was written in the order and at the (virtual) time in which the coordinator worked, so
+    that times and causes are compared and records are complete; a broker's request log is not.
+    """
+
+    exact: bool
+    answers: list[Answer] = []
+    records: list[Record] = []
+    descriptions: list[Description] = []
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A line that could not become a row: the reason, and the line as far as it could be read."""
+
+    reason: str
+    raw: str | None = None
+    request_id: str | None = None
+    api: str | None = None
+    group_id: str | None = None
+    ts: int | None = None
+
+
+class ReplaySource(msgspec.Struct):
+    """One input, read: an independent coordinator's rows, settings and recording.
+
+    ``rows`` have every column of the request log but ``source``, in the order of (partition, offset).
+    """
+
+    source: str
+    settings: Settings
+    partitions: int
+    rows: list[dict[str, Any]]
+    recording: Recording
+    rejections: list[Rejection] = []
+    #: Requests read, control rows and what is not the coordinator's not counted.
+    requests: int = 0
+    #: Requests of APIs or versions that are not served, by API.
+    unsupported: Counter[str] = msgspec.field(default_factory=Counter)
+    #: Requests that a broker answers without its group coordinator, by API.
+    foreign: Counter[str] = msgspec.field(default_factory=Counter)
+    #: What the log cannot tell, by kind: why an answer may differ although nobody erred.
+    notes: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+def clip(raw: str) -> str:
+    """A raw line cut to what a rejection may carry."""
+    return raw if len(raw) <= RAW_MAX_CHARS else raw[:RAW_MAX_CHARS] + f"... ({len(raw)} characters)"
+
+
+def number_offsets(rows: list[dict[str, Any]]) -> None:
+    """Gives each row its dense offset in its partition, in the order in which the rows stand."""
+    following: Counter[int] = Counter()
+    for row in rows:
+        row["offset"] = following[row["partition"]]
+        following[row["partition"]] += 1
