@@ -1,0 +1,44 @@
+"""The APIs and versions that the gateway serves, as ApiVersions tells clients. What isn't here isn't served."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator_udf.protocol.requests import VERSIONS
+
+#: What the gateway answers on its own: it is the only broker of the cluster that its clients see.
+LOCAL: Final[dict[str, tuple[int, int]]] = {
+    "ApiVersions": (0, 4),
+    "Metadata": (0, 13),
+    "FindCoordinator": (0, 6),
+    "DescribeCluster": (0, 2),
+    "ListOffsets": (1, 11),
+    "Fetch": (4, 18),
+    "OffsetForLeaderEpoch": (2, 4),
+}
+
+#: What the coordinator answers, through the log. Transactional commits are not among them: a client needs
+#: InitProducerId and its neighbours for those, which belong to a transaction coordinator.
+_COORDINATED: Final = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "OffsetDelete",
+    "DescribeGroups",
+    "ListGroups",
+    "DeleteGroups",
+)
+
+COORDINATED: Final[dict[str, tuple[int, int]]] = {api: VERSIONS[api] for api in _COORDINATED}
+
+#: API -> its first and its last version.
+ADVERTISED: Final[dict[str, tuple[int, int]]] = {**LOCAL, **COORDINATED}
+
+
+def is_served(api: str | None, version: int) -> bool:
+    """Whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
+    first, last = ADVERTISED.get(api or "", (0, -1))
+    return first <= version <= last
