@@ -69,15 +69,12 @@ def from_json(record: Record) -> tuple[bytes, bytes | None]:
         CodecError: a field is missing, unknown or out of bounds.
     """
     fields = dict(record.key)
-    name = fields.pop("type", None)
-    record_type = _BY_NAME.get(name) if isinstance(name, str) else None
-    if record_type is None:
-        raise UnknownRecordError(f"key.type is {name!r}, expected one of {', '.join(_BY_NAME)}")
+    record_type = record_type_named(fields.pop("type", None))
     key = record_type.id.to_bytes(2, "big") + encode_struct(fields, record_type.key, 0, flexible=False)
     if record.value is None:
         return key, None
     if record.value_version is None:
-        raise CodecError(f"value version of {name} is missing, expected 0 to {record_type.newest}")
+        raise CodecError(f"value version of {record_type.name} is missing, expected 0 to {record_type.newest}")
     _check_version(record_type, record.value_version)
     flexible = record.value_version >= record_type.flexible
     value = encode_struct(record.value, record_type.value, record.value_version, flexible)
@@ -144,16 +141,16 @@ def key_text(key: Mapping[str, Any]) -> str:
     return msgspec.json.encode(key).decode()
 
 
-def newest_version(record_type: str) -> int:
-    """The newest value version of a type that Kafka 4.3.1 knows.
+def record_type_named(name: object) -> RecordType:
+    """What a type's keys and values are made of.
 
     Raises:
-        UnknownRecordError: the type is unknown.
+        UnknownRecordError: Kafka 4.3.1 knows no such type.
     """
-    found = _BY_NAME.get(record_type)
+    found = _BY_NAME.get(name) if isinstance(name, str) else None
     if found is None:
-        raise UnknownRecordError(f"record type is {record_type!r}, expected one of {', '.join(_BY_NAME)}")
-    return found.newest
+        raise UnknownRecordError(f"record type is {name!r}, expected one of {', '.join(_BY_NAME)}")
+    return found
 
 
 def _type_of(key: bytes) -> RecordType:
