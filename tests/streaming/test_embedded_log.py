@@ -69,7 +69,7 @@ def _append_many(path: Path, count: int) -> None:
 
 
 def test_processes_and_threads_append_at_once(log: EmbeddedLog) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     workers: list[threading.Thread | multiprocessing.process.BaseProcess] = [
         context.Process(target=_append_many, args=(log.path, 30)) for _ in range(3)
     ]
