@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE_LOG = ROOT / "tests" / "data" / "crash.log.gz"
 #: More recordings than are shipped (broker logs, oracle traces); tests that need them skip where they are absent.
 SHARED = Path(os.environ.get("MUSTER_RECORDINGS", ROOT.parent / "shared"))
+
+# Spark's timestamps come to Python in the machine's time zone; the tests say what they expect in UTC.
+os.environ["TZ"] = "UTC"
+time.tzset()
+# Spark's workers run `python3` unless they are told that it's this one.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def shared(*parts: str) -> Path:

@@ -1,0 +1,77 @@
+"""The tables of a coordinator as tables of a Spark session, and the views on them (schemas.views)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delta import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
+
+from coordinator_udf.protocol.consumer_protocol import (
+    MalformedConsumerProtocol,
+    decode_assignment,
+    decode_subscription_topics,
+)
+from schemas.requests import REQUEST_LOG
+from schemas.tables import TABLES
+from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
+
+REQUEST_LOG_TABLE: Final = "request_log"
+
+_EMBEDDED: Final = StructType(
+    [
+        StructField("topics", ArrayType(StringType()), True),
+        StructField("partitions", MapType(StringType(), ArrayType(IntegerType())), True),
+        StructField("error", StringType(), True),
+    ]
+)
+
+
+class NoTables(Exception):
+    """There is nothing to ask about where the tables should be."""
+
+
+def register(spark: SparkSession, tables: str) -> None:
+    """Makes the tables in a folder and all views on them temporary views of the session.
+
+    A table that isn't there, since nothing was written to it yet, is registered as an empty one. To be called again
+    to see tables that came to be since; rows that were added to a table are seen without.
+
+    Args:
+        spark: a session with Delta's extension and catalog.
+        tables: the folder with the Delta tables, as a path of any file system that Spark knows.
+
+    Raises:
+        NoTables: there is no table at all in the folder.
+    """
+    shapes = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG}
+    found = [name for name in shapes if DeltaTable.isDeltaTable(spark, f"{tables}/{name}")]
+    if not found:
+        raise NoTables(f"no table in {tables}: expected Delta tables such as {tables}/{next(iter(TABLES))}")
+    for name, shape in shapes.items():
+        if name in found:
+            path = f"{tables}/{name}".replace("`", "``")
+            # As text, not as a DataFrame: so every query sees the table's newest version.
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
+        else:
+            spark.createDataFrame([], shape).createOrReplaceTempView(name)
+    spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
+    for name, text in VIEWS.items():
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
+
+
+def read_consumer_protocol(
+    subscription: bytes | None, assignment: bytes | None
+) -> tuple[list[str] | None, dict[str, list[int]] | None, str | None]:
+    """The topics of a subscription, the partitions of an assignment, and why one of them could not be read."""
+    topics: list[str] | None = None
+    partitions: dict[str, list[int]] | None = None
+    try:
+        if subscription is not None:
+            topics = decode_subscription_topics(bytes(subscription))
+        if assignment is not None:
+            partitions = decode_assignment(bytes(assignment)).partitions
+    except MalformedConsumerProtocol as error:
+        return topics, partitions, str(error)
+    return topics, partitions, None

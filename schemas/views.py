@@ -1,0 +1,178 @@
+"""The views on the tables: what a person asks. SQL text and nothing else; coordinator_udf.sql registers it.
+
+Every view keeps coordinators apart by ``source``. Times are timestamps, lengths of time are in milliseconds
+(``..._ms``). In a view ``partition`` is a topic's partition (in the tables it is the coordinator's shard). Each view is
+one aggregate or window over rows of one group, so that it spreads over a cluster as the groups do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from schemas.requests import CONTROL_APIS
+
+#: The function that `MEMBERS` needs: (subscription, assignment) -> struct<topics, partitions, error>.
+READ_CONSUMER_PROTOCOL: Final = "read_consumer_protocol"
+
+#: Groups that exist, as of their last change of state. `since`: since when the group is in this state.
+GROUPS: Final = """
+SELECT source, group_id, last.to_state AS state, last.protocol_type, last.protocol, last.generation, last.leader,
+       size(last.members) AS members, timestamp_millis(last.ts) AS since
+FROM (
+    SELECT source, group_id,
+           max_by(struct(to_state, protocol_type, protocol, generation, leader, members, ts), seq) AS last
+    FROM group_transitions
+    GROUP BY source, group_id
+)
+WHERE last.to_state <> 'Dead'
+"""
+
+#: Members as the coordinator last stored their group, which it does at the end of each rebalance: while one is under
+#: way, these are the members and assignments of the generation before. `topics` and `assignment` are null where the
+#: protocol type is not `consumer`, or where the bytes are not what that protocol says: then `malformed` says why.
+MEMBERS: Final = f"""
+WITH stored AS (
+    SELECT source, group_id, max_by(struct(group_metadata AS value), offset).value AS value
+    FROM consumer_offsets
+    WHERE record_type = 'GroupMetadata'
+    GROUP BY source, group_id
+), each AS (
+    SELECT source, group_id, value.generation, value.protocol_type, value.leader, explode(value.members) AS member
+    FROM stored
+), read AS (
+    SELECT *, {READ_CONSUMER_PROTOCOL}(CASE WHEN protocol_type = 'consumer' THEN member.subscription END,
+                                       CASE WHEN protocol_type = 'consumer' THEN member.assignment END) AS embedded
+    FROM each
+)
+SELECT source, group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host,
+       member.member_id = leader AS is_leader, generation, member.rebalance_timeout AS rebalance_timeout_ms,
+       member.session_timeout AS session_timeout_ms, embedded.topics, embedded.partitions AS assignment,
+       embedded.error AS malformed
+FROM read
+"""
+
+#: Who consumes which partition, as last stored: `members`, one row a partition.
+ASSIGNMENTS: Final = """
+SELECT source, group_id, member_id, client_id, topic, partition
+FROM (
+    SELECT source, group_id, member_id, client_id, explode(assignment) AS (topic, partitions) FROM members
+)
+LATERAL VIEW explode(partitions) AS partition
+"""
+
+#: The offsets that an OffsetFetch would see: the newest record of each partition that counts. A transaction's commits
+#: count from its marker on if that says commit; what wins is the order of the commits, not that of the markers; a
+#: tombstone ends all that came before it, open transactions' commits too (OffsetMetadataManager.replay).
+OFFSETS: Final = """
+WITH transactional AS (
+    SELECT *,
+           -- Backwards, so that the marker that ends a commit's transaction is the last one seen.
+           last(CASE WHEN record_type = 'EndTxnMarker' THEN get_json_object(other_value, '$.committed') END, true)
+               OVER (PARTITION BY source, partition, producer_id ORDER BY offset DESC
+                     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS committed
+    FROM consumer_offsets
+    WHERE record_type = 'EndTxnMarker' OR (record_type = 'OffsetCommit' AND producer_id >= 0)
+), counting AS (
+    SELECT source, group_id, topic, topic_partition, offset, ts, request_id, offset_commit
+    FROM transactional WHERE record_type = 'OffsetCommit' AND committed = 'true'
+    UNION ALL
+    SELECT source, group_id, topic, topic_partition, offset, ts, request_id, offset_commit
+    FROM consumer_offsets WHERE record_type = 'OffsetCommit' AND (producer_id IS NULL OR producer_id < 0)
+), newest AS (
+    SELECT source, group_id, topic, topic_partition,
+           max_by(struct(offset_commit AS value, request_id), offset) AS last
+    FROM counting
+    GROUP BY source, group_id, topic, topic_partition
+)
+SELECT source, group_id, topic, topic_partition AS partition, last.value.offset AS offset, last.value.leader_epoch,
+       last.value.metadata, timestamp_millis(last.value.commit_timestamp) AS committed_at,
+       CASE WHEN last.value.expire_timestamp >= 0 THEN timestamp_millis(last.value.expire_timestamp) END AS expires_at,
+       last.request_id
+FROM newest
+WHERE last.value IS NOT NULL
+"""
+
+#: One row a rebalance of a classic group: from its trigger, over the end of the join phase, to its end. `outcome` is
+#: Stable, Empty (nobody was left), Dead (the group went away), Interrupted (the next rebalance began before the
+#: leader's assignment was there) or UnderWay. `last_to_join_*` is who ended the join phase by joining, null where it
+#: ended otherwise: `join_ended_by` has the rule. `members_before` are those of the end of the rebalance before.
+REBALANCES: Final = """
+WITH numbered AS (
+    SELECT *, count_if(to_state = 'PreparingRebalance') OVER (
+        PARTITION BY source, group_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+    FROM group_transitions
+), spans AS (
+    SELECT source, group_id, number,
+           min_by(struct(ts, rule, reason, cause_request_id, cause_api, cause_member_id, cause_client_id,
+                         cause_client_host, cause_client_reason, cause_timer), seq)
+               FILTER (WHERE to_state = 'PreparingRebalance') AS start,
+           min_by(struct(ts, rule, cause_api, cause_member_id, cause_client_id), seq)
+               FILTER (WHERE to_state = 'CompletingRebalance') AS joined,
+           min_by(struct(ts, to_state), seq) FILTER (WHERE to_state IN ('Stable', 'Empty', 'Dead')) AS finish,
+           min_by(struct(generation, protocol, leader, members), seq)
+               FILTER (WHERE to_state <> 'PreparingRebalance') AS outcome,
+           max_by(members, seq) FILTER (WHERE to_state <> 'PreparingRebalance') AS members_at_end
+    FROM numbered
+    GROUP BY source, group_id, number
+), chained AS (
+    SELECT *, lead(start.ts) OVER following AS next_start_ts,
+           coalesce(last(members_at_end, true) OVER before, array()) AS members_before
+    FROM spans
+    WINDOW following AS (PARTITION BY source, group_id ORDER BY number),
+           before AS (PARTITION BY source, group_id ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), ended AS (
+    SELECT *, coalesce(finish.ts, next_start_ts) AS end_ts, outcome.members AS members_after
+    FROM chained
+    WHERE number > 0
+)
+SELECT source, group_id, outcome.generation,
+       CASE WHEN finish IS NOT NULL THEN finish.to_state WHEN next_start_ts IS NOT NULL THEN 'Interrupted'
+            ELSE 'UnderWay' END AS outcome,
+       timestamp_millis(start.ts) AS started, timestamp_millis(joined.ts) AS joined,
+       CASE WHEN finish.to_state = 'Stable' THEN timestamp_millis(finish.ts) END AS stable,
+       timestamp_millis(end_ts) AS ended,
+       end_ts - start.ts AS duration_ms,
+       coalesce(joined.ts, end_ts) - start.ts AS waiting_for_joins_ms,
+       end_ts - joined.ts AS waiting_for_sync_ms,
+       start.rule AS trigger, start.reason, start.cause_timer AS trigger_timer, start.cause_api AS trigger_api,
+       start.cause_member_id AS trigger_member_id, start.cause_client_id AS trigger_client_id,
+       start.cause_client_host AS trigger_client_host, start.cause_client_reason AS client_reason,
+       start.cause_request_id AS trigger_request_id,
+       joined.rule AS join_ended_by,
+       CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_member_id END AS last_to_join_member_id,
+       CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_client_id END AS last_to_join_client_id,
+       outcome.protocol, outcome.leader, members_before, members_after,
+       array_except(members_after, members_before) AS members_joined,
+       array_except(members_before, members_after) AS members_left
+FROM ended
+"""
+
+#: Requests of the log that nobody answered: they still wait, or the member asked again and the first question was
+#: dropped (as Kafka does), or the row could not be understood: then `rejected` says why.
+UNANSWERED: Final = f"""
+SELECT log.source, timestamp_millis(log.log_ts) AS asked, log.group_id, log.api, log.api_version, log.member_id,
+       log.client_id, log.client_host, log.request_id, rejections.reason AS rejected
+FROM (
+    SELECT source, request_id, min(log_ts) AS log_ts, min_by(group_id, log_ts) AS group_id, min(api) AS api,
+           min(api_version) AS api_version, min(member_id) AS member_id, min(client_id) AS client_id,
+           min(client_host) AS client_host
+    FROM request_log
+    WHERE request_id IS NOT NULL AND coalesce(api, '') NOT IN ({", ".join(f"'{api}'" for api in CONTROL_APIS)})
+    GROUP BY source, request_id
+) log
+LEFT ANTI JOIN group_responses answers ON answers.source = log.source AND answers.request_id = log.request_id
+LEFT JOIN (
+    SELECT source, request_id, min(reason) AS reason FROM rejected_requests WHERE request_id IS NOT NULL
+    GROUP BY source, request_id
+) rejections ON rejections.source = log.source AND rejections.request_id = log.request_id
+"""
+
+#: By name, each after those that it stands on.
+VIEWS: Final[dict[str, str]] = {
+    "groups": GROUPS,
+    "members": MEMBERS,
+    "assignments": ASSIGNMENTS,
+    "offsets": OFFSETS,
+    "rebalances": REBALANCES,
+    "unanswered": UNANSWERED,
+}

@@ -1,0 +1,210 @@
+"""groups, members, assignments, unanswered: each on tables of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_udf.sql import NoTables, register
+from tests.sql.conftest import Ask, write_table
+
+pytestmark = pytest.mark.spark
+
+ASSIGNMENT = b"\x00\x01\x00\x00\x00\x01\x00\x02t1\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff\xff"
+SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x02\x00\x02t1\x00\x02t2\xff\xff\xff\xff"
+
+
+def transition(seq: int, group_id: str, to_state: str, **columns: Any) -> dict[str, Any]:
+    return {
+        "seq": seq,
+        "ts": 1_000 * seq,
+        "group_id": group_id,
+        "to_state": to_state,
+        "rule": "ANY",
+        "members": [],
+        **columns,
+    }
+
+
+def stored(offset: int, group_id: str, members: list[dict[str, Any]] | None, **columns: Any) -> dict[str, Any]:
+    value = None
+    if members is not None:
+        value = {"protocol_type": "consumer", "generation": 3, "protocol": "range", "leader": "m1", "members": members}
+        value.update(columns)
+    return {
+        "offset": offset,
+        "ts": offset,
+        "record_type": "GroupMetadata",
+        "group_id": group_id,
+        "group_metadata": value,
+        "key": "{}",
+    }
+
+
+def member(member_id: str, assignment: bytes = ASSIGNMENT, **columns: Any) -> dict[str, Any]:
+    return {
+        "member_id": member_id,
+        "client_id": f"client-{member_id}",
+        "client_host": "/10.0.0.1",
+        "rebalance_timeout": 300_000,
+        "session_timeout": 45_000,
+        "subscription": SUBSCRIPTION,
+        "assignment": assignment,
+        **columns,
+    }
+
+
+def test_a_group_is_as_its_last_transition_left_it(ask: Callable[..., Ask]) -> None:
+    rows = ask(
+        group_transitions=[
+            transition(1, "a", "PreparingRebalance"),
+            transition(
+                3,
+                "a",
+                "Stable",
+                protocol_type="consumer",
+                protocol="range",
+                generation=2,
+                leader="m",
+                members=["m", "n"],
+            ),
+            transition(2, "a", "CompletingRebalance", generation=2),
+            transition(4, "gone", "Dead"),
+            transition(9, "a", "Empty", source="other", generation=5),
+        ]
+    )("SELECT * FROM groups ORDER BY source")
+    assert rows == [
+        {
+            "source": "live",
+            "group_id": "a",
+            "state": "Stable",
+            "protocol_type": "consumer",
+            "protocol": "range",
+            "generation": 2,
+            "leader": "m",
+            "members": 2,
+            "since": datetime(1970, 1, 1, 0, 0, 3),
+        },
+        {
+            "source": "other",
+            "group_id": "a",
+            "state": "Empty",
+            "protocol_type": None,
+            "protocol": None,
+            "generation": 5,
+            "leader": None,
+            "members": 0,
+            "since": datetime(1970, 1, 1, 0, 0, 9),
+        },
+    ]
+
+
+def test_members_and_assignments_are_those_stored_last(ask: Callable[..., Ask]) -> None:
+    query = ask(
+        consumer_offsets=[
+            stored(0, "a", [member("m0")]),
+            stored(7, "a", [member("m1", group_instance_id="i1"), member("m2", b"")]),
+            stored(1, "deleted", [member("m3")]),
+            stored(2, "deleted", None),
+        ]
+    )
+    members = query("SELECT * FROM members ORDER BY member_id")
+    assert [row["member_id"] for row in members] == ["m1", "m2"]
+    assert members[0] == {
+        "source": "live",
+        "group_id": "a",
+        "member_id": "m1",
+        "group_instance_id": "i1",
+        "client_id": "client-m1",
+        "client_host": "/10.0.0.1",
+        "is_leader": True,
+        "generation": 3,
+        "rebalance_timeout_ms": 300_000,
+        "session_timeout_ms": 45_000,
+        "topics": ["t1", "t2"],
+        "assignment": {"t1": [0, 3]},
+        "malformed": None,
+    }
+    assert members[1]["assignment"] == {}
+    assert query("SELECT member_id, topic, partition FROM assignments ORDER BY partition") == [
+        {"member_id": "m1", "topic": "t1", "partition": 0},
+        {"member_id": "m1", "topic": "t1", "partition": 3},
+    ]
+
+
+def test_what_is_not_the_consumer_protocol_is_not_decoded(ask: Callable[..., Ask]) -> None:
+    query = ask(
+        consumer_offsets=[
+            stored(0, "connect", [member("w", b"\x00")], protocol_type="connect"),
+            stored(1, "broken", [member("m", b"\x00\x00\x00")]),
+        ]
+    )
+    rows = {row["group_id"]: row for row in query("SELECT * FROM members")}
+    assert rows["connect"]["assignment"] is None
+    assert rows["connect"]["malformed"] is None
+    assert rows["broken"]["topics"] == ["t1", "t2"]
+    assert rows["broken"]["assignment"] is None
+    assert "3 bytes are not an assignment" in rows["broken"]["malformed"]
+
+
+def test_unanswered_requests_are_named_with_who_asked(ask: Callable[..., Ask]) -> None:
+    def asked(offset: int, request_id: str | None, api: str | None, **columns: Any) -> dict[str, Any]:
+        return {
+            "offset": offset,
+            "log_ts": 1_000 * offset,
+            "request_id": request_id,
+            "api": api,
+            "group_id": "a",
+            "client_id": "c",
+            **columns,
+        }
+
+    def answer(request_id: str, **columns: Any) -> dict[str, Any]:
+        return {"seq": 0, "ts": 0, "request_id": request_id, **columns}
+
+    query = ask(
+        request_log=[
+            asked(0, "r0", "JoinGroup", member_id="m"),
+            asked(1, "r1", "Heartbeat"),
+            asked(2, None, "Tick"),
+            asked(3, "t", "EndTxn"),
+            asked(4, "r2", "NoSuchApi"),
+            asked(5, "r3", None),
+            asked(6, "spans", "ListGroups"),
+            asked(6, "spans", "ListGroups", partition=1),
+            asked(7, "r1", "Heartbeat", source="other"),
+        ],
+        group_responses=[answer("r1"), answer("r0", source="other")],
+        rejected_requests=[{"request_id": "r2", "reason": "api is 'NoSuchApi'"}],
+    )
+    rows = query("SELECT source, request_id, api, member_id, asked, rejected FROM unanswered ORDER BY asked")
+    assert [(row["source"], row["request_id"], row["rejected"]) for row in rows] == [
+        ("live", "r0", None),
+        ("live", "r2", "api is 'NoSuchApi'"),
+        ("live", "r3", None),
+        ("live", "spans", None),
+        ("other", "r1", None),
+    ]
+    assert rows[0]["asked"] == datetime(1970, 1, 1)
+    assert rows[0]["member_id"] == "m"
+
+
+def test_a_table_that_comes_later_is_seen_after_registering_again(spark: SparkSession, tmp_path: Path) -> None:
+    write_table(tmp_path, "group_transitions", [transition(1, "a", "Stable")])
+    register(spark, str(tmp_path))
+    assert spark.table("members").count() == 0
+    write_table(tmp_path, "group_transitions", [transition(2, "b", "Stable")])
+    assert spark.table("groups").count() == 2
+    write_table(tmp_path, "consumer_offsets", [stored(0, "a", [member("m")])])
+    register(spark, str(tmp_path))
+    assert spark.table("members").count() == 1
+
+
+def test_a_folder_without_tables_is_said_to_be_one(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NoTables, match=r"no table in .*nowhere"):
+        register(spark, str(tmp_path / "nowhere"))
