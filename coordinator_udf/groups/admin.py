@@ -1,0 +1,118 @@
+"""DescribeGroups, ListGroups and DeleteGroups. Source: GroupMetadataManager and GroupCoordinatorShard.deleteGroups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator_udf.groups.classic import ClassicGroup, Member
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.offsets import delete_all_offsets, end_group
+from coordinator_udf.groups.records import placeholder
+from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.protocol.errors import Errors
+
+_GROUP_ID_NOT_FOUND_VERSION = 6
+_NO_AUTHORIZED_OPERATIONS = -(2**31)
+
+
+def describe_groups(
+    ctx: Context, store: GroupStore, api_version: int, group_ids: tuple[str, ...]
+) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
+    """The answer's groups, and the records whose assignments they need."""
+    described = []
+    refs: set[int] = set()
+    for group_id in group_ids:
+        group = store.committed(ctx, group_id)
+        if isinstance(group, ClassicGroup):
+            described.append(_describe(group))
+            refs.update(m.assignment.record_offset for m in group.members.values() if m.assignment is not None)
+        else:
+            message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+            described.append(_not_found(group_id, message, api_version))
+    return described, tuple(sorted(refs))
+
+
+def _describe(group: ClassicGroup) -> dict[str, Any]:
+    stable = group.state is ClassicGroupState.STABLE
+    return {
+        "errorCode": 0,
+        "errorMessage": None,
+        "groupId": group.group_id,
+        "groupState": group.state.value,
+        "protocolType": group.protocol_type or "",
+        "protocolData": group.protocol_name if stable else "",
+        "members": [_describe_member(group, member, stable) for member in group.in_order()],
+        "authorizedOperations": _NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+def _describe_member(group: ClassicGroup, member: Member, stable: bool) -> dict[str, Any]:
+    return {
+        "memberId": member.member_id,
+        "groupInstanceId": member.group_instance_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "memberMetadata": member.metadata(group.protocol_name) if stable else b"",
+        "memberAssignment": placeholder(member.assignment),
+    }
+
+
+def _not_found(group_id: str, message: str, api_version: int) -> dict[str, Any]:
+    named = api_version >= _GROUP_ID_NOT_FOUND_VERSION
+    return {
+        "errorCode": int(Errors.GROUP_ID_NOT_FOUND if named else Errors.NONE),
+        "errorMessage": message if named else None,
+        "groupId": group_id,
+        "groupState": ClassicGroupState.DEAD.value,
+        "protocolType": "",
+        "protocolData": "",
+        "members": [],
+        "authorizedOperations": _NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+def list_groups(
+    ctx: Context, store: GroupStore, states_filter: tuple[str, ...], types_filter: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """The answer's groups. Filters don't mind case; an unknown type matches nothing."""
+    states = {state.lower().strip() for state in states_filter}
+    types = {type_.lower() for type_ in types_filter}
+    listed = []
+    for group_id in store.groups:
+        group = store.committed(ctx, group_id)
+        if group is None or (states and group.state.value.lower() not in states):
+            continue
+        if types and "classic" not in types:
+            continue
+        listed.append(_list(group))
+    return listed
+
+
+def _list(group: Group) -> dict[str, Any]:
+    return {
+        "groupId": group.group_id,
+        "protocolType": group.protocol_type or "",
+        "groupState": group.state.value,
+        "groupType": "classic",
+    }
+
+
+def delete_groups(ctx: Context, store: GroupStore, group_ids: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Deletes empty groups with their offsets; the answer's results. A name that is repeated is asked once."""
+    results = []
+    for group_id in dict.fromkeys(group_ids):
+        error = _delete(ctx, store, group_id)
+        results.append({"groupId": group_id, "errorCode": int(error)})
+    return results
+
+
+def _delete(ctx: Context, store: GroupStore, group_id: str) -> Errors:
+    group = store.get(group_id)
+    if group is None or group.state is ClassicGroupState.DEAD:
+        return Errors.GROUP_ID_NOT_FOUND
+    if not group.is_empty():
+        return Errors.NON_EMPTY_GROUP
+    delete_all_offsets(ctx, store, group_id)
+    end_group(ctx, store, group_id, GroupEvent.DELETED)
+    return Errors.NONE

@@ -1,0 +1,211 @@
+"""What a handler may do: see the time, answer, append a record, arm a timer, move a group to another state.
+
+Handlers decide; what they decided is collected here in order and becomes the shard's outputs. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_state
+from coordinator_udf.groups.timers import Timers
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.protocol.settings import Settings
+
+
+class Cause(NamedTuple):
+    """What a row's effects are ascribed to: a request, or a timer."""
+
+    request_id: str | None = None
+    api: str | None = None
+    member_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    client_reason: str | None = None
+    timer: str | None = None
+
+
+class Answer(NamedTuple):
+    """An answer. The body has the fields of the API's latest version; what the version can't carry is cut later."""
+
+    ts: int
+    request_id: str | None
+    by: str | None
+    api: str
+    api_version: int
+    group_id: str | None
+    member_id: str | None
+    body: dict[str, Any]
+    error_code: int
+    refs: tuple[int, ...] = ()
+    parts: int | None = None
+
+
+class Record(NamedTuple):
+    """A record of the offsets topic. ``value`` None is a tombstone. Assignments in it are placeholders."""
+
+    ts: int
+    offset: int
+    cause: str | None
+    type: str
+    key: dict[str, Any]
+    value_version: int | None
+    value: dict[str, Any] | None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    refs: tuple[int, ...] = ()
+
+
+class StoredAssignment(NamedTuple):
+    """The bytes of one member's assignment, as they stand in the GroupMetadata record at ``record_offset``."""
+
+    ts: int
+    cause: str | None
+    group_id: str
+    record_offset: int
+    member_id: str
+    assignment: bytes
+
+
+class Transition(NamedTuple):
+    """A group changed its state."""
+
+    ts: int
+    group_id: str
+    from_state: str | None
+    to_state: str
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    rule: str
+    reason: str | None
+    members: tuple[str, ...]
+    cause: Cause
+
+
+Effect = Answer | Record | StoredAssignment | Transition
+
+
+class Context:
+    """The shard's side of a handler.
+
+    Attributes:
+        now_ms: log time.
+        cause: the request or timer that is being handled.
+        end_offset: the offset that the next record will have.
+        effects: what was decided since the shard last took it away.
+    """
+
+    def __init__(self, settings: Settings, timers: Timers) -> None:
+        self.settings = settings
+        self.timers = timers
+        self.now_ms = 0
+        self.cause = Cause()
+        self.end_offset = 0
+        self.topics: dict[str, Topic] = {}
+        self.effects: list[Effect] = []
+
+    def answer(
+        self,
+        request_id: str | None,
+        api: str,
+        api_version: int,
+        body: dict[str, Any],
+        *,
+        group_id: str | None = None,
+        member_id: str | None = None,
+        refs: tuple[int, ...] = (),
+        parts: int | None = None,
+    ) -> None:
+        """Answers a request, now or parked since long."""
+        self.effects.append(
+            Answer(
+                self.now_ms,
+                request_id,
+                self.cause.request_id,
+                api,
+                api_version,
+                group_id,
+                member_id,
+                body,
+                body.get("errorCode", 0),
+                refs,
+                parts,
+            )
+        )
+
+    def append(
+        self,
+        type_: str,
+        key: dict[str, Any],
+        value_version: int | None,
+        value: dict[str, Any] | None,
+        *,
+        producer_id: int | None = None,
+        producer_epoch: int | None = None,
+        refs: tuple[int, ...] = (),
+    ) -> Record:
+        """Appends a record to the offsets topic."""
+        record = Record(
+            self.now_ms,
+            self.end_offset,
+            self.cause.request_id,
+            type_,
+            key,
+            value_version,
+            value,
+            producer_id,
+            producer_epoch,
+            refs,
+        )
+        self.end_offset += 1
+        self.effects.append(record)
+        return record
+
+    def store_assignment(self, group_id: str, record_offset: int, member_id: str, assignment: bytes) -> None:
+        """Puts out the bytes that placeholders for this record and member stand for."""
+        self.effects.append(
+            StoredAssignment(self.now_ms, self.cause.request_id, group_id, record_offset, member_id, assignment)
+        )
+
+    def move(self, group: ClassicGroup, event: GroupEvent, reason: str | None = None) -> None:
+        """Moves a group to the state that `TRANSITIONS` has for the event.
+
+        Raises:
+            IllegalTransition: it has none.
+        """
+        previous = group.state
+        group.state = next_state(group.group_id, previous, event)
+        group.previous_state = previous
+        group.state_timestamp = self.now_ms
+        self.note(group, previous, event, reason)
+
+    def note(
+        self, group: ClassicGroup, previous: ClassicGroupState | None, event: GroupEvent, reason: str | None = None
+    ) -> None:
+        """Puts out a transition row for the state that the group is in now."""
+        self.effects.append(
+            Transition(
+                self.now_ms,
+                group.group_id,
+                None if previous is None else previous.value,
+                group.state.value,
+                group.generation_id,
+                group.protocol_type,
+                group.protocol_name,
+                group.leader,
+                event.value,
+                reason,
+                tuple(group.members),
+                self.cause,
+            )
+        )
+
+    def take_effects(self) -> Sequence[Effect]:
+        """What was decided since the last call."""
+        effects = self.effects
+        self.effects = []
+        return effects

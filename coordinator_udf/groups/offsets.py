@@ -1,0 +1,340 @@
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete; expiry and what else writes tombstones.
+
+Source: OffsetMetadataManager and ClassicGroup (validateOffsetCommit, validateOffsetDelete, offsetExpirationCondition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.offset_store import CommittedOffset
+from coordinator_udf.groups.rebalance import restart_session
+from coordinator_udf.groups.records import GROUP_METADATA, OFFSET_COMMIT, batch_bytes, group_metadata_key
+from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.protocol.errors import ApiError, Errors
+from coordinator_udf.protocol.requests import (
+    ZERO_UUID,
+    CommitPartition,
+    CommitTopic,
+    DeleteTopic,
+    OffsetCommit,
+    OffsetDelete,
+    TxnOffsetCommit,
+)
+
+#: From this version on an unknown group is called by its name in the error, before it is an ILLEGAL_GENERATION.
+_GROUP_ID_NOT_FOUND_VERSION = 9
+_TOPIC_ID_VERSION = 10
+
+
+def commit_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetCommit) -> list[dict[str, Any]]:
+    """Commits offsets; the answer's topics. An error that concerns the whole request stands at every partition."""
+    known, answers = _resolve_topics(ctx, api_version, body.topics)
+    if body.topics and not known:
+        return answers
+    try:
+        generation_id = body.generation_id_or_member_epoch
+        group = _group_to_commit(ctx, store, body.group_id, generation_id, api_version)
+        _validate_commit(group, body.member_id, body.group_instance_id, generation_id, transactional=False)
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
+            restart_session(ctx, group, group.members[body.member_id])
+        expire = None if body.retention_time_ms == -1 else ctx.now_ms + body.retention_time_ms
+        return _commit(ctx, store, body.group_id, known, expire=expire, producer=None) + answers
+    except ApiError as refused:
+        return refuse_commit((topic for topic, _ in known), refused.error) + answers
+
+
+def commit_txn_offsets(ctx: Context, store: GroupStore, body: TxnOffsetCommit) -> list[dict[str, Any]]:
+    """Commits offsets within a producer's transaction: they count once the transaction is committed."""
+    try:
+        group = _group_to_commit(ctx, store, body.group_id, body.generation_id, api_version=0)
+        _validate_commit(group, body.member_id, body.group_instance_id, body.generation_id, transactional=True)
+        producer = (body.producer_id, body.producer_epoch)
+        topics = [(topic, ZERO_UUID) for topic in body.topics]
+        return _commit(ctx, store, body.group_id, topics, expire=None, producer=producer)
+    except ApiError as refused:
+        return refuse_commit(body.topics, refused.error)
+
+
+def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str, Any]]:
+    """The answer's topics where every partition carries the same error."""
+    return [
+        {
+            "name": topic.name,
+            "topicId": topic.topic_id,
+            "partitions": [_partition(partition.partition_index, error) for partition in topic.partitions],
+        }
+        for topic in topics
+    ]
+
+
+def _resolve_topics(
+    ctx: Context, api_version: int, topics: tuple[CommitTopic, ...]
+) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
+    """Topics with their ids, and the answers for those whose id nobody knows (version 10 names topics by id)."""
+    known: list[tuple[CommitTopic, str]] = []
+    answers = []
+    for topic in topics:
+        if api_version < _TOPIC_ID_VERSION:
+            there = ctx.topics.get(topic.name)
+            known.append((topic, there.id if there is not None else ZERO_UUID))
+            continue
+        name = topic_name(ctx, topic.topic_id)
+        if name is None:
+            errors = [_partition(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in topic.partitions]
+            answers.append({"name": "", "topicId": topic.topic_id, "partitions": errors})
+        else:
+            known.append((CommitTopic(name=name, topic_id=topic.topic_id, partitions=topic.partitions), topic.topic_id))
+    return known, answers
+
+
+def topic_name(ctx: Context, topic_id: str) -> str | None:
+    """The name of the topic with an id; None if there is none."""
+    return next((topic.name for topic in ctx.topics.values() if topic.id == topic_id), None)
+
+
+def _group_to_commit(
+    ctx: Context, store: GroupStore, group_id: str, generation_id: int, api_version: int
+) -> ClassicGroup:
+    group = store.get(group_id)
+    if group is not None:
+        return group
+    if generation_id < 0:
+        # An admin, or a consumer that assigns its partitions itself: a simple group comes to be.
+        return store.create(ctx, group_id)
+    if api_version >= _GROUP_ID_NOT_FOUND_VERSION:
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+    raise ApiError(Errors.ILLEGAL_GENERATION)
+
+
+def _validate_commit(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, *, transactional: bool
+) -> None:
+    if group.state is ClassicGroupState.DEAD:
+        raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
+    if generation_id < 0 and group.is_empty():
+        return
+    if generation_id >= 0 or member_id or group_instance_id is not None:
+        group.validate_member(member_id, group_instance_id)
+        if generation_id != group.generation_id:
+            raise ApiError(Errors.ILLEGAL_GENERATION)
+    elif not transactional and not group.is_empty():
+        raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+    if not transactional and group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+
+
+def _commit(
+    ctx: Context,
+    store: GroupStore,
+    group_id: str,
+    topics: Iterable[tuple[CommitTopic, str]],
+    *,
+    expire: int | None,
+    producer: tuple[int, int] | None,
+) -> list[dict[str, Any]]:
+    answers = []
+    values = []
+    for topic, topic_id in topics:
+        partitions = []
+        for partition in topic.partitions:
+            error = _refusal(ctx, topic, partition)
+            partitions.append(_partition(partition.partition_index, error))
+            if error is Errors.NONE:
+                value = _offset_value(ctx, partition, topic_id, expire)
+                _check_size(ctx, group_id, topic.name, value)
+                values.append((topic.name, partition.partition_index, value))
+        answers.append({"name": topic.name, "topicId": topic.topic_id, "partitions": partitions})
+    for name, index, value in values:
+        key = {"type": OFFSET_COMMIT, "group": group_id, "topic": name, "partition": index}
+        producer_id, producer_epoch = producer or (None, None)
+        version = 4 if expire is None else 1
+        record = ctx.append(
+            OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch
+        )
+        store.apply(ctx, record.offset, OFFSET_COMMIT, key, value, producer_id)
+    return answers
+
+
+def _refusal(ctx: Context, topic: CommitTopic, partition: CommitPartition) -> Errors:
+    metadata = partition.committed_metadata
+    if ctx.settings.offsets_topic_partition_check and not _exists(ctx, topic.name, partition.partition_index):
+        return Errors.UNKNOWN_TOPIC_OR_PARTITION
+    if metadata is not None and _java_length(metadata) > ctx.settings.offset_metadata_max_bytes:
+        return Errors.OFFSET_METADATA_TOO_LARGE
+    return Errors.NONE
+
+
+def _exists(ctx: Context, topic: str, partition: int) -> bool:
+    there = ctx.topics.get(topic)
+    return there is not None and 0 <= partition < there.partitions
+
+
+def _java_length(text: str) -> int:
+    """Kafka compares the number of UTF-16 units with the limit, whatever its name says of bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _offset_value(ctx: Context, partition: CommitPartition, topic_id: str, expire: int | None) -> dict[str, Any]:
+    metadata = partition.committed_metadata or ""
+    if expire is not None:
+        # Only this old version of the record can say when an offset expires; it has no leader epoch and no topic id.
+        return {
+            "offset": partition.committed_offset,
+            "metadata": metadata,
+            "commitTimestamp": ctx.now_ms,
+            "expireTimestamp": expire,
+        }
+    return {
+        "offset": partition.committed_offset,
+        "leaderEpoch": partition.committed_leader_epoch,
+        "metadata": metadata,
+        "commitTimestamp": ctx.now_ms,
+        "topicId": topic_id,
+    }
+
+
+def _check_size(ctx: Context, group_id: str, topic: str, value: dict[str, Any]) -> None:
+    """Raises ApiError if the record is larger than the log takes."""
+    key_bytes = 2 + 2 + len(group_id.encode()) + 2 + len(topic.encode()) + 4
+    value_bytes = 2 + 8 + 4 + 1 + 5 + len(value["metadata"].encode()) + 8 + 16
+    if batch_bytes(key_bytes, value_bytes) > ctx.settings.group_metadata_max_bytes:
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+
+
+def _partition(index: int, error: Errors) -> dict[str, Any]:
+    return {"partitionIndex": index, "errorCode": int(error)}
+
+
+# -- deletion and expiry ------------------------------------------------------------------------------------------
+
+
+def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[dict[str, Any]]:
+    """Deletes offsets of topics to which no member is subscribed; the answer's topics.
+
+    Raises:
+        ApiError: the whole request is refused.
+    """
+    group = store.get(body.group_id)
+    if group is None or group.state is ClassicGroupState.DEAD:
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+    if not group.is_empty() and not group.uses_consumer_protocol():
+        raise ApiError(Errors.NON_EMPTY_GROUP)
+    pending = store.offsets.pending_partitions(body.group_id)
+    return [_delete_topic(ctx, store, group, topic, pending) for topic in body.topics]
+
+
+def _delete_topic(
+    ctx: Context, store: GroupStore, group: ClassicGroup, topic: DeleteTopic, pending: set[tuple[str, int]]
+) -> dict[str, Any]:
+    subscribed = group.is_subscribed_to(topic.name)
+    partitions = []
+    for partition in topic.partitions:
+        index = partition.partition_index
+        if ctx.settings.offsets_topic_partition_check and not _exists(ctx, topic.name, index):
+            partitions.append(_partition(index, Errors.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        if subscribed:
+            partitions.append(_partition(index, Errors.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        partitions.append(_partition(index, Errors.NONE))
+        if store.offsets.get(group.group_id, topic.name, index) or (topic.name, index) in pending:
+            _tombstone(ctx, store, group.group_id, topic.name, index)
+    return {"name": topic.name, "partitions": partitions}
+
+
+def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
+    """Deletes every offset of a group, pending ones too."""
+    committed = [
+        (topic, partition)
+        for topic, partitions in store.offsets.committed.get(group_id, {}).items()
+        for partition in partitions
+    ]
+    pending = sorted(store.offsets.pending_partitions(group_id) - set(committed))
+    for topic, partition in committed + pending:
+        _tombstone(ctx, store, group_id, topic, partition)
+
+
+def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent) -> None:
+    """Writes the tombstone of an empty group, which ends it."""
+    key = group_metadata_key(group_id)
+    record = ctx.append(GROUP_METADATA, key, None, None)
+    store.apply(ctx, record.offset, GROUP_METADATA, key, None, None, event)
+
+
+def expire_offsets(ctx: Context, store: GroupStore) -> None:
+    """Deletes the offsets whose retention is over (KIP-211), and empty groups that have none left."""
+    for group_id in list(store.groups):
+        group = store.groups[group_id]
+        if _expire_group_offsets(ctx, store, group) and group.is_empty():
+            end_group(ctx, store, group_id, GroupEvent.OFFSETS_EXPIRED)
+
+
+def _expire_group_offsets(ctx: Context, store: GroupStore, group: ClassicGroup) -> bool:
+    """Deletes a group's expired offsets; whether none is left and no transaction is open."""
+    topics = store.offsets.committed.get(group.group_id)
+    pending = store.offsets.pending_partitions(group.group_id)
+    if topics is None:
+        return not pending
+    if not _may_expire(group):
+        return False
+    none_left = True
+    for topic, partitions in list(topics.items()):
+        if group.is_subscribed_to(topic):
+            none_left = False
+            continue
+        for partition, value in list(partitions.items()):
+            if _is_expired(ctx, group, value) and (topic, partition) not in pending:
+                _tombstone(ctx, store, group.group_id, topic, partition)
+            else:
+                none_left = False
+    return none_left and not pending
+
+
+def _may_expire(group: ClassicGroup) -> bool:
+    if group.protocol_type is None or group.is_empty():
+        return True
+    stable = group.state is ClassicGroupState.STABLE
+    return stable and group.uses_consumer_protocol() and group.subscribed_topics is not None
+
+
+def _is_expired(ctx: Context, group: ClassicGroup, value: CommittedOffset) -> bool:
+    if value.expire_timestamp is not None:
+        return ctx.now_ms >= value.expire_timestamp
+    since = value.commit_timestamp
+    if group.protocol_type is not None and group.is_empty() and group.state_timestamp is not None:
+        since = group.state_timestamp
+    return ctx.now_ms - since >= ctx.settings.offsets_retention_ms
+
+
+def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:
+    """Deletes the offsets of topics that are no more.
+
+    Args:
+        deleted: topic name -> topic id. An offset that was committed with another id belongs to another topic.
+    """
+    doomed = [
+        (group_id, topic, partition)
+        for group_id, topics in store.offsets.committed.items()
+        for topic, partitions in topics.items()
+        if topic in deleted
+        for partition, value in partitions.items()
+        if value.topic_id in (ZERO_UUID, deleted[topic])
+    ]
+    doomed += [
+        (group_id, topic, partition)
+        for group_id, topic, partition, value in store.offsets.all_pending()
+        if topic in deleted and value.topic_id in (ZERO_UUID, deleted[topic])
+    ]
+    for group_id, topic, partition in doomed:
+        _tombstone(ctx, store, group_id, topic, partition)
+
+
+def _tombstone(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
+    key = {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
+    record = ctx.append(OFFSET_COMMIT, key, None, None)
+    store.apply(ctx, record.offset, OFFSET_COMMIT, key, None, None)

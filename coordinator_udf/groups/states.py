@@ -1,0 +1,116 @@
+"""The states of a classic group and every way from one to another.
+
+All transitions are in `TRANSITIONS`; what isn't there can't happen and raises `IllegalTransition`. The documentation's
+table is drawn from it (scripts/draw_states). Source: Kafka's ClassicGroupState and the places that call transitionTo.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ClassicGroupState(StrEnum):
+    """The five states. The values are what DescribeGroups and ListGroups say."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupEvent(StrEnum):
+    """What moves a group. The value stands as ``rule`` in group_transitions."""
+
+    #: A request or a record made a group that wasn't there.
+    CREATED = "CREATED"
+    #: The group was read back from the offsets table.
+    LOADED = "LOADED"
+    #: A new member joined.
+    MEMBER_ADDED = "MEMBER_ADDED"
+    #: A member joined again with other metadata.
+    MEMBER_UPDATED = "MEMBER_UPDATED"
+    #: The leader joined again, which always asks for a new assignment.
+    LEADER_REJOINED = "LEADER_REJOINED"
+    #: A static member came back under a new member id before the assignment was there.
+    STATIC_MEMBER_REPLACED = "STATIC_MEMBER_REPLACED"
+    #: A static member came back and the vote for the protocol would now end differently.
+    STATIC_PROTOCOL_CHANGED = "STATIC_PROTOCOL_CHANGED"
+    #: Members left by LeaveGroup.
+    MEMBER_LEFT = "MEMBER_LEFT"
+    #: A member's session expired.
+    SESSION_EXPIRED = "SESSION_EXPIRED"
+    #: Members didn't send their SyncGroup within the rebalance timeout.
+    SYNC_EXPIRED = "SYNC_EXPIRED"
+    #: The group with its assignments could not be stored.
+    STORE_FAILED = "STORE_FAILED"
+    #: The group was loaded with more members than group.max.size allows.
+    OVER_CAPACITY = "OVER_CAPACITY"
+    #: The last member that the join phase waited for has joined, or is gone.
+    ALL_JOINED = "ALL_JOINED"
+    #: The join phase ended by its timer (the rebalance timeout, or the initial delay).
+    JOIN_EXPIRED = "JOIN_EXPIRED"
+    #: The join phase ended and nobody was there.
+    EMPTIED = "EMPTIED"
+    #: The leader's assignment was stored.
+    LEADER_SYNCED = "LEADER_SYNCED"
+    #: DeleteGroups, or the conversion to another kind of group.
+    DELETED = "DELETED"
+    #: All offsets of an empty group expired.
+    OFFSETS_EXPIRED = "OFFSETS_EXPIRED"
+    #: The shard went elsewhere.
+    UNLOADED = "UNLOADED"
+
+
+_S = ClassicGroupState
+_E = GroupEvent
+
+TRANSITIONS: dict[tuple[ClassicGroupState, GroupEvent], ClassicGroupState] = {
+    (_S.EMPTY, _E.MEMBER_ADDED): _S.PREPARING_REBALANCE,
+    (_S.PREPARING_REBALANCE, _E.ALL_JOINED): _S.COMPLETING_REBALANCE,
+    (_S.PREPARING_REBALANCE, _E.JOIN_EXPIRED): _S.COMPLETING_REBALANCE,
+    (_S.PREPARING_REBALANCE, _E.EMPTIED): _S.EMPTY,
+    (_S.COMPLETING_REBALANCE, _E.LEADER_SYNCED): _S.STABLE,
+    (_S.COMPLETING_REBALANCE, _E.MEMBER_ADDED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.MEMBER_UPDATED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.STATIC_MEMBER_REPLACED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.MEMBER_LEFT): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.SESSION_EXPIRED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.SYNC_EXPIRED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.STORE_FAILED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.MEMBER_ADDED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.MEMBER_UPDATED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.LEADER_REJOINED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.STATIC_PROTOCOL_CHANGED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.MEMBER_LEFT): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.SESSION_EXPIRED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.SYNC_EXPIRED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.OVER_CAPACITY): _S.PREPARING_REBALANCE,
+    (_S.EMPTY, _E.DELETED): _S.DEAD,
+    (_S.EMPTY, _E.OFFSETS_EXPIRED): _S.DEAD,
+    **{(state, _E.UNLOADED): _S.DEAD for state in _S if state is not _S.DEAD},
+}
+
+#: The states in which a rebalance may begin (ClassicGroup.canRebalance).
+CAN_REBALANCE = frozenset(
+    state for (state, _), target in TRANSITIONS.items() if target is ClassicGroupState.PREPARING_REBALANCE
+)
+
+
+class IllegalTransition(Exception):
+    """An event in a state that doesn't know it: a defect of ours, never an answer to a request."""
+
+    def __init__(self, group_id: str, state: ClassicGroupState, event: GroupEvent) -> None:
+        super().__init__(f"group {group_id!r} in state {state} can't take the event {event}")
+
+
+def next_state(group_id: str, state: ClassicGroupState, event: GroupEvent) -> ClassicGroupState:
+    """The state after an event.
+
+    Raises:
+        IllegalTransition: `TRANSITIONS` has no such row.
+    """
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalTransition(group_id, state, event) from None

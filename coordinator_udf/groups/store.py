@@ -1,0 +1,156 @@
+"""The groups of a shard, and how the records of the offsets topic change them: the one way for living and loading.
+
+Source: GroupMetadataManager and OffsetMetadataManager, methods named replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup, Member
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
+from coordinator_udf.groups.records import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
+from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.protocol.requests import ZERO_UUID
+
+#: Every kind of group that there is. A shard, its timers, its records and its codec don't look inside.
+Group = ClassicGroup
+
+#: The longest there is, for readers that see all that was decided and not only what is in the log.
+LATEST = 2**63 - 1
+
+
+class GroupStore:
+    """Groups by id, and their offsets."""
+
+    def __init__(self, groups: MutableMapping[str, Group] | None = None, offsets: OffsetStore | None = None) -> None:
+        self.groups: MutableMapping[str, Group] = {} if groups is None else groups
+        self.offsets = OffsetStore() if offsets is None else offsets
+
+    def get(self, group_id: str) -> Group | None:
+        """A group as the latest decision left it."""
+        return self.groups.get(group_id)
+
+    def committed(self, ctx: Context, group_id: str) -> Group | None:
+        """A group, if a reader of the log can know of it: something was logged since it came to be."""
+        group = self.groups.get(group_id)
+        return group if group is not None and group.created_at < ctx.end_offset else None
+
+    def create(self, ctx: Context, group_id: str) -> ClassicGroup:
+        """Makes an empty group that wasn't there."""
+        group = ClassicGroup(group_id=group_id, state_timestamp=ctx.now_ms, created_at=ctx.end_offset)
+        self.groups[group_id] = group
+        ctx.note(group, None, GroupEvent.CREATED)
+        return group
+
+    def apply(
+        self,
+        ctx: Context,
+        record_offset: int,
+        type_: str,
+        key: dict[str, Any],
+        value: dict[str, Any] | None,
+        producer_id: int | None,
+        event: GroupEvent = GroupEvent.LOADED,
+    ) -> None:
+        """Changes groups and offsets as a record says.
+
+        Args:
+            record_offset: where the record stands in the offsets topic.
+            event: why a group that the record ends came to its end.
+
+        Raises:
+            ValueError: a type of record that isn't known.
+        """
+        if type_ == OFFSET_COMMIT:
+            self._apply_offset(ctx, record_offset, key, value, producer_id)
+        elif type_ == GROUP_METADATA:
+            if value is None:
+                self._apply_tombstone(ctx, key["group"], event)
+            else:
+                self._apply_group(ctx, record_offset, key["group"], value)
+        elif type_ == END_TXN_MARKER:
+            if producer_id is not None and value is not None:
+                self.offsets.end_transaction(producer_id, value["committed"])
+        else:
+            raise ValueError(f"record type is {type_!r}, expected {OFFSET_COMMIT}, {GROUP_METADATA} or {END_TXN_MARKER}")
+
+    def _apply_offset(
+        self,
+        ctx: Context,
+        record_offset: int,
+        key: dict[str, Any],
+        value: dict[str, Any] | None,
+        producer_id: int | None,
+    ) -> None:
+        group_id, topic, partition = key["group"], key["topic"], key["partition"]
+        if value is None:
+            self.offsets.delete(group_id, topic, partition)
+            return
+        if group_id not in self.groups:
+            # Somebody commits who uses no membership: a simple group, empty and without a protocol type.
+            self.create(ctx, group_id)
+        expire = value.get("expireTimestamp", -1)
+        committed = CommittedOffset(
+            record_offset,
+            value["offset"],
+            value.get("leaderEpoch", -1),
+            value["metadata"],
+            value["commitTimestamp"],
+            None if expire == -1 else expire,
+            value.get("topicId") or ZERO_UUID,
+        )
+        if producer_id is None:
+            self.offsets.put(group_id, topic, partition, committed)
+        else:
+            self.offsets.put_pending(producer_id, group_id, topic, partition, committed)
+
+    def _apply_tombstone(self, ctx: Context, group_id: str, event: GroupEvent) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None and event is not GroupEvent.LOADED:
+            ctx.move(group, event)
+
+    def _apply_group(self, ctx: Context, record_offset: int, group_id: str, value: dict[str, Any]) -> None:
+        timestamp = value.get("currentStateTimestamp", -1)
+        members = value["members"]
+        group = ClassicGroup(
+            group_id=group_id,
+            state=ClassicGroupState.STABLE if members else ClassicGroupState.EMPTY,
+            state_timestamp=None if timestamp == -1 else timestamp,
+            generation_id=value["generation"],
+            protocol_type=value["protocolType"] or None,
+            protocol_name=value["protocol"],
+            leader=value["leader"],
+        )
+        for member in members:
+            group.add(
+                Member(
+                    member_id=member["memberId"],
+                    group_instance_id=member.get("groupInstanceId"),
+                    client_id=member["clientId"],
+                    client_host=member["clientHost"],
+                    rebalance_timeout_ms=_timeout(member),
+                    session_timeout_ms=member["sessionTimeout"],
+                    protocols=((value["protocol"] or "", member["subscription"]),),
+                    assignment=_assignment(record_offset, member),
+                ),
+                value["protocolType"],
+            )
+        group.subscribed_topics = group.compute_subscribed_topics()
+        self.groups[group_id] = group
+
+
+def _assignment(record_offset: int, member: dict[str, Any]) -> AssignmentRef | None:
+    """A record that this shard wrote knows where the bytes lie; one that was read from outside has them."""
+    assignment: AssignmentRef | bytes | None = member["assignment"]
+    if isinstance(assignment, bytes):
+        return AssignmentRef(record_offset, member["memberId"], len(assignment)) if assignment else None
+    return assignment
+
+
+def _timeout(member: dict[str, Any]) -> int:
+    """Records of the first versions have no rebalance timeout; the session's stands for it."""
+    timeout = member.get("rebalanceTimeout", -1)
+    return int(member["sessionTimeout"] if timeout == -1 else timeout)

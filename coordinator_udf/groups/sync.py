@@ -1,0 +1,111 @@
+"""SyncGroup of classic groups: every branch of the group synchronisation, and storing the group before answering.
+
+Source: GroupMetadataManager.classicGroupSyncToClassicGroup; the description of handleSyncGroup and doSyncGroup.
+"""
+
+from __future__ import annotations
+
+from coordinator_udf.groups import timers
+from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup, Parked
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.rebalance import (
+    propagate_assignment,
+    rebalance_or_complete_join,
+    reset_assignment,
+    sync_body,
+)
+from coordinator_udf.groups.records import (
+    GROUP_METADATA,
+    GROUP_METADATA_VALUE_VERSION,
+    group_metadata_batch_bytes,
+    group_metadata_key,
+    group_metadata_value,
+    placeholder,
+)
+from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.timers import TimerKey
+from coordinator_udf.protocol.errors import ApiError, Errors
+from coordinator_udf.protocol.requests import SyncGroup
+from coordinator_udf.protocol.rows import Request
+
+_REQUIRES_PROTOCOL_NAMES = 5
+
+
+def lacks_protocol_names(row: Request, body: SyncGroup) -> bool:
+    """Whether a request that must name protocol type and name (version 5 on, KIP-559) doesn't."""
+    return row.api_version >= _REQUIRES_PROTOCOL_NAMES and (body.protocol_type is None or body.protocol_name is None)
+
+
+def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup) -> None:
+    """Answers a SyncGroup, or parks it until the leader's assignment is there; stores the leader's assignment.
+
+    Raises:
+        ApiError: the request is refused.
+    """
+    _validate(group, body)
+    member = group.members[body.member_id]
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        member.awaiting_sync = Parked(row.request_id, row.api_version)
+        _synced(ctx, group, body.member_id)
+        if group.leader == body.member_id:
+            _store(ctx, group, body)
+        return
+    _synced(ctx, group, body.member_id)
+    ctx.answer(
+        row.request_id,
+        "SyncGroup",
+        row.api_version,
+        sync_body(Errors.NONE, group.protocol_type, group.protocol_name, placeholder(member.assignment)),
+        group_id=group.group_id,
+        member_id=body.member_id,
+        refs=(member.assignment.record_offset,) if member.assignment is not None and member.assignment.size else (),
+    )
+
+
+def _validate(group: ClassicGroup, body: SyncGroup) -> None:
+    if group.state is ClassicGroupState.DEAD:
+        raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
+    if group.state is ClassicGroupState.EMPTY:
+        raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+    group.validate_member(body.member_id, body.group_instance_id)
+    if body.generation_id != group.generation_id:
+        raise ApiError(Errors.ILLEGAL_GENERATION)
+    for asked, have in ((body.protocol_type, group.protocol_type), (body.protocol_name, group.protocol_name)):
+        if asked is not None and have is not None and asked != have:
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _synced(ctx: Context, group: ClassicGroup, member_id: str) -> None:
+    """One member less to wait for; the sync phase's timer ends with the last."""
+    group.pending_sync.pop(member_id, None)
+    if not group.pending_sync:
+        ctx.timers.cancel(TimerKey(timers.SYNC, group.group_id))
+
+
+def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
+    """Writes the group with the leader's assignment, then tells the members. Who was forgotten gets an empty one."""
+    assigned = {entry.member_id: entry.assignment for entry in body.assignments}
+    sizes = {member_id: len(assigned.get(member_id, b"")) for member_id in group.members}
+    if group_metadata_batch_bytes(group, sizes) > ctx.settings.group_metadata_max_bytes:
+        reset_assignment(ctx, group, Errors.UNKNOWN_SERVER_ERROR)
+        reason = f"Error UNKNOWN_SERVER_ERROR when storing group assignment during SyncGroup (member: {body.member_id})."
+        rebalance_or_complete_join(ctx, group, GroupEvent.STORE_FAILED, reason)
+        return
+    offset = ctx.end_offset
+    for member in group.members.values():
+        size = sizes[member.member_id]
+        member.assignment = AssignmentRef(offset, member.member_id, size) if size else None
+    record = ctx.append(
+        GROUP_METADATA,
+        group_metadata_key(group.group_id),
+        GROUP_METADATA_VALUE_VERSION,
+        group_metadata_value(group),
+        refs=(offset,) if any(sizes.values()) else (),
+    )
+    for member in group.members.values():
+        if sizes[member.member_id]:
+            ctx.store_assignment(group.group_id, record.offset, member.member_id, assigned[member.member_id])
+    propagate_assignment(ctx, group, Errors.NONE)
+    ctx.move(group, GroupEvent.LEADER_SYNCED, f"Assignment received from leader {body.member_id}")
