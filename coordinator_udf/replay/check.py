@@ -29,7 +29,7 @@ def check(path: Path, options: ReplayOptions) -> tuple[ReplaySource, Verdict]:
     return source, compare(source.source, source.recording, said, excluded_by(source))
 
 
-def main(
+def main(  # noqa: PLR0917
     inputs: Annotated[list[Path], typer.Argument(help="traces or request logs of a broker, plain or gzip")],
     first: Annotated[int, typer.Option(help="how many differences of an input to print")] = 1,
     what: Annotated[str, typer.Option(help="only answer, record or describe")] = "",
@@ -40,7 +40,7 @@ def main(
     """Compares what the shard says with what was recorded; exit status 1 where anything differs."""
     overrides = dict(pair.partition("=")[::2] for pair in set_ or ())
     options = ReplayOptions(overrides=overrides, partitions=partitions)
-    total: dict[str, Counter[tuple[str, str, str]]] = {"identical": Counter(), "different": Counter(), "excluded": Counter()}
+    total: dict[str, Counter[tuple[str, str, str]]] = {name: Counter() for name in ("identical", "different", "excluded")}
     clean = 0
     began = time.monotonic()
     for path in inputs:

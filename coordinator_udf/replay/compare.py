@@ -12,6 +12,9 @@ from coordinator_udf.protocol.errors import error_name
 from coordinator_udf.replay.canonical import canonical_answer, canonical_group, canonical_value, sort_key
 from coordinator_udf.replay.recording import Answer, Description, Record, Recording
 
+#: The control row that ends a transaction; a broker's request log doesn't tell what came of it.
+END_TXN = "EndTxn"
+
 
 class Said(msgspec.Struct):
     """What our coordinator said for one source, in the form of a recording."""
@@ -44,13 +47,18 @@ class Verdict(NamedTuple):
 
 
 class Excluded(NamedTuple):
-    """What can't be compared since requests of APIs that aren't served came before: their ids, and their groups."""
+    """What can't be compared: requests, and groups from a moment on (ms), in which APIs that aren't served had a hand."""
 
     request_ids: frozenset[str]
-    group_ids: frozenset[str]
+    groups_since: Mapping[str, int]
+
+    def has_group(self, group_id: Any, ts: int) -> bool:
+        """Whether a group can't be compared at this moment any more."""
+        since = self.groups_since.get(group_id)
+        return since is not None and ts >= since
 
 
-NOTHING_EXCLUDED = Excluded(frozenset(), frozenset())
+NOTHING_EXCLUDED = Excluded(frozenset(), {})
 
 
 def compare(
@@ -94,7 +102,7 @@ def _compare_answers(
         error = error_name(answer_error(recorded.body))
         place = ("answer", recorded.api, error)
         ours = said.answers.get(recorded.request_id)
-        if recorded.request_id in excluded.request_ids or _names_any(recorded.body, ours, excluded.group_ids):
+        if recorded.request_id in excluded.request_ids:
             verdict.incomparable[place] += 1
         elif ours is not None and _same_answer(recorded, ours, recording.exact):
             verdict.identical[place] += 1
@@ -104,21 +112,11 @@ def _compare_answers(
                 Difference(source, *place[:2], recorded.request_id, error, _shown(recorded), ours and _shown(ours))
             )
     for request_id, ours in said.answers.items():
-        if request_id in seen:
+        if request_id in seen or request_id in excluded.request_ids or (ours.api == END_TXN and not recording.exact):
             continue
         error = error_name(answer_error(ours.body))
         verdict.different["answer", ours.api, error] += 1
         verdict.differences.append(Difference(source, "answer", ours.api, request_id, error, None, _shown(ours)))
-
-
-def _names_any(body: Mapping[str, Any], ours: Answer | None, group_ids: frozenset[str]) -> bool:
-    if not group_ids:
-        return False
-    named: set[str] = set()
-    for said in (body, ours.body if ours else {}):
-        for item in [*(said.get("groups") or ()), *(said.get("results") or ())]:
-            named.add(str(item.get("groupId")))
-    return not named.isdisjoint(group_ids)
 
 
 def _same_answer(recorded: Answer, ours: Answer, exact: bool) -> bool:
@@ -188,7 +186,7 @@ def _blocks(
     blocks: dict[Block, list[dict[str, Any]]] = {}
     for record in records:
         group = record.key.get("group", record.key.get("groupId"))
-        if record.cause in excluded.request_ids or group in excluded.group_ids:
+        if record.cause in excluded.request_ids or excluded.has_group(group, record.ts):
             if verdict is not None:
                 verdict.incomparable["record", str(record.key["type"]), "NONE"] += 1
             continue
@@ -228,7 +226,7 @@ def _compare_descriptions(
             a, b = left.get(group_id), right.get(group_id)
             kind = str((a or b or {}).get("type"))
             place = ("describe", kind, "NONE")
-            if group_id in excluded.group_ids:
+            if excluded.has_group(group_id, theirs.ts):
                 verdict.incomparable[place] += 1
             elif a == b:
                 verdict.identical[place] += 1

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from coordinator_udf.replay.kafka_line import MARK
+from coordinator_udf.replay.kafka_reader import read_kafka_log
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import InputError, Rejection, ReplaySource
 from coordinator_udf.replay.text_lines import read_lines
@@ -45,15 +47,15 @@ def detect_format(path: Path) -> Format:
     for number, line in enumerate(read_lines(path)):
         if isinstance(line, Rejection):
             continue
-        if "Completed request:" in line.text:
+        if MARK in line.text:
             return Format.KAFKA
         if _is_trace_line(line.text):
             return Format.TRACE
         if number >= _LOOK_AT_LINES:
             break
     raise InputError(
-        f"{path} is of no known kind: none of its first lines is a line of Kafka's request log "
-        "(Completed request:{...}) or of a trace ({\"type\": ...}); say --format if it is one all the same"
+        f"{path} is of no known kind: none of its first lines is a line of Kafka's request log ({MARK}...) "
+        "or of a trace (a JSON object with a type); say --format if it is one all the same"
     )
 
 
@@ -66,6 +68,8 @@ def read_source(path: Path, source: str, options: ReplayOptions, form: Format = 
     kind = detect_format(path) if form is Format.AUTO else form
     if kind is Format.TRACE:
         return read_trace(path, source, options)
+    if kind is Format.KAFKA:
+        return read_kafka_log(path, source, options)
     raise InputError(f"{path} is a {kind.value}, which is read as a table and not line by line")
 
 

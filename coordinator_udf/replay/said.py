@@ -45,7 +45,7 @@ def said_of(outputs: pa.Table) -> Said:
         elif row["kind"] == "response" and row["api"] == DESCRIBE:
             request_id = row["request_id"]
             said.descriptions[request_id] = Description(request_id, row["ts"], _decode(row["body"])["groups"])
-        elif row["kind"] == "response":
+        elif row["kind"] == "response" and row["request_id"] is not None:
             said.answers[row["request_id"]] = Answer(
                 row["request_id"], row["api"], row["api_version"], _decode(row["body"]), row["ts"], row["by"]
             )

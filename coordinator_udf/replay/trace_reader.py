@@ -145,9 +145,12 @@ class _TraceReader:
 
     def _end_txn(self, line: dict[str, Any]) -> None:
         body = {name: line[name] for name in ("producerId", "producerEpoch", "committed")}
+        request_id = str(line["seq"])
         self.out.rows += control_rows(
-            partitions=_PARTITIONS, log_ts=_ts(line), api="EndTxn", body=body, request_id=str(line["seq"])
+            partitions=_PARTITIONS, log_ts=_ts(line), api="EndTxn", body=body, request_id=request_id
         )
+        outcome = {"error": line.get("error")}
+        self.out.recording.answers.append(Answer(request_id, "EndTxn", 0, outcome, _ts(line), request_id))
 
     def _describe(self, line: dict[str, Any]) -> None:
         request_id = f"describe-{len(self.out.recording.descriptions) + 1}"

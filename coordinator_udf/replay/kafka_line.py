@@ -1,0 +1,161 @@
+"""One line of Kafka's request log (KIP-673): ``[time] DEBUG Completed request:{JSON} (kafka.request.logger)``.
+
+The line is written when the answer has been sent. Its JSON holds the request, the answer, and how long the request
+spent where; so the line tells when the request arrived and when the coordinator had it in hands.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from kio.schema.index import schema_name_map
+
+from coordinator_udf.protocol.errors import BadRequest
+
+MARK = "Completed request:"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3,9})")
+_CONNECTION = re.compile(r"^(?P<host>.*):(?P<port>\d+)-(?P<client>.*):(?P<client_port>\d+)-\d+(-\d+)?$")
+_US = 1_000
+#: Digits of a second's fraction in a time that is exact to the millisecond only.
+_MS_DIGITS = 3
+
+#: The APIs that Kafka's group coordinator answers (KafkaApis).
+GROUP_APIS = frozenset(
+    {
+        "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete",
+        "TxnOffsetCommit", "DescribeGroups", "ListGroups", "DeleteGroups", "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe", "ShareGroupHeartbeat", "ShareGroupDescribe", "DescribeShareGroupOffsets",
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+    }
+)  # fmt: skip
+
+
+class _Header(msgspec.Struct, frozen=True):
+    requestApiKeyName: str  # noqa: N815
+    requestApiVersion: int  # noqa: N815
+    correlationId: int  # noqa: N815
+    clientId: str | None = None  # noqa: N815
+
+
+class _Completed(msgspec.Struct, frozen=True):
+    requestHeader: _Header  # noqa: N815
+    request: dict[str, Any]
+    connection: str
+    totalTimeMs: float  # noqa: N815
+    response: dict[str, Any] | None = None
+    requestQueueTimeMs: float = 0.0  # noqa: N815
+    localTimeMs: float = 0.0  # noqa: N815
+    remoteTimeMs: float = 0.0  # noqa: N815
+
+
+class Entry(msgspec.Struct):
+    """One request of the log. All times in microseconds, `written_us` and what is reckoned from it since the epoch."""
+
+    number: int
+    api: str
+    api_version: int
+    request_id: str
+    connection: str
+    client_id: str | None
+    client_host: str | None
+    request: dict[str, Any]
+    response: dict[str, Any] | None
+    #: When the line was written; exact to `exact_us` only.
+    written_us: int
+    exact_us: int
+    total_us: int
+    queue_us: int
+    local_us: int
+    remote_us: int
+
+    @property
+    def arrived_us(self) -> int:
+        """When the broker had read the request."""
+        return self.written_us - self.total_us
+
+    @property
+    def handled_us(self) -> int:
+        """When the coordinator had the request in hands: about the end of the time in the request handler.
+
+        Where the answer was there before the handler was done with the request, that lies somewhere within.
+        """
+        return self.arrived_us + self.queue_us + (self.local_us if self.remote_us > 0 else self.local_us // 2)
+
+    @property
+    def answered_us(self) -> int:
+        """When the answer was ready."""
+        return self.arrived_us + self.queue_us + self.local_us + self.remote_us
+
+
+_decode = msgspec.json.Decoder(_Completed).decode
+
+
+def parse_line(number: int, text: str) -> Entry:
+    """Reads one line.
+
+    Raises:
+        BadRequest: it is no line of the request log, or a field is missing or makes no sense.
+    """
+    place = text.find(MARK)
+    if place < 0:
+        raise BadRequest("line", text[:80], f"a line with {MARK!r}")
+    time = _TIME.search(text, 0, place)
+    if time is None:
+        raise BadRequest("time of the line", text[:place], "yyyy-MM-dd HH:mm:ss,SSS before the message")
+    try:
+        done = _decode(text[place + len(MARK) : text.rfind("}") + 1])
+    except msgspec.ValidationError as error:
+        raise BadRequest("line", text[place : place + 80], f"the fields of Kafka's request log ({error})") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest("line", text[place : place + 80], f"JSON after {MARK!r} ({error})") from error
+    for name in ("totalTimeMs", "requestQueueTimeMs", "localTimeMs", "remoteTimeMs"):
+        if not 0 <= getattr(done, name) < float("inf"):
+            raise BadRequest(name, getattr(done, name), "milliseconds, at least 0")
+    written_us, exact_us = _written(time)
+    header = done.requestHeader
+    return Entry(
+        number=number,
+        api=_api(header.requestApiKeyName),
+        api_version=header.requestApiVersion,
+        request_id=f"{done.connection}/{header.correlationId}",
+        connection=done.connection,
+        client_id=header.clientId,
+        client_host=_client_host(done.connection),
+        request=done.request,
+        response=done.response,
+        written_us=written_us,
+        exact_us=exact_us,
+        total_us=round(done.totalTimeMs * _US),
+        queue_us=round(done.requestQueueTimeMs * _US),
+        local_us=round(done.localTimeMs * _US),
+        remote_us=round(done.remoteTimeMs * _US),
+    )
+
+
+def is_known_api(api: str) -> bool:
+    """Whether Kafka has an API of this name."""
+    return api in GROUP_APIS or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).lower() in schema_name_map
+
+
+def _written(time: re.Match[str]) -> tuple[int, int]:
+    day, second, fraction = time.groups()
+    try:
+        at = datetime.fromisoformat(f"{day} {second}").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise BadRequest("time of the line", time.group(), "a date and time that exist") from error
+    micros = int(fraction[:6].ljust(6, "0"))
+    return int(at.timestamp()) * 1_000_000 + micros, _US if len(fraction) == _MS_DIGITS else 1
+
+
+def _api(key_name: str) -> str:
+    """``JOIN_GROUP`` -> ``JoinGroup``."""
+    return "".join(word.capitalize() for word in key_name.split("_"))
+
+
+def _client_host(connection: str) -> str | None:
+    """The client's address as Kafka's coordinator writes it: ``/127.0.0.1``."""
+    found = _CONNECTION.match(connection)
+    return None if found is None else "/" + found["client"].strip("[]")
