@@ -65,10 +65,9 @@ class Shard:
     """The state machine of one partition."""
 
     def __init__(self, partition: int, settings: Settings, *, keep_log: bool = False) -> None:
-        """
-        Args:
-            partition: which one, as it stands in every output.
-            keep_log: whether records are kept in memory, so that Failover rows can load the shard again.
+        """Args:
+        partition: which one, as it stands in every output.
+        keep_log: whether records are kept in memory, so that Failover rows can load the shard again.
         """
         self.partition = partition
         self.ctx = Context(settings, Timers())
@@ -196,7 +195,9 @@ class Shard:
             self.ctx.now_ms = max(self.ctx.now_ms, timer.deadline_ms)
             self.ctx.cause = Cause(member_id=timer.key.member_id or None, timer=timer.key.kind)
             if timer in self.poisoned:
-                row = Request(self.partition, -1, timer.deadline_ms, None, f"Timer {timer.key.kind}", 0, timer.key.group_id)
+                row = Request(
+                    self.partition, -1, timer.deadline_ms, None, f"Timer {timer.key.kind}", 0, timer.key.group_id
+                )
                 outputs.append(self._rejected(row, f"the timer {timer.key} made its handler raise and was dropped"))
                 continue
             try:
@@ -227,9 +228,12 @@ class Shard:
     # -- control rows ---------------------------------------------------------------------------------------------
 
     def _load_group(self, row: Request) -> None:
+        """One record of the shard's history; a row without one only says that the load has begun."""
         if self.availability is not Availability.LOADING:
             self._unload(Availability.LOADING)
-        entry = msgspec.json.decode(row.body or "{}")
+        if row.body is None:
+            return
+        entry = msgspec.json.decode(row.body)
         key = entry["key"]
         loaded = (entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId"))
         self._apply_loaded(loaded)

@@ -42,7 +42,7 @@ REQUEST_LOG = StructType(
 )
 
 #: Rows that are no request: what happens to the coordinator rather than what is asked of it.
-#: Tick: time passes. LoadGroup (body: one record of the offsets table), LoadEnd: a cold start; requests between the
+#: Tick: time passes. LoadGroup (body: one record of the offsets table, or null), LoadEnd: a cold start; requests between the
 #: first LoadGroup and LoadEnd are answered as by a loading coordinator. Unload: the shard is not ours until LoadEnd.
 #: TopicMetadata (body: {"topics": [{"name", "partitions", "id"}]}): the complete new list of topics.
 #: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
