@@ -51,4 +51,4 @@ def _session() -> SparkSession:
 
 
 if __name__ == "__main__":
-    sys.exit(typer.run(main))
+    typer.run(main)
