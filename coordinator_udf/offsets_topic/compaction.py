@@ -1,0 +1,300 @@
+"""Compaction of the table consumer_offsets: what Kafka's log cleaner does to ``__consumer_offsets``, on Delta.
+
+Of each source and partition only the rows below a watermark offset are looked at, and what is left of them is worth
+the same as before to whoever replays the log from its start: the newest record of each key, the commits of open
+transactions, and the markers that end the transactions of commits that stay. So neither rows that are appended
+meanwhile nor a batch that a coordinator runs again can need what was removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from delta import DeltaTable
+from delta.exceptions import DeltaConcurrentModificationException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+_SHARD: Final = ("source", "partition")
+_PLACE: Final = (*_SHARD, "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What was removed of one partition of one source.
+
+    Attributes:
+        source: the coordinator.
+        partition: its shard.
+        watermark: only rows of lower offsets were looked at.
+        rows: how many those were.
+        superseded: a newer record of the same key is there.
+        tombstones: old enough to go.
+        aborted: commits of transactions that were aborted, or whose partition's offset was deleted meanwhile.
+        markers: of transactions of which no commit is left.
+    """
+
+    source: str
+    partition: int
+    watermark: int
+    rows: int
+    superseded: int
+    tombstones: int
+    aborted: int
+    markers: int
+
+    @property
+    def total(self) -> int:
+        """All rows that were removed."""
+        return self.superseded + self.tombstones + self.aborted + self.markers
+
+
+class CompactionConflictError(Exception):
+    """Others changed the same files each time that the compaction wanted to commit."""
+
+
+def compact(
+    spark: SparkSession,
+    table: str,
+    *,
+    source: str | None = None,
+    partition: int | None = None,
+    delete_retention_ms: int,
+    min_lag_ms: int,
+    attempts: int = 5,
+) -> list[Removed]:
+    """Removes what the newer records of a consumer_offsets table make superfluous, in one Delta commit.
+
+    Time is log time: the newest ``ts`` of a source. Appends to the table may go on meanwhile; where another commit
+    changed the same files, the compaction starts again on the table as it then is.
+
+    Args:
+        spark: a session with Delta's extension.
+        table: path of the Delta table consumer_offsets.
+        source: this source only; else each.
+        partition: this partition only; else each.
+        delete_retention_ms: tombstones and markers that are younger stay.
+        min_lag_ms: rows that are younger are not looked at, nor any after the first of them. It has to be longer than
+            what a coordinator may still have to run again: its answers may need assignments that its own, already
+            written records supersede.
+        attempts: how often to try where others get in between.
+
+    Raises:
+        CompactionConflictError: all attempts failed.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            return _compact_once(
+                spark,
+                table,
+                source=source,
+                partition=partition,
+                delete_retention_ms=delete_retention_ms,
+                min_lag_ms=min_lag_ms,
+            )
+        except DeltaConcurrentModificationException as error:
+            log.warning("attempt %d of %d: another commit changed the same files: %s", attempt, attempts, error)
+    raise CompactionConflictError(
+        f"{table} was changed by others in each of {attempts} attempts; run it again, with more --attempts or when "
+        "nothing else deletes from the table"
+    )
+
+
+def pack_files(spark: SparkSession, table: str) -> tuple[int, int]:
+    """Rewrites many small files as few large ones (Delta's OPTIMIZE), no row changed.
+
+    Returns:
+        How many files went and how many came.
+    """
+    metrics = DeltaTable.forPath(spark, table).optimize().executeCompaction().select("metrics.*").first()
+    if metrics is None:
+        raise RuntimeError(f"OPTIMIZE of {table} returned no metrics; see Spark's log")
+    return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+
+
+def _compact_once(
+    spark: SparkSession,
+    table: str,
+    *,
+    source: str | None,
+    partition: int | None,
+    delete_retention_ms: int,
+    min_lag_ms: int,
+) -> list[Removed]:
+    delta = DeltaTable.forPath(spark, table)
+    newest = delta.history(1).select("version").first()
+    if newest is None:
+        raise RuntimeError(f"{table} has no version; it is no Delta table that can be compacted")
+    rows = spark.read.format("delta").option("versionAsOf", newest["version"]).load(table)
+    if source is not None:
+        rows = rows.where(F.col("source") == source)
+    if partition is not None:
+        rows = rows.where(F.col("partition") == partition)
+    judged = verdicts(rows, delete_retention_ms=delete_retention_ms, min_lag_ms=min_lag_ms).persist()
+    try:
+        removed = list(_summary(judged))
+        if any(shard.total for shard in removed):
+            _delete(delta, judged.where(F.col("verdict") != "keep"))
+    finally:
+        judged.unpersist()
+    return removed
+
+
+def verdicts(rows: DataFrame, *, delete_retention_ms: int, min_lag_ms: int) -> DataFrame:
+    """Each row below its partition's watermark: `source`, `partition`, `offset`, `watermark` and a `verdict`.
+
+    The verdict is ``keep``, or why the row may go: ``superseded``, ``tombstone``, ``aborted``, ``marker``.
+    """
+    scope = _with_fate(_below_watermark(rows, min_lag_ms))
+    by_key = Window.partitionBy(*_SHARD, "slot")
+    by_key_and_producer = Window.partitionBy(*_SHARD, "slot", "producer_id")
+    settled = F.col("fate").isin("plain", "committed")
+    tombstone_at = F.when(F.col("is_tombstone"), F.col("offset"))
+    records = (
+        scope.where("fate <> 'marker'")
+        .withColumn("newest", F.max(F.when(settled, F.col("offset"))).over(by_key))
+        .withColumn("newest_generation", F.max_by("generation", F.when(settled, F.col("offset"))).over(by_key))
+        .withColumn("newest_tombstone", F.max(tombstone_at).over(by_key))
+        .withColumn("newest_pending", F.max(F.when(~settled, F.col("offset"))).over(by_key_and_producer))
+        .withColumn("verdict", _verdict(delete_retention_ms))
+    )
+    # A marker stays as long as a commit does that counts because of it.
+    needed = records.where("verdict = 'keep' AND fate = 'committed'").select(
+        *_SHARD, F.col("marker_offset").alias("offset")
+    )
+    young = F.col("ts") > F.col("log_time") - delete_retention_ms
+    markers = (
+        scope.where("fate = 'marker'")
+        .join(needed.distinct().withColumn("needed", F.lit(True)), list(_PLACE), "left")
+        .withColumn("verdict", F.when(F.col("needed") | young | _is_last(), "keep").otherwise("marker"))
+    )
+    columns = (*_PLACE, "watermark", "verdict")
+    return records.select(*columns).unionByName(markers.select(*columns))
+
+
+def _below_watermark(rows: DataFrame, min_lag_ms: int) -> DataFrame:
+    """The rows to look at, flat, with their partition's watermark and last offset and their source's log time.
+
+    The commits of legacy keys (version 0) and of today's are of one `slot`: they commit the same partition's offset.
+    """
+    flat = rows.select(
+        *_PLACE,
+        "ts",
+        "record_type",
+        "producer_id",
+        F.col("group_metadata.generation").alias("generation"),
+        F.regexp_replace("key", '^\\{"type":"LegacyOffsetCommit"', '{"type":"OffsetCommit"').alias("slot"),
+        F.get_json_object("other_value", "$.committed").alias("committed"),
+        (
+            F.col("offset_commit").isNull()
+            & F.col("group_metadata").isNull()
+            & F.col("other_value").isNull()
+            & (F.col("record_type") != "EndTxnMarker")
+        ).alias("is_tombstone"),
+    )
+    times = flat.groupBy("source").agg(F.max("ts").alias("log_time"))
+    young = F.when(F.col("ts") > F.col("log_time") - min_lag_ms, F.col("offset"))
+    ends = (
+        flat.join(F.broadcast(times), "source")
+        .groupBy(*_SHARD, "log_time")
+        .agg(F.max("offset").alias("last_offset"), F.min(young).alias("first_young"))
+        .withColumn("watermark", F.coalesce("first_young", F.col("last_offset") + 1))
+    )
+    return flat.join(F.broadcast(ends), list(_SHARD)).where(F.col("offset") < F.col("watermark"))
+
+
+def _with_fate(scope: DataFrame) -> DataFrame:
+    """Adds what became of each row: plain, marker, or that of its transaction, with the offset of its marker.
+
+    A tombstone counts at once, in a transaction or not (OffsetMetadataManager.replay).
+    """
+    is_marker = F.col("record_type") == "EndTxnMarker"
+    transactional = is_marker | ((F.coalesce("producer_id", F.lit(-1)) >= 0) & ~F.col("is_tombstone"))
+    none = F.lit(None).cast("long")
+    plain = scope.where(~transactional).withColumn("fate", F.lit("plain")).withColumn("marker_offset", none)
+    # Backwards, so that the last marker seen is the first one after the commit.
+    backwards = (
+        Window.partitionBy(*_SHARD, "producer_id").orderBy(F.desc("offset")).rowsBetween(Window.unboundedPreceding, 0)
+    )
+    marker = F.when(is_marker, F.struct("offset", "committed"))
+    ended = (
+        scope.where(transactional)
+        .withColumn("end", F.last(marker, ignorenulls=True).over(backwards))
+        .withColumn(
+            "fate",
+            F.when(is_marker, "marker")
+            .when(F.col("end").isNull(), "pending")
+            .when(F.col("end.committed") == "true", "committed")
+            .otherwise("aborted"),
+        )
+        .withColumn("marker_offset", F.col("end.offset"))
+        .drop("end")
+    )
+    return plain.unionByName(ended)
+
+
+def _is_last() -> Column:
+    # The partition's next offset is told by its last row.
+    return F.col("offset") == F.col("last_offset")
+
+
+def _verdict(delete_retention_ms: int) -> Column:
+    """Whether a record that is no marker stays."""
+    offset, fate = F.col("offset"), F.col("fate")
+    old = F.col("ts") <= F.col("log_time") - delete_retention_ms
+    # A coordinator remembers an assignment by the record that first held it; records of the same generation that came
+    # later (a static member that came back) hold it again.
+    of_current_generation = (F.col("record_type") == "GroupMetadata") & (
+        F.col("generation") == F.col("newest_generation")
+    )
+    # Pending commits die with a tombstone of their key, or give way to the same transaction's next commit of it.
+    dead = F.coalesce(offset < F.col("newest_tombstone"), F.lit(False))
+    return (
+        F.when(_is_last(), "keep")
+        .when(fate == "aborted", "aborted")
+        .when(
+            fate == "pending",
+            F.when(dead, "aborted").when(offset == F.col("newest_pending"), "keep").otherwise("superseded"),
+        )
+        .when(F.col("is_tombstone") & (offset == F.col("newest")), F.when(old, "tombstone").otherwise("keep"))
+        .when((offset == F.col("newest")) | of_current_generation, "keep")
+        .otherwise("superseded")
+    )
+
+
+def _summary(judged: DataFrame) -> Iterator[Removed]:
+    def count(verdict: str) -> Column:
+        return F.count_if(F.col("verdict") == verdict).alias(verdict)
+
+    counted = judged.groupBy(*_SHARD, "watermark").agg(
+        F.count("*").alias("rows"), count("superseded"), count("tombstone"), count("aborted"), count("marker")
+    )
+    for row in counted.orderBy(*_SHARD).collect():
+        yield Removed(
+            row["source"],
+            row["partition"],
+            row["watermark"],
+            row["rows"],
+            row["superseded"],
+            row["tombstone"],
+            row["aborted"],
+            row["marker"],
+        )
+
+
+def _delete(delta: DeltaTable, doomed: DataFrame) -> None:
+    bounds = doomed.agg(F.min("offset").alias("low"), F.max("offset").alias("high")).first()
+    if bounds is None:
+        raise RuntimeError("an aggregate without groups returned no row")
+    same = " AND ".join(f"kept.{name} = doomed.{name}" for name in _PLACE)
+    # The bounds spare Delta all files that have only newer rows.
+    only = f"kept.offset >= {bounds['low']} AND kept.offset <= {bounds['high']}"
+    delta.alias("kept").merge(doomed.alias("doomed"), f"{same} AND {only}").whenMatchedDelete().execute()

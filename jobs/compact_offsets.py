@@ -1,0 +1,94 @@
+"""Compacts the table consumer_offsets: keeps the newest record of each key, drops old tombstones, packs small files.
+
+Safe beside a running coordinator. Run it from time to time: ``spark-submit jobs/compact_offsets.py --tables DIR``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from delta import DeltaTable, configure_spark_with_delta_pip
+from pyspark.sql import SparkSession
+
+from coordinator_udf.offsets_topic.compaction import CompactionConflictError, Removed, compact, pack_files
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def main(
+    *,
+    tables: Annotated[Path, typer.Option("--tables", metavar="DIR", help="The directory with the Delta tables.")],
+    source: Annotated[str | None, typer.Option(help="Only this source; by default each, on its own.")] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Only this partition; by default each, on its own.")
+    ] = None,
+    delete_retention_ms: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Keep tombstones and transaction markers this long, in log time (delete.retention.ms)."
+        ),
+    ] = DAY_MS,
+    min_lag_ms: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Leave records alone until they are this old, in log time (min.compaction.lag.ms). Longer than "
+            "what a coordinator that restarts may have to run again: its answers may need superseded records.",
+        ),
+    ] = DAY_MS // 24,
+    pack: Annotated[bool, typer.Option(help="Also rewrite small files as large ones.")] = True,
+    attempts: Annotated[int, typer.Option(min=1, help="How often to try while other commits get in between.")] = 5,
+) -> None:
+    """Keep the newest record of each key of consumer_offsets and drop old tombstones.
+
+    Commits of open transactions stay, and so do the markers that the commits which stay depend on. Log time is the
+    newest record's time of each source. What the views answer doesn't change. Old files go with Delta's VACUUM.
+    """
+    builder = (
+        SparkSession.Builder()
+        .appName("muster-compact-offsets")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    )
+    spark = configure_spark_with_delta_pip(builder).getOrCreate()
+    table = str((tables / "consumer_offsets").absolute())
+    if not DeltaTable.isDeltaTable(spark, table):
+        typer.echo(
+            f"compact_offsets: {table} is no Delta table; --tables expects the directory that holds it", err=True
+        )
+        raise typer.Exit(1)
+    try:
+        removed = compact(
+            spark,
+            table,
+            source=source,
+            partition=partition,
+            delete_retention_ms=delete_retention_ms,
+            min_lag_ms=min_lag_ms,
+            attempts=attempts,
+        )
+    except CompactionConflictError as error:
+        typer.echo(f"compact_offsets: {error}", err=True)
+        raise typer.Exit(1) from error
+    _tell(removed)
+    if pack:
+        gone, come = pack_files(spark, table)
+        typer.echo(f"packed {gone} files into {come}")
+
+
+def _tell(removed: list[Removed]) -> None:
+    if not removed:
+        typer.echo("no records old enough to look at")
+    for shard in removed:
+        typer.echo(
+            f"source {shard.source!r} partition {shard.partition}: {shard.total} of {shard.rows} records below offset "
+            f"{shard.watermark} removed ({shard.superseded} superseded, {shard.tombstones} tombstones, "
+            f"{shard.aborted} of aborted transactions, {shard.markers} markers)"
+        )
+    typer.echo(f"removed {sum(shard.total for shard in removed)} of {sum(shard.rows for shard in removed)} records")
+
+
+if __name__ == "__main__":
+    typer.run(main)
