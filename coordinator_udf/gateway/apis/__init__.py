@@ -1,0 +1,1 @@
+"""What the gateway itself answers, and what it says when the coordinator doesn't answer."""

@@ -1,0 +1,234 @@
+"""The front door: Kafka clients on one side, the request log and the coordinator's answers on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from coordinator_udf.gateway.apis.cluster import Node
+from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Shared
+from coordinator_udf.gateway.server.coordinator import Coordinator
+from coordinator_udf.gateway.server.dispatch import Dispatcher
+from coordinator_udf.gateway.server.group_commit import GroupCommit, RequestLog
+from coordinator_udf.gateway.server.limits import ByteBudget
+from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.log_rows import control_rows
+from coordinator_udf.protocol.requests import Topic
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 1_024
+_STOP_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayStatus:
+    """What a gateway is doing, and did since its start.
+
+    Attributes:
+        connections: open now.
+        unanswered: requests on their way to the coordinator and back.
+        appends: group commits to the log.
+        rows: rows appended.
+        timed_out: requests that the coordinator left unanswered for too long.
+        closed: closed connections by the first words of the reason.
+    """
+
+    connections: int
+    unanswered: int
+    appends: int
+    rows: int
+    timed_out: int
+    closed: dict[str, int]
+
+
+class Gateway:
+    """A gateway in a thread of its own. Any number of them may stand before one log.
+
+    Args:
+        log: the request log; `append` is called in another thread than the caller's.
+        topics: the topics that clients are to see. They are put on the log at the start.
+        settings: where to listen, and the limits.
+    """
+
+    def __init__(self, log: RequestLog, topics: Iterable[Topic], settings: GatewaySettings | None = None) -> None:
+        self._request_log = log
+        self._catalog = TopicCatalog(topics)
+        self._settings = settings or GatewaySettings()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._closed: Counter[str] = Counter()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._coordinator: Coordinator
+        self._commit: GroupCommit
+        self._dispatcher: Dispatcher
+        self.port = self._settings.port
+
+    def start(self) -> None:
+        """Puts the topics on the log and listens; returns when clients can connect.
+
+        Raises:
+            OSError: the address can't be listened on.
+            RuntimeError: it was started before.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this gateway was started before; make another one")
+        self._append_topics(self._catalog)
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Closes all connections and stops listening. Requests in the log stay there."""
+        if self._thread is None or self._loop is None or self._stop is None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(_STOP_S)
+        if self._thread.is_alive():
+            raise RuntimeError(f"the gateway did not stop within {_STOP_S:g} s; an append to the log may hang")
+
+    def answers(self, table: pa.Table) -> None:
+        """Takes the coordinator's answers, those of other gateways too; call it from any thread.
+
+        Args:
+            table: rows with the columns ``request_id`` and ``body`` of schemas.tables.GROUP_RESPONSES. They must be
+                in the table already: from here they go to the clients.
+        """
+        loop = self._loop
+        if loop is None or not table.num_rows:
+            return
+        prefix = self._coordinator.prefix
+        ids = table.column("request_id").to_pylist()
+        mine = [i for i, request_id in enumerate(ids) if request_id is not None and request_id.startswith(prefix)]
+        if not mine:
+            return
+        bodies = table.column("body").take(pa.array(mine, pa.int64())).to_pylist()
+        pairs = [(ids[i], body) for i, body in zip(mine, bodies, strict=True)]
+        self._in_loop(lambda: self._coordinator.deliver(pairs))
+
+    def set_topics(self, topics: Iterable[Topic]) -> None:
+        """Changes the topics that clients see; where they differ from before, the log gets them. From any thread."""
+        catalog = TopicCatalog(topics)
+        if catalog == self._catalog:
+            return
+        self._append_topics(catalog)
+        self._catalog = catalog
+
+        def change() -> None:
+            self._dispatcher.catalog = catalog
+
+        self._in_loop(change)
+
+    def unanswered(self) -> int:
+        """How many requests wait for the coordinator."""
+        return len(self._coordinator) if self._loop is not None else 0
+
+    def status(self) -> GatewayStatus:
+        """What the gateway is doing; from any thread, roughly."""
+        return GatewayStatus(
+            connections=len(self._connections),
+            unanswered=len(self._coordinator),
+            appends=self._commit.appends,
+            rows=self._commit.rows,
+            timed_out=self._coordinator.timed_out,
+            closed=dict(self._closed),
+        )
+
+    def _in_loop(self, action: Callable[[], Any]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            # The loop was closed meanwhile: nobody is connected any more.
+            _log.debug("the gateway has stopped; nobody waits for this")
+
+    def _append_topics(self, catalog: TopicCatalog) -> None:
+        log = self._request_log
+        log.append(
+            control_rows(partitions=log.partitions, log_ts=log.now_ms(), api="TopicMetadata", body=catalog.metadata())
+        )
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001  whoever called start() gets it
+            self._failure = error
+            if self._ready.is_set():
+                _log.exception("the gateway ended by an error")
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        settings = self._settings
+        self._stop = asyncio.Event()
+        self._commit = GroupCommit(
+            self._request_log, linger_ms=settings.append_linger_ms, rows_max=settings.append_rows_max
+        )
+        self._coordinator = Coordinator(self._commit, self._request_log.partitions, settings)
+        server = await asyncio.start_server(
+            self._accept, settings.host, settings.port, limit=FREE_FRAME_BYTES, backlog=_BACKLOG
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        node = Node(
+            node_id=settings.node_id,
+            host=settings.advertised_host or settings.host,
+            port=settings.advertised_port or self.port,
+            cluster_id=settings.cluster_id,
+        )
+        self._dispatcher = Dispatcher(self._coordinator, node, self._catalog)
+        self._shared = Shared(
+            settings=settings,
+            handler=self._dispatcher,
+            budget=ByteBudget(settings.queued_bytes_max),
+            in_flight=asyncio.Semaphore(settings.max_in_flight),
+            on_close=self._count_close,
+        )
+        committing = asyncio.create_task(self._commit.run())
+        self._loop = asyncio.get_running_loop()
+        _log.info("listening on %s:%d, known to clients as %s:%d", settings.host, self.port, node.host, node.port)
+        self._ready.set()
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait([stopping, committing], return_when=asyncio.FIRST_COMPLETED)
+            if committing.done():
+                committing.result()
+        finally:
+            server.close()
+            for task in (*self._connections, stopping, committing):
+                task.cancel()
+            await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= self._settings.max_connections:
+            self._count_close("too many connections")
+            _log.warning("a connection is refused: %d are open", len(self._connections))
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a connection is served outside of a task")
+        self._connections.add(task)
+        try:
+            await Connection(self._shared, reader, writer).run()
+        finally:
+            self._connections.discard(task)
+
+    def _count_close(self, reason: str) -> None:
+        # The first words: the rest is peculiar to one connection, and these are kept for ever.
+        self._closed[" ".join(reason.split()[:3])] += 1

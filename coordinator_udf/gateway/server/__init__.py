@@ -1,0 +1,1 @@
+"""Sockets: connections, their limits, and the way of a request to the log and of its answer back."""

@@ -1,0 +1,161 @@
+"""The way of a request to the coordinator: onto the log, and back when its answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from coordinator_udf.gateway.apis.errors import error_answer, unanswered
+from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
+from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.log_rows import request_rows
+from coordinator_udf.protocol.errors import BadRequest, Errors
+
+_log = logging.getLogger(__name__)
+
+#: How long a SyncGroup may wait for its leader on top of the request timeout: its request doesn't say, so as long as
+#: Kafka's longest session.
+_SYNC_WAIT_MS: Final = 1_800_000
+
+#: The APIs whose answer waits for what other members do.
+WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of a coordinated API, and who sent it."""
+
+    api: str
+    api_version: int
+    client_id: str | None
+    client_host: str
+    body: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Pending:
+    #: Without what a long wait must not keep in memory.
+    call: Call
+    answered: asyncio.Future[Mapping[str, Any]]
+    timer: asyncio.TimerHandle
+
+
+class Coordinator:
+    """The requests of this gateway that the coordinator owes an answer to. Everything here runs in the loop."""
+
+    def __init__(self, commit: GroupCommit, partitions: int, settings: GatewaySettings) -> None:
+        self._commit = commit
+        self._partitions = partitions
+        self._settings = settings
+        self._pending: dict[str, _Pending] = {}
+        # Unique beyond this process: request ids of one log come from many gateways.
+        self._prefix = f"{uuid.uuid4().hex[:16]}-"
+        self._count = 0
+        self.timed_out = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def prefix(self) -> str:
+        """How every request id of this gateway begins."""
+        return self._prefix
+
+    def call(self, call: Call, on_log: Callable[[], None]) -> asyncio.Future[Mapping[str, Any]]:
+        """Puts a request on its way.
+
+        Args:
+            on_log: called once when the request's rows are in the log, or will never be.
+
+        Returns:
+            The body of the answer. Cancelling it gives up waiting; the coordinator answers nonetheless.
+        """
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        request_id = f"{self._prefix}{self._count}"
+        self._count += 1
+        try:
+            rows = self._rows(request_id, call)
+        except BadRequest as error:
+            _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
+            on_log()
+            answered.set_result(error_answer(call.api, call.api_version, call.body, Errors.INVALID_REQUEST))
+            return answered
+        timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
+        self._pending[request_id] = _Pending(_slim(call), answered, timer)
+        answered.add_done_callback(lambda _: self._forget(request_id))
+
+        def done(error: Exception | None) -> None:
+            on_log()
+            if error is not None:
+                refused = Errors.INVALID_REQUEST if isinstance(error, BadRequest) else unanswered(call.api)
+                self._fail(request_id, refused)
+
+        self._commit.submit(Entry(rows, done))
+        return answered
+
+    def deliver(self, answers: Iterable[tuple[str, str]]) -> None:
+        """Hands out answers: pairs of a request id and a JSON body. What nobody waits for any more is dropped."""
+        for request_id, body in answers:
+            pending = self._pending.get(request_id)
+            if pending is not None and not pending.answered.done():
+                pending.answered.set_result(msgspec.json.decode(body))
+
+    def _rows(self, request_id: str, call: Call) -> list[dict[str, Any]]:
+        return request_rows(
+            partitions=self._partitions,
+            log_ts=0,
+            request_id=request_id,
+            api=call.api,
+            api_version=call.api_version,
+            client_id=call.client_id,
+            client_host=call.client_host,
+            body=call.body,
+            proposed_member_id=_proposed_member_id(call),
+        )
+
+    def _patience_ms(self, call: Call) -> int:
+        wait = 0
+        if call.api == "JoinGroup":
+            wait = max(call.body.get("rebalanceTimeoutMs", call.body["sessionTimeoutMs"]), 0)
+        elif call.api == "SyncGroup":
+            wait = _SYNC_WAIT_MS
+        return self._settings.request_timeout_ms + wait
+
+    def _time_out(self, request_id: str) -> None:
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            self.timed_out += 1
+            _log.warning("%s v%d got no answer in time", pending.call.api, pending.call.api_version)
+            self._fail(request_id, unanswered(pending.call.api))
+
+    def _fail(self, request_id: str, error: Errors) -> None:
+        pending = self._pending.get(request_id)
+        if pending is not None and not pending.answered.done():
+            call = pending.call
+            pending.answered.set_result(error_answer(call.api, call.api_version, call.body, error))
+
+    def _forget(self, request_id: str) -> None:
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            pending.timer.cancel()
+
+
+def _slim(call: Call) -> Call:
+    """What an error answer needs of a call that may wait for minutes."""
+    if call.api not in WAITING:
+        return call
+    return replace(call, body={"memberId": call.body["memberId"]})
+
+
+def _proposed_member_id(call: Call) -> str | None:
+    """The id for a member that joins without one, as Kafka makes them: the client's or the instance's id and a uuid."""
+    if call.api != "JoinGroup" or call.body["memberId"]:
+        return None
+    return f"{call.body.get('groupInstanceId') or call.client_id or ''}-{uuid.uuid4()}"

@@ -1,0 +1,79 @@
+"""What can be set about a gateway: where it listens and what it allows a client to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+class GatewaySettingsError(ValueError):
+    """A setting of the gateway has a value that it can't work with; the text names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """A gateway's settings. Where Kafka has the same limit the default is Kafka's, unless said otherwise.
+
+    Attributes:
+        host: the address to listen on.
+        port: the port to listen on; 0 lets the system choose.
+        advertised_host: what clients are told to connect to; None for `host`.
+        advertised_port: likewise; None for the port listened on.
+        node_id: the broker id that clients see.
+        cluster_id: the cluster id that clients see.
+        max_connections: further ones are closed at once.
+        max_request_bytes: a longer frame closes its connection (Kafka: socket.request.max.bytes, 100 MiB).
+        queued_bytes_max: memory for requests that are not yet in the log; beyond it reading waits.
+        max_in_flight_per_connection: unanswered requests of one connection; beyond it its reading waits.
+        max_in_flight: unanswered requests of all connections; beyond it reading waits.
+        idle_timeout_ms: a connection without a request for so long is closed (connections.max.idle.ms).
+        frame_timeout_ms: a frame that was begun and doesn't end within this time closes its connection.
+        write_timeout_ms: a client that takes no answer for so long is disconnected.
+        request_timeout_ms: how long the coordinator may take; a JoinGroup and a SyncGroup get the rebalance timeout on
+            top, as they wait for others.
+        append_linger_ms: how long a group of requests is gathered before it is appended to the log.
+        append_rows_max: rows of one append at the most.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9092
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+    node_id: int = 1
+    cluster_id: str = "muster"
+    max_connections: int = 10_000
+    max_request_bytes: int = 16 * 1024 * 1024
+    queued_bytes_max: int = 64 * 1024 * 1024
+    max_in_flight_per_connection: int = 64
+    max_in_flight: int = 20_000
+    idle_timeout_ms: int = 600_000
+    frame_timeout_ms: int = 30_000
+    write_timeout_ms: int = 30_000
+    request_timeout_ms: int = 30_000
+    append_linger_ms: int = 10
+    append_rows_max: int = 5_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 0:
+                raise GatewaySettingsError(f"{field.name} is {value}, expected at least 0")
+        for name in ("max_connections", "max_in_flight_per_connection", "max_in_flight", "append_rows_max"):
+            if getattr(self, name) < 1:
+                raise GatewaySettingsError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if not 1024 <= self.max_request_bytes <= self.queued_bytes_max:
+            raise GatewaySettingsError(
+                f"max_request_bytes is {self.max_request_bytes}, expected at least 1024 and at most queued_bytes_max "
+                f"({self.queued_bytes_max}): a request that can't be queued would wait for ever"
+            )
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
+
+    Raises:
+        GatewaySettingsError: it isn't of that form.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise GatewaySettingsError(f"address is {text!r}, expected HOST:PORT such as 127.0.0.1:9092")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,139 @@
+"""A coordinator without Spark behind a gateway: the real log, the real shards, the real joins, in one thread.
+
+What the stream does with a micro-batch happens here with every append: so a gateway and its clients can be tested in
+seconds. The stream itself is tested behind the gateway too, in test_live_job.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from coordinator_udf.assignments import RecordAt, complete_assignments
+from coordinator_udf.gateway.gateway import Gateway
+from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.log_rows import control_rows
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.settings_file import topic_id
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_rows import process_columns
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.table_rows import to_tables
+from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
+
+PARTITIONS = 4
+
+
+def topics(**partitions: int) -> tuple[Topic, ...]:
+    return tuple(Topic(name=name, partitions=count, id=topic_id(name)) for name, count in partitions.items())
+
+
+class InProcessCoordinator:
+    """Reads the log from its beginning, so that another one on the same log takes over where the first stopped."""
+
+    def __init__(
+        self, log: EmbeddedLog, settings: Settings, answer: Callable[[pa.Table], None], pause_s: float
+    ) -> None:
+        self._log = log
+        self._shards = [Shard(partition, settings) for partition in range(log.partitions)]
+        self._assignments: dict[RecordAt, dict[str, bytes]] = {}
+        self._answer = answer
+        self._pause_s = pause_s
+        self._done = 0
+        self._stop = threading.Event()
+        self.failure: BaseException | None = None
+        self.responses: list[pa.Table] = []
+        self.rejected = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            ticked = 0.0
+            while not self._stop.is_set():
+                if time.monotonic() - ticked > 0.2:
+                    ticked = time.monotonic()
+                    rows = control_rows(partitions=self._log.partitions, log_ts=self._log.now_ms(), api="Tick")
+                    self._log.append(rows)
+                end = self._log.end()
+                if end == self._done:
+                    time.sleep(0.002)
+                    continue
+                time.sleep(self._pause_s)
+                self._batch(end)
+        except BaseException as error:  # noqa: BLE001  the test that stops it gets it
+            self.failure = error
+
+    def _batch(self, end: int) -> None:
+        rows = pa.Table.from_batches(list(self._log.read(self._done, end)))
+        outputs = []
+        for shard in self._shards:
+            mine = rows.filter(pa.compute.equal(rows.column("partition"), shard.partition))
+            if mine.num_rows:
+                found = process_columns(shard, "live", mine.to_pydict())
+                outputs.append(pa.table({name: found[name] for name in OUTPUT_COLUMNS}, schema=shard_output_arrow()))
+        self._done = end
+        if not outputs:
+            return
+        table = pa.concat_tables(outputs)
+        for row in table.filter(pa.compute.equal(table.column("kind"), "assignment")).to_pylist():
+            at = (row["source"], row["partition"], row["record_offset"])
+            self._assignments.setdefault(at, {})[row["member_id"]] = row["payload"]
+        tables = to_tables(complete_assignments(table, self._stored))
+        self.rejected += tables["rejected_requests"].num_rows
+        self.responses.append(tables["group_responses"])
+        self._answer(tables["group_responses"])
+
+    def _stored(self, wanted: list[RecordAt]) -> Mapping[RecordAt, Mapping[str, bytes]]:
+        return {at: self._assignments[at] for at in wanted if at in self._assignments}
+
+
+class Front:
+    """A gateway with an in-process coordinator behind it."""
+
+    def __init__(
+        self,
+        path: Path,
+        known: tuple[Topic, ...],
+        *,
+        settings: Mapping[str, object] | None = None,
+        gateway: GatewaySettings | None = None,
+        pause_s: float = 0.02,
+    ) -> None:
+        self.log = EmbeddedLog.open(path) if path.exists() else EmbeddedLog.create(path, PARTITIONS)
+        self.gateway = Gateway(self.log, known, gateway or GatewaySettings(port=0))
+        kafka = {"group.initial.rebalance.delay.ms": 300, **(settings or {})}
+        self.coordinator = InProcessCoordinator(
+            self.log, Settings.from_kafka(kafka), lambda table: self.gateway.answers(table), pause_s
+        )
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.gateway.port}"
+
+    def __enter__(self) -> Front:
+        self.gateway.start()
+        self.coordinator.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.gateway.stop()
+        self.coordinator.stop()
+        self.log.close()
