@@ -137,9 +137,7 @@ def merge_parts(api: str, api_version: int, bodies: Sequence[str], request_group
     return _json(merged)
 
 
-def _spanning_rows(
-    row: dict[str, Any], api: str, body: Mapping[str, Any], partitions: int
-) -> list[dict[str, Any]]:
+def _spanning_rows(row: dict[str, Any], api: str, body: Mapping[str, Any], partitions: int) -> list[dict[str, Any]]:
     field = SPANNING[api]
     if field is None:
         return [{**row, "partition": i, "parts": partitions, "body": _json(body)} for i in range(partitions)]

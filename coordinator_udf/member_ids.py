@@ -1,4 +1,4 @@
-"""The id that a new member gets: proposed by whoever appended the request, else made of the request's place in the log."""
+"""The id that a new member gets: proposed by whoever appended the request, else made of its place in the log."""
 
 from __future__ import annotations
 

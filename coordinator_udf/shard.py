@@ -8,7 +8,6 @@ same rows give the same outputs, however they are cut into calls.
 from __future__ import annotations
 
 import traceback
-from base64 import b64decode
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,32 +16,21 @@ import msgspec
 from coordinator_udf.groups import timers as kinds
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Cause, Context, Record
-from coordinator_udf.groups.offsets import expire_offsets, forget_topics
+from coordinator_udf.groups.offsets import expire_offsets
 from coordinator_udf.groups.rebalance import (
-    answer_join,
-    answer_sync,
-    join_body,
     join_expired,
-    prepare_rebalance,
-    restart_session,
     session_expired,
-    sync_body,
     sync_expired,
 )
-from coordinator_udf.groups.records import END_TXN_MARKER
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.timers import Timer, TimerKey, Timers
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, read_body
-from coordinator_udf.shard_describe import describe_state
+from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, error_body, read_body
+from coordinator_udf.shard_control import CONTROLS, LogEntry
 from coordinator_udf.shard_outputs import to_output
-
-#: One record of the shard's own log: offset, type, key, value, producer id.
-LogEntry = tuple[int, str, dict[str, Any], dict[str, Any] | None, int | None]
 
 
 class PoisonRow(Exception):
@@ -129,7 +117,7 @@ class Shard:
         self.ctx.cause = _cause(row)
         if row.api == "Tick":
             return
-        control = _CONTROLS.get(row.api)
+        control = CONTROLS.get(row.api)
         if control is not None:
             control(self, row)
             return
@@ -151,7 +139,7 @@ class Shard:
         """The first row of a shard's life starts its recurring timer."""
         if not self.started:
             self.started = True
-            self._arm_expiry()
+            self.arm_expiry()
 
     def _drain(self, outputs: list[Output]) -> None:
         for effect in self.ctx.take_effects():
@@ -209,7 +197,7 @@ class Shard:
     def _fire(self, timer: Timer) -> None:
         if timer.key.kind == kinds.EXPIRY:
             expire_offsets(self.ctx, self.store)
-            self._arm_expiry()
+            self.arm_expiry()
             return
         group = self.store.get(timer.key.group_id)
         if not isinstance(group, ClassicGroup):
@@ -221,151 +209,11 @@ class Shard:
         else:
             sync_expired(self.ctx, group, *timer.data)
 
-    def _arm_expiry(self) -> None:
+    def arm_expiry(self) -> None:
+        """The timer of the next look for expired offsets begins anew."""
         interval_ms = self.ctx.settings.offsets_retention_check_interval_ms
         self.ctx.timers.arm(TimerKey(kinds.EXPIRY), self.ctx.now_ms + interval_ms)
-
-    # -- control rows ---------------------------------------------------------------------------------------------
-
-    def _load_group(self, row: Request) -> None:
-        """One record of the shard's history; a row without one only says that the load has begun."""
-        if self.availability is not Availability.LOADING:
-            self._unload(Availability.LOADING)
-        if row.body is None:
-            return
-        entry = msgspec.json.decode(row.body)
-        key = entry["key"]
-        loaded = (entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId"))
-        self._apply_loaded(loaded)
-        if self.log is not None:
-            self.log.append(loaded)
-        self.ctx.end_offset = max(self.ctx.end_offset, entry["offset"] + 1)
-
-    def _load_end(self, _: Request) -> None:
-        """The shard is loaded: members get fresh sessions, and groups that are too large a rebalance."""
-        self.availability = Availability.ACTIVE
-        limit = self.ctx.settings.group_max_size
-        for group in list(self.store.groups.values()):
-            group.created_at = -1
-            self.ctx.note(group, None, GroupEvent.LOADED)
-            for member in group.in_order():
-                restart_session(self.ctx, group, member)
-            if len(group.members) > limit:
-                reason = (
-                    f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity {limit}. "
-                    "Rebalancing in order to give a chance for consumers to commit offsets"
-                )
-                prepare_rebalance(self.ctx, group, GroupEvent.OVER_CAPACITY, reason)
-        self._arm_expiry()
-
-    def _unload(self, availability: Availability) -> None:
-        """The shard is no longer ours: who waits is sent elsewhere, and nothing is remembered."""
-        for group in list(self.store.groups.values()):
-            previous = group.state
-            self.ctx.move(group, GroupEvent.UNLOADED)
-            for member in group.in_order():
-                if previous is ClassicGroupState.PREPARING_REBALANCE:
-                    body = join_body(error=Errors.NOT_COORDINATOR, member_id=member.member_id)
-                    answer_join(self.ctx, group, member, body)
-                else:
-                    answer_sync(self.ctx, group, member, sync_body(Errors.NOT_COORDINATOR))
-        self.store = GroupStore()
-        timers = Timers(next_seq=self.ctx.timers.next_seq)
-        self.ctx.timers = timers
-        self.availability = availability
-
-    def _failover(self, row: Request) -> None:
-        """The shard goes away and comes back, loaded from its own log."""
-        if self.log is None:
-            raise BadRequest("api", row.api, "a row that a shard without a log of its own can follow")
-        self._unload(Availability.LOADING)
-        for entry in self.log:
-            self._apply_loaded(entry)
-        self._load_end(row)
-
-    def _apply_loaded(self, entry: LogEntry) -> None:
-        offset, type_, key, value, producer_id = entry
-        if type_ == END_TXN_MARKER:
-            producer_id = key["producerId"]
-        effects = self.ctx.effects
-        self.ctx.effects = []
-        self.store.apply(self.ctx, offset, type_, key, value, producer_id)
-        self.ctx.effects = effects
-
-    def _topic_metadata(self, row: Request) -> None:
-        body: r.TopicMetadata = read_body(row)
-        topics = {topic.name: topic for topic in body.topics}
-        old = self.ctx.topics
-        deleted = {name: topic.id for name, topic in old.items() if name not in topics or topics[name].id != topic.id}
-        self.ctx.topics = topics
-        if deleted and self.availability is Availability.ACTIVE:
-            forget_topics(self.ctx, self.store, deleted)
-
-    def _end_txn(self, row: Request) -> None:
-        body: r.EndTxn = read_body(row)
-        error: str | None = None
-        if self.availability is Availability.ACTIVE:
-            key = {"type": END_TXN_MARKER, "producerId": body.producer_id, "producerEpoch": body.producer_epoch}
-            value = {"committed": body.committed}
-            record = self.ctx.append(END_TXN_MARKER, key, None, value)
-            self.store.apply(self.ctx, record.offset, END_TXN_MARKER, key, value, body.producer_id)
-        else:
-            error = Errors.NOT_COORDINATOR.name
-        self.ctx.answer(row.request_id, "EndTxn", 0, {"error": error}, parts=row.parts)
-
-    def _expire(self, _: Request) -> None:
-        expire_offsets(self.ctx, self.store)
-
-    def _describe(self, row: Request) -> None:
-        body: r.Describe = read_body(row)
-        described, refs = describe_state(self.store, body.groups)
-        self.ctx.answer(row.request_id, "Describe", 0, described, refs=refs, parts=row.parts)
-
-    def _group_config(self, _: Request) -> None:
-        """Settings of one group concern consumer groups (KIP-848) only, of which there are none here."""
-
-
-_CONTROLS = {
-    "LoadGroup": Shard._load_group,
-    "LoadEnd": Shard._load_end,
-    "Unload": lambda shard, row: shard._unload(Availability.NOT_OWNED),
-    "Failover": Shard._failover,
-    "TopicMetadata": Shard._topic_metadata,
-    "EndTxn": Shard._end_txn,
-    "ExpireOffsets": Shard._expire,
-    "Describe": Shard._describe,
-    "GroupConfig": Shard._group_config,
-}
-
-
-def error_body(api: str, api_version: int, error: Errors) -> dict[str, Any]:
-    """The shortest answer of an API that says an error, for requests that were not understood."""
-    code = int(error)
-    bodies: dict[str, dict[str, Any]] = {
-        "JoinGroup": join_body(error=error),
-        "SyncGroup": sync_body(error),
-        "LeaveGroup": {"throttleTimeMs": 0, "errorCode": code, "members": []},
-        "OffsetCommit": {"throttleTimeMs": 0, "topics": []},
-        "TxnOffsetCommit": {"throttleTimeMs": 0, "topics": []},
-        "OffsetFetch": {"throttleTimeMs": 0, "topics": [], "errorCode": code, "groups": []},
-        "OffsetDelete": {"errorCode": code, "throttleTimeMs": 0, "topics": []},
-        "DescribeGroups": {"throttleTimeMs": 0, "groups": []},
-        "ListGroups": {"throttleTimeMs": 0, "errorCode": code, "groups": []},
-        "DeleteGroups": {"throttleTimeMs": 0, "results": []},
-    }
-    return bodies.get(api, {"throttleTimeMs": 0, "errorCode": code})
 
 
 def _cause(row: Request) -> Cause:
     return Cause(row.request_id, row.api, row.member_id, row.client_id, row.client_host)
-
-
-def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A record's value as it was read from JSON, with the bytes of members decoded."""
-    if value is None or "members" not in value:
-        return value
-    members = [
-        {**member, **{name: b64decode(member[name] or "") for name in ("subscription", "assignment")}}
-        for member in value["members"]
-    ]
-    return {**value, "members": members}

@@ -18,8 +18,12 @@ from coordinator_udf.groups.membership import heartbeat, leave_group, member_ans
 from coordinator_udf.groups.offset_fetch import fetch_offsets, refuse_fetch
 from coordinator_udf.groups.offsets import commit_offsets, commit_txn_offsets, delete_offsets, refuse_commit
 from coordinator_udf.groups.rebalance import join_body, sync_body
-from coordinator_udf.groups.records import GROUP_METADATA, GROUP_METADATA_VALUE_VERSION, group_metadata_key
-from coordinator_udf.groups.records import empty_group_metadata_value
+from coordinator_udf.groups.records import (
+    GROUP_METADATA,
+    GROUP_METADATA_VALUE_VERSION,
+    empty_group_metadata_value,
+    group_metadata_key,
+)
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.sync import lacks_protocol_names, sync_group
 from coordinator_udf.member_ids import new_member_id
@@ -244,9 +248,7 @@ def _undescribed(group_id: str, error: Errors) -> Body:
     }
 
 
-def _list_groups(
-    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ListGroups
-) -> None:
+def _list_groups(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ListGroups) -> None:
     error = Errors.NONE
     groups: list[Body] = []
     if unavailable is Errors.COORDINATOR_LOAD_IN_PROGRESS:
@@ -265,6 +267,24 @@ def _delete_groups(
     else:
         results = delete_groups(ctx, store, body.groups_names)
     _reply(ctx, row, {"throttleTimeMs": 0, "results": results})
+
+
+def error_body(api: str, api_version: int, error: Errors) -> dict[str, Any]:
+    """The shortest answer of an API that says an error, for requests that were not understood."""
+    code = int(error)
+    bodies: dict[str, dict[str, Any]] = {
+        "JoinGroup": join_body(error=error),
+        "SyncGroup": sync_body(error),
+        "LeaveGroup": {"throttleTimeMs": 0, "errorCode": code, "members": []},
+        "OffsetCommit": {"throttleTimeMs": 0, "topics": []},
+        "TxnOffsetCommit": {"throttleTimeMs": 0, "topics": []},
+        "OffsetFetch": {"throttleTimeMs": 0, "topics": [], "errorCode": code, "groups": []},
+        "OffsetDelete": {"errorCode": code, "throttleTimeMs": 0, "topics": []},
+        "DescribeGroups": {"throttleTimeMs": 0, "groups": []},
+        "ListGroups": {"throttleTimeMs": 0, "errorCode": code, "groups": []},
+        "DeleteGroups": {"throttleTimeMs": 0, "results": []},
+    }
+    return bodies.get(api, {"throttleTimeMs": 0, "errorCode": code})
 
 
 HANDLERS: dict[str, Callable[[Context, GroupStore, Errors | None, Request, Any], None]] = {

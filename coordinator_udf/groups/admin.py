@@ -24,12 +24,11 @@ def describe_groups(
     refs: set[int] = set()
     for group_id in group_ids:
         group = store.committed(ctx, group_id)
-        if isinstance(group, ClassicGroup):
+        if group is None:
+            described.append(_not_found(group_id, f"Group {group_id} not found.", api_version))
+        else:
             described.append(_describe(group))
             refs.update(m.assignment.record_offset for m in group.members.values() if m.assignment is not None)
-        else:
-            message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
-            described.append(_not_found(group_id, message, api_version))
     return described, tuple(sorted(refs))
 
 

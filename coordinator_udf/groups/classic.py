@@ -32,9 +32,9 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
 class AssignmentRef(msgspec.Struct, frozen=True, array_like=True):
     """Where a member's assignment lies, not its bytes.
 
-    It is the GroupMetadata record that the leader's SyncGroup wrote (or that was loaded), and the id that the member had
-    there: a static member that came back has another now. Records of the same generation as a group's newest one are
-    therefore never compacted away.
+    It is the GroupMetadata record that the leader's SyncGroup wrote (or that was loaded), and the id that the member
+    had there: a static member that came back has another now. Records of the same generation as a group's newest one
+    are therefore never compacted away.
     """
 
     record_offset: int
@@ -104,9 +104,11 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
     # -- questions ------------------------------------------------------------------------------------------------
 
     def is_empty(self) -> bool:
+        """Whether the group is in the state Empty."""
         return self.state is ClassicGroupState.EMPTY
 
     def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin in the state that the group is in."""
         return self.state in CAN_REBALANCE
 
     def in_order(self) -> list[Member]:
@@ -114,6 +116,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         return [self.members[member_id] for member_id in hash_order(self.members, self.table)]
 
     def has_all_members_joined(self) -> bool:
+        """Whether every member waits in the join phase and nobody is about to come."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join
 
     def rebalance_timeout_ms(self) -> int:
@@ -129,6 +132,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         return any(self.supported.get(name, 0) == len(self.members) for name in names)
 
     def uses_consumer_protocol(self) -> bool:
+        """Whether the members speak the consumers' own protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:

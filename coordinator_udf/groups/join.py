@@ -39,9 +39,8 @@ class Join:
     """One JoinGroup request on its way through a group."""
 
     def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup, new_member_id: str) -> None:
-        """
-        Args:
-            new_member_id: the id of the member, should this request make a new one.
+        """Args:
+        new_member_id: the id of the member, should this request make a new one.
         """
         self.ctx = ctx
         self.group = group
@@ -152,7 +151,9 @@ class Join:
             self._update(member, GroupEvent.LEADER_REJOINED, reason)
         elif state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
             if changed:
-                self._update(member, GroupEvent.MEMBER_UPDATED, f"Updating metadata for member {member.member_id} {during}")
+                self._update(
+                    member, GroupEvent.MEMBER_UPDATED, f"Updating metadata for member {member.member_id} {during}"
+                )
             else:
                 # Most likely the answer got lost: say again what the generation is.
                 self._answer(generation_body(group, member.member_id, with_members=is_leader))
@@ -160,9 +161,7 @@ class Join:
             self._refuse(Errors.UNKNOWN_MEMBER_ID, member.member_id)
 
     def _update(self, member: Member, event: GroupEvent, reason: str) -> None:
-        self.group.update(
-            member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked
-        )
+        self.group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
         rebalance_or_complete_join(self.ctx, self.group, event, reason)
 
     # -- a static member that came back ---------------------------------------------------------------------------
@@ -259,5 +258,3 @@ class Join:
             group_id=row.group_id,
             member_id=str(body["memberId"]) or row.member_id,
         )
-
-

@@ -1,4 +1,7 @@
-"""Heartbeat and LeaveGroup of classic groups. Source: GroupMetadataManager (classicGroupHeartbeat, classicGroupLeave)."""
+"""Heartbeat and LeaveGroup of classic groups.
+
+Source: GroupMetadataManager (classicGroupHeartbeat, classicGroupLeave).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""OffsetFetch: what was committed. Source: OffsetMetadataManager.fetchOffsets and fetchAllOffsets, OffsetFetchResponse."""
+"""OffsetFetch: what was committed.
+
+Source: OffsetMetadataManager.fetchOffsets and fetchAllOffsets, OffsetFetchResponse.
+"""
 
 from __future__ import annotations
 

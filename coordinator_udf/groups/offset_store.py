@@ -5,7 +5,7 @@ Source: OffsetMetadataManager (Offsets, OpenTransactions, replay, replayEndTrans
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 
 import msgspec
 
@@ -32,7 +32,7 @@ class OffsetStore:
     """All committed offsets, and the pending ones of each producer's open transaction."""
 
     def __init__(self) -> None:
-        self.committed: dict[str, TopicOffsets] = {}
+        self.committed: MutableMapping[str, TopicOffsets] = {}
         #: Producer id -> group -> topic -> partition -> offset.
         self.pending: dict[int, dict[str, TopicOffsets]] = {}
 
@@ -85,7 +85,7 @@ class OffsetStore:
                         yield group_id, topic, partition, value
 
 
-def _drop(groups: dict[str, TopicOffsets], group_id: str, topic: str, partition: int) -> None:
+def _drop(groups: MutableMapping[str, TopicOffsets], group_id: str, topic: str, partition: int) -> None:
     topics = groups.get(group_id)
     if topics is None or topic not in topics:
         return

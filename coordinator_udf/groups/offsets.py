@@ -153,9 +153,7 @@ def _commit(
         key = {"type": OFFSET_COMMIT, "group": group_id, "topic": name, "partition": index}
         producer_id, producer_epoch = producer or (None, None)
         version = 4 if expire is None else 1
-        record = ctx.append(
-            OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch
-        )
+        record = ctx.append(OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch)
         store.apply(ctx, record.offset, OFFSET_COMMIT, key, value, producer_id)
     return answers
 
@@ -189,13 +187,14 @@ def _offset_value(ctx: Context, partition: CommitPartition, topic_id: str, expir
             "commitTimestamp": ctx.now_ms,
             "expireTimestamp": expire,
         }
-    return {
+    value = {
         "offset": partition.committed_offset,
         "leaderEpoch": partition.committed_leader_epoch,
         "metadata": metadata,
         "commitTimestamp": ctx.now_ms,
-        "topicId": topic_id,
     }
+    # A tagged field: where the id isn't known the record doesn't have it.
+    return value if topic_id == ZERO_UUID else {**value, "topicId": topic_id}
 
 
 def _check_size(ctx: Context, group_id: str, topic: str, value: dict[str, Any]) -> None:

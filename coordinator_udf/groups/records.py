@@ -25,6 +25,7 @@ def placeholder(ref: AssignmentRef | None) -> str:
 
 
 def group_metadata_key(group_id: str) -> dict[str, Any]:
+    """The key of a group's record."""
     return {"type": GROUP_METADATA, "group": group_id}
 
 

@@ -75,7 +75,9 @@ class GroupStore:
             if producer_id is not None and value is not None:
                 self.offsets.end_transaction(producer_id, value["committed"])
         else:
-            raise ValueError(f"record type is {type_!r}, expected {OFFSET_COMMIT}, {GROUP_METADATA} or {END_TXN_MARKER}")
+            raise ValueError(
+                f"record type is {type_!r}, expected {OFFSET_COMMIT}, {GROUP_METADATA} or {END_TXN_MARKER}"
+            )
 
     def _apply_offset(
         self,

@@ -90,7 +90,9 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
     sizes = {member_id: len(assigned.get(member_id, b"")) for member_id in group.members}
     if group_metadata_batch_bytes(group, sizes) > ctx.settings.group_metadata_max_bytes:
         reset_assignment(ctx, group, Errors.UNKNOWN_SERVER_ERROR)
-        reason = f"Error UNKNOWN_SERVER_ERROR when storing group assignment during SyncGroup (member: {body.member_id})."
+        reason = (
+            f"Error UNKNOWN_SERVER_ERROR when storing group assignment during SyncGroup (member: {body.member_id})."
+        )
         rebalance_or_complete_join(ctx, group, GroupEvent.STORE_FAILED, reason)
         return
     offset = ctx.end_offset

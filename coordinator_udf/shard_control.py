@@ -1,0 +1,175 @@
+"""Control rows: what happens to a shard rather than what is asked of it (schemas.requests.CONTROL_APIS)."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from coordinator_udf.groups.offsets import expire_offsets, forget_topics
+from coordinator_udf.groups.rebalance import (
+    answer_join,
+    answer_sync,
+    join_body,
+    prepare_rebalance,
+    restart_session,
+    sync_body,
+)
+from coordinator_udf.groups.records import END_TXN_MARKER
+from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.groups.timers import Timers
+from coordinator_udf.protocol import requests as r
+from coordinator_udf.protocol.errors import BadRequest, Errors
+from coordinator_udf.protocol.rows import Request
+from coordinator_udf.shard_apis import Availability, read_body
+from coordinator_udf.shard_describe import describe_state
+
+if TYPE_CHECKING:
+    from coordinator_udf.shard import Shard
+
+#: One record of the shard's own log: offset, type, key, value, producer id.
+LogEntry = tuple[int, str, dict[str, Any], dict[str, Any] | None, int | None]
+
+
+def load_group(shard: Shard, row: Request) -> None:
+    """One record of the offsets table; the first one begins a cold start."""
+    if shard.availability is not Availability.LOADING:
+        _forget(shard, Availability.LOADING)
+    if row.body is None:
+        return
+    entry = msgspec.json.decode(row.body)
+    key = entry["key"]
+    loaded = (entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId"))
+    _apply(shard, loaded)
+    if shard.log is not None:
+        shard.log.append(loaded)
+    shard.ctx.end_offset = max(shard.ctx.end_offset, entry["offset"] + 1)
+
+
+def load_end(shard: Shard, _: Request) -> None:
+    """The shard is loaded: members get fresh sessions, and groups that are too large a rebalance."""
+    shard.availability = Availability.ACTIVE
+    limit = shard.ctx.settings.group_max_size
+    for group in list(shard.store.groups.values()):
+        group.created_at = -1
+        shard.ctx.note(group, None, GroupEvent.LOADED)
+        for member in group.in_order():
+            restart_session(shard.ctx, group, member)
+        if len(group.members) > limit:
+            reason = (
+                f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity {limit}. "
+                "Rebalancing in order to give a chance for consumers to commit offsets"
+            )
+            prepare_rebalance(shard.ctx, group, GroupEvent.OVER_CAPACITY, reason)
+    shard.arm_expiry()
+
+
+def unload(shard: Shard, _: Request) -> None:
+    """The shard is somebody else's, until it is loaded again."""
+    _forget(shard, Availability.NOT_OWNED)
+
+
+def failover(shard: Shard, row: Request) -> None:
+    """The shard goes away and comes back, loaded from its own log."""
+    if shard.log is None:
+        raise BadRequest("api", row.api, "a row that a shard without a log of its own can follow")
+    _forget(shard, Availability.LOADING)
+    for entry in shard.log:
+        _apply(shard, entry)
+    load_end(shard, row)
+
+
+def topic_metadata(shard: Shard, row: Request) -> None:
+    """The topics that exist now; the offsets of those that are gone are deleted."""
+    body: r.TopicMetadata = read_body(row)
+    topics = {topic.name: topic for topic in body.topics}
+    old = shard.ctx.topics
+    deleted = {name: topic.id for name, topic in old.items() if name not in topics or topics[name].id != topic.id}
+    shard.ctx.topics = topics
+    if deleted and shard.availability is Availability.ACTIVE:
+        forget_topics(shard.ctx, shard.store, deleted)
+
+
+def end_txn(shard: Shard, row: Request) -> None:
+    """A producer's transaction was committed or aborted."""
+    body: r.EndTxn = read_body(row)
+    error: str | None = None
+    if shard.availability is Availability.ACTIVE:
+        key = {"type": END_TXN_MARKER, "producerId": body.producer_id, "producerEpoch": body.producer_epoch}
+        value = {"committed": body.committed}
+        record = shard.ctx.append(END_TXN_MARKER, key, None, value)
+        shard.store.apply(shard.ctx, record.offset, END_TXN_MARKER, key, value, body.producer_id)
+    else:
+        error = Errors.NOT_COORDINATOR.name
+    shard.ctx.answer(row.request_id, "EndTxn", 0, {"error": error}, parts=row.parts)
+
+
+def expire(shard: Shard, _: Request) -> None:
+    """Offsets whose retention is over go now."""
+    expire_offsets(shard.ctx, shard.store)
+
+
+def describe(shard: Shard, row: Request) -> None:
+    """The state inside, as an answer."""
+    body: r.Describe = read_body(row)
+    described, refs = describe_state(shard.store, body.groups)
+    shard.ctx.answer(row.request_id, "Describe", 0, described, refs=refs, parts=row.parts)
+
+
+def group_config(_: Shard, __: Request) -> None:
+    """Settings of one group: they concern consumer groups (KIP-848) only."""
+
+
+CONTROLS: dict[str, Callable[[Shard, Request], None]] = {
+    "LoadGroup": load_group,
+    "LoadEnd": load_end,
+    "Unload": unload,
+    "Failover": failover,
+    "TopicMetadata": topic_metadata,
+    "EndTxn": end_txn,
+    "ExpireOffsets": expire,
+    "Describe": describe,
+    "GroupConfig": group_config,
+}
+
+
+def _forget(shard: Shard, availability: Availability) -> None:
+    """The shard is no longer ours: who waits is sent elsewhere, and nothing is remembered."""
+    for group in list(shard.store.groups.values()):
+        previous = group.state
+        shard.ctx.move(group, GroupEvent.UNLOADED)
+        for member in group.in_order():
+            if previous is ClassicGroupState.PREPARING_REBALANCE:
+                answer_join(
+                    shard.ctx, group, member, join_body(error=Errors.NOT_COORDINATOR, member_id=member.member_id)
+                )
+            else:
+                answer_sync(shard.ctx, group, member, sync_body(Errors.NOT_COORDINATOR))
+    shard.store = GroupStore()
+    shard.ctx.timers = Timers(next_seq=shard.ctx.timers.next_seq)
+    shard.availability = availability
+
+
+def _apply(shard: Shard, entry: LogEntry) -> None:
+    """Changes the shard as a record says; what follows from it was said when the record was written."""
+    offset, type_, key, value, producer_id = entry
+    if type_ == END_TXN_MARKER:
+        producer_id = key["producerId"]
+    effects = shard.ctx.effects
+    shard.ctx.effects = []
+    shard.store.apply(shard.ctx, offset, type_, key, value, producer_id)
+    shard.ctx.effects = effects
+
+
+def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A record's value as it was read from JSON, with the bytes of members decoded."""
+    if value is None or "members" not in value:
+        return value
+    members = [
+        {**member, **{name: b64decode(member[name] or "") for name in ("subscription", "assignment")}}
+        for member in value["members"]
+    ]
+    return {**value, "members": members}
