@@ -69,8 +69,10 @@ def request_rows(
     }
     if api in SPANNING and not (api == "OffsetFetch" and api_version < 8):
         return _spanning_rows(row, api, body, partitions)
-    group_id = _text(body, "groupId", required=True)
-    row["partition"] = partition_for(group_id or "", partitions)
+    group_id = _text(body, "groupId")
+    if group_id is None:
+        raise BadRequest("groupId", None, "text")
+    row["partition"] = partition_for(group_id, partitions)
     row["group_id"] = group_id
     row["member_id"] = _text(body, "memberId")
     row["group_instance_id"] = _text(body, "groupInstanceId")
@@ -162,9 +164,9 @@ def _json(body: Mapping[str, Any]) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def _text(body: Mapping[str, Any], field: str, required: bool = False) -> str | None:
+def _text(body: Mapping[str, Any], field: str) -> str | None:
     value = body.get(field)
-    if value is None and not required:
+    if value is None:
         return None
     if not isinstance(value, str):
         raise BadRequest(field, value, "text")

@@ -53,7 +53,9 @@ class Shard:
     """The state machine of one partition."""
 
     def __init__(self, partition: int, settings: Settings, *, keep_log: bool = False) -> None:
-        """Args:
+        """A shard that has seen nothing.
+
+        Args:
         partition: which one, as it stands in every output.
         keep_log: whether records are kept in memory, so that Failover rows can load the shard again.
         """

@@ -101,7 +101,7 @@ def end_txn(shard: Shard, row: Request) -> None:
         key = {"type": END_TXN_MARKER, "producerId": body.producer_id, "producerEpoch": body.producer_epoch}
         value = {"committed": body.committed}
         record = shard.ctx.append(END_TXN_MARKER, key, None, value)
-        shard.store.apply(shard.ctx, record.offset, END_TXN_MARKER, key, value, body.producer_id)
+        shard.store.apply(shard.ctx, record.offset, END_TXN_MARKER, key, value, producer_id=body.producer_id)
     else:
         error = Errors.NOT_COORDINATOR.name
     shard.ctx.answer(row.request_id, "EndTxn", 0, {"error": error}, parts=row.parts)
@@ -160,7 +160,7 @@ def _apply(shard: Shard, entry: LogEntry) -> None:
         producer_id = key["producerId"]
     effects = shard.ctx.effects
     shard.ctx.effects = []
-    shard.store.apply(shard.ctx, offset, type_, key, value, producer_id)
+    shard.store.apply(shard.ctx, offset, type_, key, value, producer_id=producer_id)
     shard.ctx.effects = effects
 
 

@@ -39,7 +39,9 @@ class Join:
     """One JoinGroup request on its way through a group."""
 
     def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup, new_member_id: str) -> None:
-        """Args:
+        """A request that nothing was done with yet.
+
+        Args:
         new_member_id: the id of the member, should this request make a new one.
         """
         self.ctx = ctx

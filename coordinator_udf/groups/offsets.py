@@ -154,7 +154,7 @@ def _commit(
         producer_id, producer_epoch = producer or (None, None)
         version = 4 if expire is None else 1
         record = ctx.append(OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch)
-        store.apply(ctx, record.offset, OFFSET_COMMIT, key, value, producer_id)
+        store.apply(ctx, record.offset, OFFSET_COMMIT, key, value, producer_id=producer_id)
     return answers
 
 
@@ -262,7 +262,7 @@ def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent)
     """Writes the tombstone of an empty group, which ends it."""
     key = group_metadata_key(group_id)
     record = ctx.append(GROUP_METADATA, key, None, None)
-    store.apply(ctx, record.offset, GROUP_METADATA, key, None, None, event)
+    store.apply(ctx, record.offset, GROUP_METADATA, key, None, event=event)
 
 
 def expire_offsets(ctx: Context, store: GroupStore) -> None:
@@ -336,4 +336,4 @@ def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> N
 def _tombstone(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
     key = {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
     record = ctx.append(OFFSET_COMMIT, key, None, None)
-    store.apply(ctx, record.offset, OFFSET_COMMIT, key, None, None)
+    store.apply(ctx, record.offset, OFFSET_COMMIT, key, None)

@@ -52,7 +52,8 @@ class GroupStore:
         type_: str,
         key: dict[str, Any],
         value: dict[str, Any] | None,
-        producer_id: int | None,
+        *,
+        producer_id: int | None = None,
         event: GroupEvent = GroupEvent.LOADED,
     ) -> None:
         """Changes groups and offsets as a record says.

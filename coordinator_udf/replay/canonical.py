@@ -21,9 +21,14 @@ LEADER_STATES = frozenset({"Stable", "CompletingRebalance"})
 _SUPPORTED_ASSIGNORS = "Supported assignors: "
 
 
-def canonical_answer(api: str, body: Mapping[str, Any] | None) -> Any:
-    """The canonical form of an answer's body."""
-    return _apply(_ANSWERS.get(api, ()), body)
+def canonical_answer(api: str, body: Mapping[str, Any] | None, *, of_many_shards: bool = False) -> Any:
+    """The canonical form of an answer's body.
+
+    Args:
+        of_many_shards: whether several shards may have had a part in it; a broker puts those together in the order in
+            which they answered, so that the order of groups says nothing either.
+    """
+    return _apply(_ANSWERS.get(api, ()) + (_OF_MANY.get(api, ()) if of_many_shards else ()), body)
 
 
 def canonical_value(record_type: str, value: Mapping[str, Any] | None) -> Any:
@@ -110,6 +115,12 @@ _ANSWERS: dict[str, Rules] = {
         ("groups.*.members.*.targetAssignment.topicPartitions", _topic_partitions),
         ("groups.*.members", _by("memberId")),
     ),
+}
+
+_OF_MANY: dict[str, Rules] = {
+    "DescribeGroups": (("groups", _by("groupId")),),
+    "OffsetFetch": (("groups", _by("groupId")),),
+    "ConsumerGroupDescribe": (("groups", _by("groupId")),),
 }
 
 _RECORDS: dict[str, Rules] = {
