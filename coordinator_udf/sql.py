@@ -19,6 +19,8 @@ from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
 
 REQUEST_LOG_TABLE: Final = "request_log"
 
+_SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG}
+
 _EMBEDDED: Final = StructType(
     [
         StructField("topics", ArrayType(StringType()), True),
@@ -32,7 +34,19 @@ class NoTables(Exception):
     """There is nothing to ask about where the tables should be."""
 
 
-def register(spark: SparkSession, tables: str) -> None:
+def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
+    """The names of the tables that are in a folder.
+
+    Raises:
+        NoTables: there is none at all.
+    """
+    found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, f"{folder}/{name}"))
+    if not found:
+        raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(_SHAPES))}")
+    return found
+
+
+def register(spark: SparkSession, folder: str) -> tuple[str, ...]:
     """Makes the tables in a folder and all views on them temporary views of the session.
 
     A table that isn't there, since nothing was written to it yet, is registered as an empty one. To be called again
@@ -40,25 +54,27 @@ def register(spark: SparkSession, tables: str) -> None:
 
     Args:
         spark: a session with Delta's extension and catalog.
-        tables: the folder with the Delta tables, as a path of any file system that Spark knows.
+        folder: where the Delta tables are, as a path of any file system that Spark knows.
+
+    Returns:
+        The names of the tables that are there.
 
     Raises:
         NoTables: there is no table at all in the folder.
     """
-    shapes = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG}
-    found = [name for name in shapes if DeltaTable.isDeltaTable(spark, f"{tables}/{name}")]
-    if not found:
-        raise NoTables(f"no table in {tables}: expected Delta tables such as {tables}/{next(iter(TABLES))}")
-    for name, shape in shapes.items():
+    found = tables_in(spark, folder)
+    for name, shape in _SHAPES.items():
         if name in found:
-            path = f"{tables}/{name}".replace("`", "``")
+            path = f"{folder}/{name}".replace("`", "``")
             # As text, not as a DataFrame: so every query sees the table's newest version.
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
         else:
             spark.createDataFrame([], shape).createOrReplaceTempView(name)
-    spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
+    if not spark.catalog.functionExists(READ_CONSUMER_PROTOCOL):
+        spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
     for name, text in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
+    return found
 
 
 def read_consumer_protocol(

@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql import register
+from coordinator_udf.sql import register, tables_in
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 
@@ -35,6 +35,7 @@ class Shell:
         self._tables = tables
         self._max_rows = max_rows
         self._vertical = vertical
+        self._registered: tuple[str, ...] = ()
 
     def run(self, statement: str) -> None:
         """Runs one statement and prints its result.
@@ -43,8 +44,9 @@ class Shell:
             PySparkException: Spark refuses the statement, or fails in running it.
             NoTables: there are no tables in the folder.
         """
-        # Each time anew: a running coordinator makes a table when it first has a row for it.
-        register(self._spark, self._tables)
+        # A running coordinator makes a table when it first has a row for it.
+        if tables_in(self._spark, self._tables) != self._registered:
+            self._registered = register(self._spark, self._tables)
         self._spark.sql(statement).show(self._max_rows, truncate=False, vertical=self._vertical)
 
     def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from delta import configure_spark_with_delta_pip
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
+from coordinator_udf.spark_session import delta_session
 from coordinator_udf.sql import NoTables
 from coordinator_udf.sql_shell import Shell
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A table's list of files is small: no need to compute it in 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
 
 
 def main(
@@ -25,7 +30,9 @@ def main(
 ) -> None:
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
-    shell = Shell(_session(), folder, max_rows=rows, vertical=vertical)
+    spark = delta_session("muster-sql", SETTINGS)
+    spark.sparkContext.setLogLevel("ERROR")
+    shell = Shell(spark, folder, max_rows=rows, vertical=vertical)
     try:
         if statement is None:
             shell.interact()
@@ -34,20 +41,6 @@ def main(
     except (NoTables, PySparkException) as error:
         typer.echo(f"sql: {error}", err=True)
         raise typer.Exit(1) from error
-
-
-def _session() -> SparkSession:
-    # The workers run the Python that runs this.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.Builder()
-        .appName("muster-sql")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.enabled", "false")
-    )
-    return configure_spark_with_delta_pip(builder).getOrCreate()
 
 
 if __name__ == "__main__":

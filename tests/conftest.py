@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +22,6 @@ SHARED = Path(os.environ.get("MUSTER_RECORDINGS", ROOT.parent / "shared"))
 # Spark's timestamps come to Python in the machine's time zone; the tests say what they expect in UTC.
 os.environ["TZ"] = "UTC"
 time.tzset()
-# Spark's workers run `python3` unless they are told that it's this one.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def shared(*parts: str) -> Path:
@@ -38,27 +35,24 @@ def shared(*parts: str) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests that need one: two cores, two shuffle partitions, Delta."""
-    from delta import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
+    from coordinator_udf.spark_session import delta_session
 
-    warehouse = tmp_path_factory.mktemp("spark")
-    builder = (
-        SparkSession.Builder()
-        .master("local[2]")
-        .appName("muster-tests")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(warehouse))
-        .config("spark.local.dir", str(warehouse))
+    warehouse = str(tmp_path_factory.mktemp("spark"))
+    session = delta_session(
+        "muster-tests",
+        {
+            "spark.master": "local[2]",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.databricks.delta.snapshotPartitions": "1",
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": warehouse,
+            "spark.local.dir": warehouse,
+        },
     )
-    session = configure_spark_with_delta_pip(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
