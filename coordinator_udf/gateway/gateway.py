@@ -214,20 +214,15 @@ class Gateway:
                 task.cancel()
             await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= self._settings.max_connections:
             self._count_close("too many connections")
             _log.warning("a connection is refused: %d are open", len(self._connections))
             writer.transport.abort()
             return
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a connection is served outside of a task")
+        task = asyncio.create_task(Connection(self._shared, reader, writer).run())
         self._connections.add(task)
-        try:
-            await Connection(self._shared, reader, writer).run()
-        finally:
-            self._connections.discard(task)
+        task.add_done_callback(self._connections.discard)
 
     def _count_close(self, reason: str) -> None:
         # The first words: the rest is peculiar to one connection, and these are kept for ever.

@@ -118,9 +118,7 @@ class Front:
         self.log = EmbeddedLog.open(path) if path.exists() else EmbeddedLog.create(path, PARTITIONS)
         self.gateway = Gateway(self.log, known, gateway or GatewaySettings(port=0))
         kafka = {"group.initial.rebalance.delay.ms": 300, **(settings or {})}
-        self.coordinator = InProcessCoordinator(
-            self.log, Settings.from_kafka(kafka), lambda table: self.gateway.answers(table), pause_s
-        )
+        self.coordinator = InProcessCoordinator(self.log, Settings.from_kafka(kafka), self.gateway.answers, pause_s)
 
     @property
     def address(self) -> str:

@@ -1,0 +1,158 @@
+"""Members as processes: start them, wait for what they say, order them about, kill them, and read their logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+MEMBER = Path(__file__).with_name("member.py")
+
+Place = tuple[str, int]
+
+#: What a library's own log says when something went wrong.
+_ERROR = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^Traceback |^%[0-3]\|", re.MULTILINE)
+
+#: kafka-python says so of its own request that it gives up because it is being closed.
+_CANCELLED_BY_CLOSE = "ERROR kafka.cluster: Metadata refresh: failed Cancelled"
+
+
+class Member:
+    """One member process."""
+
+    def __init__(self, name: str, log_path: Path, config: dict[str, Any]) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.events: list[dict[str, Any]] = []
+        self.killed = False
+        with log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(MEMBER), json.dumps(config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    @property
+    def assignment(self) -> set[Place]:
+        said = [event["partitions"] for event in self.events if event["event"] == "assigned"]
+        return {(topic, partition) for topic, partition in said[-1]} if said else set()
+
+    def order(self, answer: str, **order: Any) -> dict[str, Any]:
+        """Gives an order and waits for what it says to it."""
+        assert self.process.stdin is not None
+        before = len(self.events)
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+
+        def said() -> list[dict[str, Any]]:
+            return [event for event in self.events[before:] if event["event"] == answer]
+
+        wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail)
+        assert said(), f"{self.name} ended with {self.process.poll()}\n{self.tail()}"
+        return said()[0]
+
+    def close(self) -> None:
+        """Lets it leave the group as its library does."""
+        self.order("closed", do="close")
+        assert self.process.wait(20) == 0, self.tail()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.killed = True
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(20)
+
+    def tail(self) -> str:
+        return f"{self.name}: " + "\n".join(self.log_path.read_text().splitlines()[-25:])
+
+    def errors(self) -> list[str]:
+        """The lines of its library's own log that say error."""
+        found = []
+        closing = False
+        for line in self.log_path.read_text().splitlines():
+            closing = closing or line.endswith("root: closing")
+            if _ERROR.search(line) and not (closing and line.endswith(_CANCELLED_BY_CLOSE)):
+                found.append(line)
+        return found
+
+
+class Fleet:
+    """The members of one test. Whoever is left at its end is killed; an error in anybody's log fails it."""
+
+    def __init__(self, directory: Path, address: str, *, session_ms: int = 6_000, heartbeat_ms: int = 500) -> None:
+        self._directory = directory
+        self._address = address
+        self._timing = {"session_ms": session_ms, "heartbeat_ms": heartbeat_ms}
+        self.members: list[Member] = []
+
+    def start(self, client: str, *, group: str, topics: Sequence[str], strategy: str = "range", **more: Any) -> Member:
+        name = more.pop("name", f"{client}-{len(self.members)}")
+        config = {
+            "client": client,
+            "name": name,
+            "address": self._address,
+            "group": group,
+            "topics": list(topics),
+            "strategy": strategy,
+            **self._timing,
+            **more,
+        }
+        member = Member(name, self._directory / f"{len(self.members)}-{name}.log", config)
+        self.members.append(member)
+        return member
+
+    def wait_for_assignment(self, members: Sequence[Member], places: set[Place], timeout_s: float = 40) -> None:
+        """Until these members share these places: each place has one owner, each member has at least one place."""
+
+        def shared() -> bool:
+            owned = [member.assignment for member in members]
+            return all(owned) and sum(map(len, owned)) == len(places) and set().union(*owned) == places
+
+        def story() -> str:
+            alive = [(m.name, sorted(m.assignment), m.process.poll()) for m in members]
+            return f"{alive}\n" + "\n".join(member.tail() for member in members)
+
+        wait(shared, f"{len(members)} members share {len(places)} places", story, timeout_s)
+
+    def kill(self) -> None:
+        """Kills whoever is left."""
+        for member in self.members:
+            if member.process.poll() is None:
+                member.kill()
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        if error is None:
+            said = {member.name: lines for member in self.members if (lines := member.errors())}
+            assert not said, said
+
+
+def wait(condition: Callable[[], Any], what: str, story: Callable[[], str] = lambda: "", timeout_s: float = 40) -> None:
+    """Until the condition holds; fails with the story when it doesn't in time."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {timeout_s:g} s until {what}\n{story()}"
+        time.sleep(0.05)
