@@ -40,7 +40,9 @@ def main(  # noqa: PLR0917
     """Compares what the shard says with what was recorded; exit status 1 where anything differs."""
     overrides = dict(pair.partition("=")[::2] for pair in set_ or ())
     options = ReplayOptions(overrides=overrides, partitions=partitions)
-    total: dict[str, Counter[tuple[str, str, str]]] = {name: Counter() for name in ("identical", "different", "excluded")}
+    total: dict[str, Counter[tuple[str, str, str]]] = {
+        name: Counter() for name in ("identical", "different", "excluded")
+    }
     clean = 0
     began = time.monotonic()
     for path in inputs:

@@ -61,9 +61,7 @@ class Excluded(NamedTuple):
 NOTHING_EXCLUDED = Excluded(frozenset(), {})
 
 
-def compare(
-    source: str, recording: Recording, said: Said, excluded: Excluded = NOTHING_EXCLUDED
-) -> Verdict:
+def compare(source: str, recording: Recording, said: Said, excluded: Excluded = NOTHING_EXCLUDED) -> Verdict:
     """Compares all answers; where the recording is exact also their times and causes, records and descriptions."""
     verdict = Verdict(Counter(), Counter(), Counter(), [])
     _compare_answers(source, recording, said, excluded, verdict)
@@ -93,9 +91,7 @@ def _codes(node: Any) -> Iterator[int]:
             yield from _codes(item)
 
 
-def _compare_answers(
-    source: str, recording: Recording, said: Said, excluded: Excluded, verdict: Verdict
-) -> None:
+def _compare_answers(source: str, recording: Recording, said: Said, excluded: Excluded, verdict: Verdict) -> None:
     seen: set[str] = set()
     for recorded in recording.answers:
         seen.add(recorded.request_id)

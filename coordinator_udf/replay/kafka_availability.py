@@ -40,7 +40,10 @@ _STEPS: dict[tuple[Service, Service], tuple[str, ...]] = {
     (Service.LOADING, Service.SERVED): ("Failover",),
 }
 
-_FOUND: dict[int, Service] = {Errors.NOT_COORDINATOR: Service.NOT_OURS, Errors.COORDINATOR_LOAD_IN_PROGRESS: Service.LOADING}
+_FOUND: dict[int, Service] = {
+    Errors.NOT_COORDINATOR: Service.NOT_OURS,
+    Errors.COORDINATOR_LOAD_IN_PROGRESS: Service.LOADING,
+}
 
 
 class Availability:

@@ -70,6 +70,8 @@ class Entry(msgspec.Struct):
     queue_us: int
     local_us: int
     remote_us: int
+    #: The time of the log row, in milliseconds since the epoch; set when the log's order is known.
+    log_ts: int = 0
 
     @property
     def arrived_us(self) -> int:
@@ -78,11 +80,11 @@ class Entry(msgspec.Struct):
 
     @property
     def handled_us(self) -> int:
-        """When the coordinator had the request in hands: about the end of the time in the request handler.
+        """The earliest moment at which the coordinator can have had the request in hands.
 
-        Where the answer was there before the handler was done with the request, that lies somewhere within.
+        The local time doesn't count: it goes on where a thread is slow to come back after it passed the request on.
         """
-        return self.arrived_us + self.queue_us + (self.local_us if self.remote_us > 0 else self.local_us // 2)
+        return self.arrived_us + self.queue_us
 
     @property
     def answered_us(self) -> int:

@@ -24,7 +24,21 @@ def in_order(entries: Sequence[Entry]) -> list[Entry]:
     for entry in entries:
         key = max(entry.arrived_us, latest.get(entry.connection, 0))
         latest[entry.connection] = keys[entry.number] = key
-    return sorted(entries, key=lambda entry: (keys[entry.number], entry.number))
+    ordered = sorted(entries, key=lambda entry: (keys[entry.number], entry.number))
+    _set_log_ts(ordered)
+    return ordered
+
+
+def _set_log_ts(ordered: Sequence[Entry]) -> None:
+    """Gives each row the earliest time that fits the order: no later than any request behind it was handled.
+
+    An estimate of the coordinator's time that errs must err on the early side. A timer that fires too late misses the
+    requests that its members send as soon as they have their answers; what comes shortly before a timer is rarer.
+    """
+    earliest_us = ordered[-1].handled_us if ordered else 0
+    for entry in reversed(ordered):
+        earliest_us = min(earliest_us, entry.handled_us)
+        entry.log_ts = earliest_us // 1000
 
 
 def spread_times(entries: Sequence[Entry]) -> None:

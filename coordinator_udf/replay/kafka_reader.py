@@ -80,7 +80,7 @@ class _KafkaReader:
         if not entries:
             out.rejections.append(Rejection(f"{out.source} holds no line that could be read"))
             return
-        start_ms = entries[0].handled_us // 1000
+        start_ms = entries[0].log_ts
         self._topics(history.at_start, start_ms)
         self._control("LoadEnd", start_ms)
         changes = iter(history.changes)
@@ -104,7 +104,7 @@ class _KafkaReader:
     def _request(self, entry: Entry, availability: Availability) -> None:
         self.out.requests += 1
         request_id = self._unique(entry)
-        log_ts = entry.handled_us // 1000
+        log_ts = entry.log_ts
         answer = entry.response or {}
         try:
             rows = request_rows(
@@ -149,7 +149,7 @@ class _KafkaReader:
                 request_id,
                 entry.api,
                 group_id if isinstance(group_id, str) else None,
-                entry.handled_us // 1000,
+                entry.log_ts,
             )
         )
 
@@ -166,7 +166,7 @@ class _KafkaReader:
             }
             rows = control_rows(
                 partitions=self.out.partitions,
-                log_ts=entry.handled_us // 1000,
+                log_ts=entry.log_ts,
                 api="EndTxn",
                 body=body,
                 request_id=self._unique(entry),

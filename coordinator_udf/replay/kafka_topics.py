@@ -59,14 +59,10 @@ def topic_history(entries: Sequence[Entry], given: Iterable[Topic] = ()) -> Topi
     for name, topic in topics.items():
         partitions = max(topic.partitions, seen.partitions_of_id.get(topic.id, 0))
         topics[name] = Topic(name, partitions, topic.id)
-    return TopicHistory(
-        tuple(topics.values()), _replayed(topics, changes), nameless, _offsets_partitions(changes)
-    )
+    return TopicHistory(tuple(topics.values()), _replayed(topics, changes), nameless, _offsets_partitions(changes))
 
 
-def _replayed(
-    topics: dict[str, Topic], changes: Iterable[tuple[int, str, str, int, str]]
-) -> list[TopicChange]:
+def _replayed(topics: dict[str, Topic], changes: Iterable[tuple[int, str, str, int, str]]) -> list[TopicChange]:
     current, out = dict(topics), []
     for ts_us, kind, name, partitions, topic_id in changes:
         before = dict(current)

@@ -98,9 +98,7 @@ class _TraceReader:
 
     def start(self, topics: Any, ts: int) -> None:
         """Puts the rows before all others with which a coordinator begins: its topics, and that it is loaded."""
-        rows = control_rows(
-            partitions=_PARTITIONS, log_ts=ts, api="TopicMetadata", body={"topics": _topics(topics)}
-        )
+        rows = control_rows(partitions=_PARTITIONS, log_ts=ts, api="TopicMetadata", body={"topics": _topics(topics)})
         self.out.rows[:0] = rows + control_rows(partitions=_PARTITIONS, log_ts=ts, api="LoadEnd")
         self.configured = True
 
@@ -155,9 +153,7 @@ class _TraceReader:
     def _describe(self, line: dict[str, Any]) -> None:
         request_id = f"describe-{len(self.out.recording.descriptions) + 1}"
         self.out.recording.descriptions.append(Description(request_id, _ts(line), line["groups"]))
-        self.out.rows += control_rows(
-            partitions=_PARTITIONS, log_ts=_ts(line), api="Describe", request_id=request_id
-        )
+        self.out.rows += control_rows(partitions=_PARTITIONS, log_ts=_ts(line), api="Describe", request_id=request_id)
 
     def _response(self, line: dict[str, Any]) -> None:
         self.out.recording.answers.append(
