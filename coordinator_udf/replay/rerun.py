@@ -1,4 +1,4 @@
-"""A recorded log run again through the live coordinator: its requests go on an embedded log, its answers are compared."""
+"""A recorded log run again by the live coordinator: requests go on an embedded log, answers are compared."""
 
 from __future__ import annotations
 
