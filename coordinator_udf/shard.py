@@ -16,6 +16,7 @@ import msgspec
 from coordinator_udf.groups import timers as kinds
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Cause, Context, Record
+from coordinator_udf.groups.hot import HARMLESS, HotGroup, heat
 from coordinator_udf.groups.offsets import expire_offsets
 from coordinator_udf.groups.rebalance import (
     join_expired,
@@ -65,9 +66,17 @@ class Shard:
         self.availability = Availability.ACTIVE
         self.started = False
         self.next_seq = 0
+        #: Groups whose heartbeats need no look at the group, and how many heartbeats of others did.
+        self.hot: dict[str, HotGroup] = {}
+        self.hot_changed = True
+        #: `hot` as it stands in the state row, unless it changed since.
+        self.index: bytes | None = None
+        self.misses: dict[str, int] = {}
+        #: The state row that the shard was made of, as long as it has handled nothing.
+        self.origin: tuple[int, int | None, bytes, bytes] | None = None
         self.log: list[LogEntry] | None = [] if keep_log else None
         #: Timers whose handler raised and that are skipped when their rows are run again.
-        self.poisoned: set[Timer] = set()
+        self.poisoned: dict[Timer, str] = {}
 
     def process(self, rows: Iterable[Request]) -> list[Output]:
         """Handles rows in order.
@@ -77,17 +86,42 @@ class Shard:
         """
         outputs: list[Output] = []
         for index, row in enumerate(rows):
-            self._run_timers(row.log_ts, index, outputs)
-            self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
-            self._begin()
-            try:
-                self._handle(row, outputs)
-            except Exception as error:
-                raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
-            self._drain(outputs)
-            # Timers armed without a delay fire at once and not with the next row.
-            self._run_timers(row.log_ts, index, outputs)
+            self.run_timers(row.log_ts, index, outputs)
+            self.handle_row(row, index, outputs)
         return outputs
+
+    def handle_row(self, row: Request, index: int, outputs: list[Output]) -> None:
+        """Handles one row, all timers that were due before it having fired.
+
+        Raises:
+            PoisonRow: a handler raised; the state is then undefined.
+        """
+        self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
+        self._begin()
+        if row.api not in HARMLESS:
+            self.cool(row.group_id)
+        try:
+            self._handle(row, outputs)
+        except Exception as error:
+            raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
+        self._drain(outputs)
+        # Timers armed without a delay fire at once and not with the next row.
+        self.run_timers(row.log_ts, index, outputs)
+
+    def cool(self, group_id: str | None) -> None:
+        """What is kept for a group's heartbeats may no longer hold; None means all groups."""
+        if group_id is None:
+            self.hot.clear()
+            self.hot_changed = True
+        elif self.hot.pop(group_id, None) is not None:
+            self.hot_changed = True
+
+    def heat(self, group: ClassicGroup) -> None:
+        """Keeps aside what the group's heartbeats need."""
+        hot = heat(group, self.ctx.timers)
+        if hot is not None:
+            self.hot[group.group_id] = hot
+            self.hot_changed = True
 
     def reject(self, row: Request, reason: str, details: str | None = None) -> list[Output]:
         """Answers UNKNOWN_SERVER_ERROR where that can be, and puts the row among the rejected ones.
@@ -180,15 +214,22 @@ class Shard:
 
     # -- timers ---------------------------------------------------------------------------------------------------
 
-    def _run_timers(self, until_ms: int, index: int, outputs: list[Output]) -> None:
+    def run_timers(self, until_ms: int, index: int, outputs: list[Output]) -> None:
+        """Fires every timer with a deadline of at most ``until_ms``, in order.
+
+        Raises:
+            PoisonRow: a handler raised; the state is then undefined.
+        """
         while (timer := self.ctx.timers.pop_due(until_ms)) is not None:
             self.ctx.now_ms = max(self.ctx.now_ms, timer.deadline_ms)
             self.ctx.cause = Cause(member_id=timer.key.member_id or None, timer=timer.key.kind)
+            self.cool(timer.key.group_id)
             if timer in self.poisoned:
                 row = Request(
                     self.partition, -1, timer.deadline_ms, None, f"Timer {timer.key.kind}", 0, timer.key.group_id
                 )
-                outputs.append(self._rejected(row, f"the timer {timer.key} made its handler raise and was dropped"))
+                reason = f"the timer {timer.key} made its handler raise and was dropped"
+                outputs.append(self._rejected(row, reason, self.poisoned[timer]))
                 continue
             try:
                 self._fire(timer)

@@ -1,21 +1,25 @@
 """A shard as the row that Spark's state store keeps between two micro-batches, and back.
 
-``hot`` holds what every batch changes (timers, counters), ``cold`` the groups and offsets, each group on its own, so
-that a batch decodes only the groups that it touches. The structs of groups/ are the format: who changes one of them
+``hot`` holds what every batch changes (the sessions' deadlines, counters), ``cold`` the groups and offsets, each group
+on its own, so that a batch decodes only the groups that it touches, and an index of what heartbeats need to know of
+groups. The structs of groups/ are the format: who changes one of them
 raises `STATE_VERSION`.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import msgspec
 
+from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.hot import HotGroup
 from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
 from coordinator_udf.groups.store import Group, GroupStore
-from coordinator_udf.groups.timers import Timer, TimerKey, Timers
+from coordinator_udf.groups.timers import DATA, DEADLINE, KEY, SEQ, TIMEOUT, Entry, Timer, TimerKey, Timers
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard import Shard
@@ -46,7 +50,20 @@ class _Hot(msgspec.Struct, array_like=True):
     started: bool
     availability: str
     next_timer_seq: int
+    #: Deadline and number of the session timers of the groups in the index, in its order, 64 bits each.
+    deadlines: bytes
+    seqs: bytes
+    #: All other timers.
     timers: list[tuple[int, int, tuple[str, str, str], tuple[int, ...]]]
+
+
+class _IndexedGroup(msgspec.Struct, array_like=True):
+    group_id: str
+    generation_id: int
+    error_code: int
+    instances: dict[str, str]
+    member_ids: list[str]
+    timeouts_ms: list[int]
 
 
 class _Cold(msgspec.Struct, array_like=True):
@@ -54,6 +71,8 @@ class _Cold(msgspec.Struct, array_like=True):
     groups: dict[str, bytes]
     committed: dict[str, bytes]
     pending: dict[int, dict[str, dict[str, dict[int, CommittedOffset]]]]
+    #: A list of _IndexedGroup: what the heartbeats of the groups need.
+    index: bytes
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -61,6 +80,7 @@ _group_decoder = msgspec.msgpack.Decoder(Group)
 _offsets_decoder = msgspec.msgpack.Decoder(dict[str, dict[int, CommittedOffset]])
 _hot_decoder = msgspec.msgpack.Decoder(_Hot)
 _cold_decoder = msgspec.msgpack.Decoder(_Cold)
+_index_decoder = msgspec.msgpack.Decoder(list[_IndexedGroup])
 
 
 class LazyMap(MutableMapping[str, Any]):
@@ -96,6 +116,10 @@ class LazyMap(MutableMapping[str, Any]):
         """The value of a key, decoded; ``default`` if there is none."""
         return self[key] if key in self._items else default
 
+    def decoded(self) -> list[Any]:
+        """The values that somebody asked for."""
+        return [value for value in self._items.values() if type(value) is not bytes]
+
     def encoded(self) -> dict[str, bytes]:
         """Every value as bytes; those that nobody asked for as they came."""
         return {key: value if type(value) is bytes else _encoder.encode(value) for key, value in self._items.items()}
@@ -103,7 +127,12 @@ class LazyMap(MutableMapping[str, Any]):
 
 def encode(shard: Shard) -> StateRow:
     """The state row of a shard; `decode` makes a shard of it that goes on where this one is."""
+    groups = shard.store.groups
+    for group in groups.decoded() if isinstance(groups, LazyMap) else list(groups.values()):
+        if isinstance(group, ClassicGroup) and group.group_id not in shard.hot:
+            shard.heat(group)
     timers = shard.ctx.timers
+    deadlines, seqs, others = _split_timers(shard)
     hot = _Hot(
         shard.ctx.now_ms,
         shard.ctx.end_offset,
@@ -111,16 +140,58 @@ def encode(shard: Shard) -> StateRow:
         shard.started,
         shard.availability.value,
         timers.next_seq,
-        [
-            (timer.deadline_ms, timer.seq, (timer.key.kind, timer.key.group_id, timer.key.member_id), timer.data)
-            for timer in timers.armed()
-        ],
+        deadlines.tobytes(),
+        seqs.tobytes(),
+        [(e[DEADLINE], e[SEQ], (e[KEY].kind, e[KEY].group_id, e[KEY].member_id), e[DATA]) for e in others],
     )
+    if shard.hot_changed or shard.index is None:
+        shard.index = _encode_index(shard)
+        shard.hot_changed = False
     offsets = shard.store.offsets
     cold = _Cold(
-        list(shard.ctx.topics.values()), _encoded(shard.store.groups), _encoded(offsets.committed), offsets.pending
+        list(shard.ctx.topics.values()), _encoded(groups), _encoded(offsets.committed), offsets.pending, shard.index
     )
-    return STATE_VERSION, timers.next_deadline_ms(), _encoder.encode(hot), _encoder.encode(cold)
+    return STATE_VERSION, _next_deadline(deadlines, others), _encoder.encode(hot), _encoder.encode(cold)
+
+
+def _split_timers(shard: Shard) -> tuple[array[int], array[int], list[Entry]]:
+    """Deadlines and numbers of the sessions that the index covers, in its order, and the entries that it doesn't."""
+    deadlines, seqs = array("q"), array("q")
+    others = list(shard.ctx.timers.others())
+    for group_id, sessions in shard.ctx.timers.sessions.items():
+        if group_id not in shard.hot:
+            others += sessions.values()
+    for group in shard.hot.values():
+        for entry in group.sessions.values():
+            if entry[TIMEOUT] is None:
+                others.append(entry)
+            else:
+                deadlines.append(entry[DEADLINE])
+                seqs.append(entry[SEQ])
+    return deadlines, seqs, others
+
+
+def _next_deadline(deadlines: array[int], others: list[Entry]) -> int | None:
+    earliest = [entry[DEADLINE] for entry in others]
+    if deadlines:
+        earliest.append(min(deadlines))
+    return min(earliest, default=None)
+
+
+def _encode_index(shard: Shard) -> bytes:
+    return _encoder.encode(
+        [
+            _IndexedGroup(
+                group_id,
+                group.generation_id,
+                group.error_code,
+                group.instances,
+                [member_id for member_id, entry in group.sessions.items() if entry[TIMEOUT] is not None],
+                [entry[TIMEOUT] for entry in group.sessions.values() if entry[TIMEOUT] is not None],
+            )
+            for group_id, group in shard.hot.items()
+        ]
+    )
 
 
 def decode(partition: int, settings: Settings, state: StateRow | None) -> Shard:
@@ -146,8 +217,7 @@ def restore(shard: Shard, state: StateRow) -> None:
         raise StateVersionError(version)
     hot = _hot_decoder.decode(hot_bytes)
     cold = _cold_decoder.decode(cold_bytes)
-    timers = [Timer(deadline, seq, TimerKey(*key), data) for deadline, seq, key, data in hot.timers]
-    shard.ctx = Context(shard.ctx.settings, Timers(timers, hot.next_timer_seq))
+    shard.ctx = Context(shard.ctx.settings, _restore_timers(shard, hot, cold.index))
     shard.ctx.now_ms = hot.now_ms
     shard.ctx.end_offset = hot.end_offset
     shard.ctx.topics = {topic.name: topic for topic in cold.topics}
@@ -158,8 +228,32 @@ def restore(shard: Shard, state: StateRow) -> None:
     shard.next_seq = hot.next_seq
     shard.started = hot.started
     shard.availability = Availability(hot.availability)
+    shard.origin = state
     if shard.log is not None:
         shard.log = [entry for entry in shard.log if entry[0] < hot.end_offset]
+
+
+def _restore_timers(shard: Shard, hot: _Hot, index: bytes) -> Timers:
+    """The timers of a state row, and with them what the heartbeats of its groups need."""
+    timers = Timers(hot.next_timer_seq)
+    deadlines, seqs = array("q"), array("q")
+    deadlines.frombytes(hot.deadlines)
+    seqs.frombytes(hot.seqs)
+    shard.hot.clear()
+    at = 0
+    for group in _index_decoder.decode(index):
+        end = at + len(group.member_ids)
+        sessions = timers.add_sessions(
+            group.group_id, group.member_ids, deadlines[at:end], seqs[at:end], group.timeouts_ms
+        )
+        shard.hot[group.group_id] = HotGroup(group.generation_id, group.error_code, sessions, group.instances)
+        at = end
+    for deadline, seq, key, data in hot.timers:
+        timers.set(Timer(deadline, seq, TimerKey(*key), data))
+    if deadlines:
+        timers.bound_ms = min(timers.bound_ms, *deadlines)
+    shard.index, shard.hot_changed, shard.misses = index, False, {}
+    return timers
 
 
 def _encoded(items: MutableMapping[str, Any]) -> dict[str, bytes]:

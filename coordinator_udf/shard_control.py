@@ -149,7 +149,8 @@ def _forget(shard: Shard, availability: Availability) -> None:
             else:
                 answer_sync(shard.ctx, group, member, sync_body(Errors.NOT_COORDINATOR))
     shard.store = GroupStore()
-    shard.ctx.timers = Timers(next_seq=shard.ctx.timers.next_seq)
+    shard.ctx.timers = Timers(shard.ctx.timers.next_seq)
+    shard.cool(None)
     shard.availability = availability
 
 

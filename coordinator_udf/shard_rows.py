@@ -1,97 +1,270 @@
-"""The edge of a shard: columns of the request log in, columns of outputs out. Nothing that comes in gets lost here.
+"""The edge of a shard: columns of the request log in, outputs out. Nothing that comes in gets lost here.
 
 A row that can't be read becomes a rejected output. A row whose handling raises is answered UNKNOWN_SERVER_ERROR, what
 it did to its group is undone, and it becomes a rejected output with the traceback; the shard lives on.
+
+Most rows are heartbeats of stable groups, and most of those need one look at the generation and a new deadline. They
+are handled in a loop of their own, whose answers are kept as columns; `Shard.handle_row` does the same row by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Any
 
+from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.timers import DEADLINE, SEQ, TIMEOUT
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.shard import PoisonRow, Shard
 from coordinator_udf.shard_codec import StateRow, encode, restore
+from coordinator_udf.shard_outputs import heartbeat_json
+
+Columns = Mapping[str, Sequence[Any]]
 
 _INTEGERS = ("partition", "offset", "log_ts")
 _TEXTS = ("request_id", "api", "group_id", "member_id", "group_instance_id", "client_id", "client_host", "body")
 
+#: The columns that decide about a heartbeat.
+_HOT_COLUMNS = ("api", "log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id", "body")
 
-def process_columns(shard: Shard, source: str, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+
+class HeartbeatAnswers:
+    """The answers to heartbeats that took the short way, as columns.
+
+    Attributes:
+        rows: which of the rows that came in.
+        seqs: the outputs' numbers.
+        times: log time of the answers, milliseconds.
+        codes: error codes.
+    """
+
+    __slots__ = ("codes", "rows", "seqs", "times")
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.seqs: list[int] = []
+        self.times: list[int] = []
+        self.codes: list[int] = []
+
+    def cut(self, length: int) -> None:
+        """Forgets all answers but the first ones."""
+        for column in (self.rows, self.seqs, self.times, self.codes):
+            del column[length:]
+
+    def columns(self, source: str, columns: Columns) -> dict[str, list[Any]]:
+        """The answers as the columns of schemas.outputs.SHARD_OUTPUT that aren't null in an answer to a heartbeat."""
+        rows = self.rows
+        request_ids = _take(columns["request_id"], rows)
+        versions = _take(columns["api_version"], rows)
+        return {
+            "kind": ["response"] * len(rows),
+            "source": [source] * len(rows),
+            "partition": _take(columns["partition"], rows),
+            "seq": self.seqs,
+            "ts": self.times,
+            "request_id": request_ids,
+            "by": request_ids,
+            "api": ["Heartbeat"] * len(rows),
+            "api_version": versions,
+            "group_id": _take(columns["group_id"], rows),
+            "member_id": _take(columns["member_id"], rows),
+            "error_code": self.codes,
+            "body": [heartbeat_json(version, code) for version, code in zip(versions, self.codes, strict=True)],
+            "parts": _take(columns["parts"], rows),
+        }
+
+
+def process_columns(shard: Shard, source: str, columns: Columns, *, short_way: bool = True) -> dict[str, list[Any]]:
     """Handles rows of the request log in order.
 
     Args:
+        shard: the shard that the rows belong to.
         source: the coordinator that the rows belong to; stands in every output.
         columns: schemas.requests.REQUEST_COLUMNS, ``source`` not needed, as sequences of one length.
+        short_way: False to let every heartbeat take the long way (for tests: both must say the same).
 
     Returns:
-        schemas.outputs.OUTPUT_COLUMNS as lists of one length.
+        schemas.outputs.OUTPUT_COLUMNS as lists of one length. The order is that of ``seq`` but for answers to
+        heartbeats, which stand at the end.
     """
-    names = Request._fields
-    rows = [Request._make(values) for values in zip(*(columns[name] for name in names), strict=True)]
-    outputs = process_rows(shard, rows)
-    result: dict[str, list[Any]] = {"source": list(repeat(source, len(outputs)))}
+    outputs, answers = process(shard, columns, short_way=short_way)
+    result = output_columns(source, outputs)
+    if answers.rows:
+        filled = answers.columns(source, columns)
+        nothing = [None] * len(answers.rows)
+        for name, values in result.items():
+            values.extend(filled.get(name, nothing))
+    return result
+
+
+def output_columns(source: str, outputs: Sequence[Output]) -> dict[str, list[Any]]:
+    """Outputs as columns: schemas.outputs.OUTPUT_COLUMNS as lists of one length."""
+    result: dict[str, list[Any]] = {"kind": [], "source": [source] * len(outputs)}
     transposed: Sequence[Sequence[Any]] = list(zip(*outputs, strict=True)) if outputs else [()] * len(Output._fields)
     for name, values in zip(Output._fields, transposed, strict=True):
         result[name] = list(values)
     return result
 
 
-def process_rows(shard: Shard, rows: Sequence[Request]) -> list[Output]:
+def process_rows(shard: Shard, rows: Sequence[Request], *, short_way: bool = True) -> list[Output]:
+    """Handles rows in order and puts out rows, in the order of their ``seq``."""
+    transposed: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(Request._fields)
+    columns = dict(zip(Request._fields, transposed, strict=True))
+    outputs, answers = process(shard, columns, short_way=short_way)
+    filled = answers.columns("", columns)
+    del filled["source"]
+    outputs += [Output(**dict(zip(filled, values, strict=True))) for values in zip(*filled.values(), strict=True)]
+    return sorted(outputs, key=lambda output: output.seq)
+
+
+def process(shard: Shard, columns: Columns, *, short_way: bool = True) -> tuple[list[Output], HeartbeatAnswers]:
     """Handles rows in order, whatever is in them.
 
     After a row that makes a handler raise the shard is put back to where the call (or the last such row) began, and
     the rows before it are handled again: they give the same outputs, which is what makes this right.
     """
     outputs: list[Output] = []
+    answers = HeartbeatAnswers()
+    count = len(columns["api"])
+    unreadable = _unreadable(columns)
     start = 0
-    while start < len(rows):
-        readable = _readable(rows, start)
-        if readable > start:
-            start = _process_readable(shard, rows, start, readable, outputs)
+    while start < count:
+        end = next((index for index in unreadable if index >= start), count)
+        if end > start:
+            start = _process_readable(shard, columns, (start, end), outputs, answers, short_way=short_way)
             continue
-        row = rows[start]
-        outputs += shard.reject(_repaired(shard, row), _complaint(row) or "unreadable row")
+        row = _row(columns, start)
+        outputs += shard.reject(_repaired(shard, row), unreadable[start])
         start += 1
-    return outputs
+    return outputs, answers
 
 
-def _process_readable(shard: Shard, rows: Sequence[Request], start: int, end: int, outputs: list[Output]) -> int:
-    """Handles ``rows[start:end]`` up to the first that is poison, if any; the index of the row to go on with."""
-    before: StateRow = encode(shard)
+def _process_readable(
+    shard: Shard,
+    columns: Columns,
+    span: tuple[int, int],
+    outputs: list[Output],
+    answers: HeartbeatAnswers,
+    *,
+    short_way: bool,
+) -> int:
+    """Handles a run of rows up to the first that is poison, if any; the index of the row to go on with."""
+    start, end = span
+    before: StateRow = shard.origin or encode(shard)
+    said, answered = len(outputs), len(answers.rows)
+    run = _run_hot if short_way else _run_all
     try:
-        outputs += shard.process(rows[start:end])
+        run(shard, columns, span, outputs, answers)
         return end
     except PoisonRow as poison:
+        del outputs[said:]
+        answers.cut(answered)
         restore(shard, before)
         if poison.timer is not None:
-            shard.poisoned.add(poison.timer)
+            shard.poisoned[poison.timer] = poison.details
             return start
-        bad = start + poison.index
-        outputs += shard.process(rows[start:bad])
-        outputs += shard.reject(rows[bad], str(poison.__cause__), poison.details)
-        return bad + 1
+        run(shard, columns, (start, poison.index), outputs, answers)
+        outputs += shard.reject(_row(columns, poison.index), str(poison.__cause__), poison.details)
+        return poison.index + 1
 
 
-def _readable(rows: Sequence[Request], start: int) -> int:
-    """The end of the run of rows from ``start`` on that have the types a handler counts on."""
-    for index in range(start, len(rows)):
-        if _complaint(rows[index]) is not None:
-            return index
-    return len(rows)
+def _run_all(shard: Shard, columns: Columns, span: tuple[int, int], outputs: list[Output], _: HeartbeatAnswers) -> None:
+    """Every row takes the long way."""
+    shard.origin = None
+    for index in range(*span):
+        row = _row(columns, index)
+        shard.run_timers(row.log_ts, index, outputs)
+        shard.handle_row(row, index, outputs)
 
 
-def _complaint(row: Request) -> str | None:
-    """What is wrong with a row before anybody looks into its body; None if nothing."""
-    if type(row.log_ts) is not int or type(row.offset) is not int or type(row.partition) is not int:
-        name = next(name for name in _INTEGERS if type(getattr(row, name)) is not int)
-        return f"{name} is {getattr(row, name)!r}, expected a whole number"
-    if type(row.api) is not str:
-        return f"api is {row.api!r}, expected the name of an API"
-    if row.log_ts < 0:
-        return f"log_ts is {row.log_ts}, expected milliseconds since the epoch"
-    return None
+def _run_hot(
+    shard: Shard, columns: Columns, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers
+) -> None:
+    """Heartbeats of groups that are hot take the short way, all other rows the long one.
+
+    The loop keeps the shard's counters in locals and gives them back before anybody else may look.
+    """
+    shard.origin = None
+    start, end = span
+    ctx, hot = shard.ctx, shard.hot
+    timers = ctx.timers
+    now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
+    add_row, add_seq = answers.rows.append, answers.seqs.append
+    add_time, add_code = answers.times.append, answers.codes.append
+    hot_columns = (columns[name][start:end] for name in _HOT_COLUMNS)
+    for index, (api, ts, group_id, member_id, generation_id, instance, body) in enumerate(
+        zip(*hot_columns, strict=True), start
+    ):
+        if api == "Heartbeat" and ts < bound_ms and body is None:
+            group = hot.get(group_id)
+            if group is not None and group.generation_id == generation_id:
+                entry = group.sessions.get(member_id)
+                if (
+                    entry is not None
+                    and entry[TIMEOUT] is not None
+                    and (instance is None or group.instances.get(instance) == member_id)
+                ):
+                    now_ms = max(now_ms, ts)
+                    deadline = now_ms + entry[TIMEOUT]
+                    if deadline >= entry[DEADLINE]:
+                        entry[DEADLINE] = deadline
+                        entry[SEQ] = armed
+                        armed += 1
+                        add_row(index)
+                        add_seq(next_seq)
+                        add_time(now_ms)
+                        add_code(group.error_code)
+                        next_seq += 1
+                        continue
+        ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
+        row = _row(columns, index)
+        shard.run_timers(ts, index, outputs)
+        shard.handle_row(row, index, outputs)
+        if api == "Heartbeat":
+            _missed(shard, group_id)
+        ctx, timers = shard.ctx, shard.ctx.timers
+        now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
+    ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
+
+
+def _missed(shard: Shard, group_id: str) -> None:
+    """A heartbeat took the long way. Making a group hot costs a look at each member, so it waits for enough of them."""
+    group = shard.store.get(group_id)
+    if not isinstance(group, ClassicGroup) or group_id in shard.hot:
+        return
+    misses = shard.misses.get(group_id, 0) + 1
+    if misses * 4 < len(group.members):
+        shard.misses[group_id] = misses
+        return
+    shard.misses.pop(group_id, None)
+    shard.heat(group)
+
+
+def _unreadable(columns: Columns) -> dict[int, str]:
+    """The rows that don't have what a handler counts on, with what is wrong; in order."""
+    found: dict[int, str] = {}
+    for name in _INTEGERS:
+        if set(map(type, columns[name])) - {int}:
+            for index, value in enumerate(columns[name]):
+                if type(value) is not int:
+                    found.setdefault(index, f"{name} is {value!r}, expected a whole number")
+    if set(map(type, columns["api"])) - {str}:
+        for index, value in enumerate(columns["api"]):
+            if type(value) is not str:
+                found.setdefault(index, f"api is {value!r}, expected the name of an API")
+    if min((value for value in columns["log_ts"] if type(value) is int), default=0) < 0:
+        for index, value in enumerate(columns["log_ts"]):
+            if type(value) is int and value < 0:
+                found.setdefault(index, f"log_ts is {value}, expected milliseconds since the epoch")
+    return dict(sorted(found.items()))
+
+
+def _row(columns: Columns, index: int) -> Request:
+    return Request._make(columns[name][index] for name in Request._fields)
+
+
+def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:
+    return [column[index] for index in rows]
 
 
 def _repaired(shard: Shard, row: Request) -> Request:

@@ -1,15 +1,30 @@
-"""The timers of a shard: deadlines in log time, fired in order of deadline and, where equal, in the order armed."""
+"""The timers of a shard: deadlines in log time, fired in order of deadline and, where equal, in the order armed.
+
+Nearly all that ever happens to a timer is that a heartbeat puts a session's deadline off. So an entry may be put off in
+place, and the heap, which is built only when a deadline could have come, holds lower bounds of deadlines: an entry that
+comes up too early goes back with the deadline that it has now.
+"""
 
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 #: What a timer is for.
 SESSION = "session"
 JOIN = "join"
 SYNC = "sync"
 EXPIRY = "expiry"
+
+_NEVER = 2**63 - 1
+
+# An entry is a list, for it is changed millions of times: its places are named here.
+DEADLINE, SEQ, HEAPED, TIMEOUT, KEY, DATA = range(6)
+#: [deadline or None once it is disarmed, seq, its item in the heap if any, session timeout if heartbeats may put it off
+#: without looking at the group, key, data].
+Entry = list[Any]
+_Item = tuple[int, int, Entry]
 
 
 class TimerKey(NamedTuple):
@@ -30,43 +45,129 @@ class Timer(NamedTuple):
 
 
 class Timers:
-    """All armed timers of a shard."""
+    """All armed timers of a shard.
 
-    def __init__(self, armed: list[Timer] | None = None, next_seq: int = 0) -> None:
-        self._armed: dict[TimerKey, Timer] = {timer.key: timer for timer in armed or ()}
-        self._heap: list[Timer] = list(armed or ())
-        heapq.heapify(self._heap)
+    Attributes:
+        next_seq: the number of the next arming.
+        sessions: group id -> member id -> entry of a session timer. Whoever changes an entry in place only ever puts
+            its deadline off.
+        bound_ms: no timer is due before.
+    """
+
+    def __init__(self, next_seq: int = 0) -> None:
         self.next_seq = next_seq
+        self.sessions: dict[str, dict[str, Entry]] = {}
+        self.bound_ms = _NEVER
+        self._others: dict[TimerKey, Entry] = {}
+        self._heap: list[_Item] | None = None
 
     def arm(self, key: TimerKey, deadline_ms: int, *data: int) -> None:
         """Arms a timer, in place of one with the same key."""
-        timer = Timer(deadline_ms, self.next_seq, key, data)
+        self.set(Timer(deadline_ms, self.next_seq, key, data))
         self.next_seq += 1
-        self._armed[key] = timer
-        heapq.heappush(self._heap, timer)
-        if len(self._heap) > 64 + 4 * len(self._armed):
-            self._heap = list(self._armed.values())
-            heapq.heapify(self._heap)
+
+    def set(self, timer: Timer) -> Entry:
+        """Arms a timer with the number that it already has."""
+        deadline_ms, seq, key, data = timer
+        entries: dict[Any, Entry]
+        if key.kind == SESSION:
+            entries = self.sessions.setdefault(key.group_id, {})
+            name: Any = key.member_id
+        else:
+            entries, name = self._others, key
+        entry = entries.get(name)
+        if entry is None:
+            entry = entries[name] = [deadline_ms, seq, None, None, key, data]
+        else:
+            entry[DEADLINE], entry[SEQ], entry[DATA] = deadline_ms, seq, data
+        if entry[HEAPED] is None or deadline_ms < entry[HEAPED][0]:
+            self._bring_forward(entry)
+        return entry
+
+    def add_sessions(
+        self,
+        group_id: str,
+        member_ids: Sequence[str],
+        deadlines_ms: Iterable[int],
+        seqs: Iterable[int],
+        timeouts_ms: Iterable[int],
+    ) -> dict[str, Entry]:
+        """Arms a group's session timers as they were when state was written. The caller lowers ``bound_ms``."""
+        sessions: dict[str, Entry] = {
+            member_id: [deadline_ms, seq, None, timeout_ms, None, ()]
+            for member_id, deadline_ms, seq, timeout_ms in zip(member_ids, deadlines_ms, seqs, timeouts_ms, strict=True)
+        }
+        for member_id, entry in sessions.items():
+            entry[KEY] = TimerKey(SESSION, group_id, member_id)
+        self.sessions[group_id] = sessions
+        return sessions
 
     def cancel(self, key: TimerKey) -> None:
         """Disarms a timer, if it is armed."""
-        self._armed.pop(key, None)
+        found = self.sessions.get(key.group_id, {}).get(key.member_id) if key.kind == SESSION else self._others.get(key)
+        if found is not None:
+            self._forget(found)
 
     def pop_due(self, now_ms: int) -> Timer | None:
         """Takes the next timer with a deadline of at most ``now_ms``."""
-        while self._heap and self._heap[0].deadline_ms <= now_ms:
-            timer = heapq.heappop(self._heap)
-            if self._armed.get(timer.key) is timer:
-                del self._armed[timer.key]
-                return timer
+        if now_ms < self.bound_ms:
+            return None
+        heap = self._heap if self._heap is not None else self._build_heap()
+        while heap and heap[0][0] <= now_ms:
+            item = heapq.heappop(heap)
+            entry = item[2]
+            if entry[HEAPED] is not item or entry[DEADLINE] is None:
+                continue  # disarmed, or brought forward since
+            if item[0] != entry[DEADLINE] or item[1] != entry[SEQ]:
+                self._push(heap, entry)  # put off since
+                continue
+            self._forget(entry)
+            return Timer(item[0], item[1], entry[KEY], entry[DATA])
+        self.bound_ms = heap[0][0] if heap else _NEVER
         return None
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline; None if no timer is armed."""
-        while self._heap and self._armed.get(self._heap[0].key) is not self._heap[0]:
-            heapq.heappop(self._heap)
-        return self._heap[0].deadline_ms if self._heap else None
+        return min((entry[DEADLINE] for entry in self.entries()), default=None)
 
-    def armed(self) -> list[Timer]:
-        """All armed timers, in the order in which they would fire."""
-        return sorted(self._armed.values())
+    def entries(self) -> Iterable[Entry]:
+        """Every armed entry, in no order that means anything."""
+        yield from self._others.values()
+        for members in self.sessions.values():
+            yield from members.values()
+
+    def others(self) -> Iterable[Entry]:
+        """Every armed entry that is not a session's."""
+        return self._others.values()
+
+    # -- the heap -------------------------------------------------------------------------------------------------
+
+    def _bring_forward(self, entry: Entry) -> None:
+        if self._heap is not None:
+            self._push(self._heap, entry)
+        self.bound_ms = min(self.bound_ms, entry[DEADLINE])
+
+    def _push(self, heap: list[_Item], entry: Entry) -> None:
+        item = (entry[DEADLINE], entry[SEQ], entry)
+        entry[HEAPED] = item
+        heapq.heappush(heap, item)
+
+    def _build_heap(self) -> list[_Item]:
+        heap: list[_Item] = []
+        for entry in self.entries():
+            entry[HEAPED] = item = (entry[DEADLINE], entry[SEQ], entry)
+            heap.append(item)
+        heapq.heapify(heap)
+        self._heap = heap
+        return heap
+
+    def _forget(self, entry: Entry) -> None:
+        entry[DEADLINE] = None
+        key: TimerKey = entry[KEY]
+        if key.kind == SESSION:
+            members = self.sessions[key.group_id]
+            del members[key.member_id]
+            if not members:
+                del self.sessions[key.group_id]
+        else:
+            del self._others[key]
