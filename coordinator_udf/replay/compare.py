@@ -34,6 +34,8 @@ class Difference(msgspec.Struct, frozen=True):
     error: str
     recorded: Any
     ours: Any
+    #: Why the log itself can't tell what is right here; None where it can.
+    undecided: str | None = None
 
 
 class Verdict(NamedTuple):
@@ -44,10 +46,12 @@ class Verdict(NamedTuple):
     #: Not compared, as an API that is not served had a hand in it.
     incomparable: Counter[tuple[str, str, str]]
     differences: list[Difference]
+    #: Of the differences, those that the log itself can't decide, by reason. They don't count as different.
+    undecided: dict[str, Counter[tuple[str, str, str]]]
 
 
 class Excluded(NamedTuple):
-    """What can't be compared: requests, and groups from a moment on (ms), in which APIs that aren't served had a hand."""
+    """Requests, and groups from a moment (ms) on, that can't be compared: APIs that aren't served had a hand in them."""
 
     request_ids: frozenset[str]
     groups_since: Mapping[str, int]
@@ -63,7 +67,7 @@ NOTHING_EXCLUDED = Excluded(frozenset(), {})
 
 def compare(source: str, recording: Recording, said: Said, excluded: Excluded = NOTHING_EXCLUDED) -> Verdict:
     """Compares all answers; where the recording is exact also their times and causes, records and descriptions."""
-    verdict = Verdict(Counter(), Counter(), Counter(), [])
+    verdict = Verdict(Counter(), Counter(), Counter(), [], {})
     _compare_answers(source, recording, said, excluded, verdict)
     if recording.exact:
         _compare_records(source, recording.records, said.records, excluded, verdict)

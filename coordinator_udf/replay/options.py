@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.settings import Settings, kafka_name
+from coordinator_udf.settings_file import load_settings
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
@@ -26,6 +28,20 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     overrides: dict[str, str] = {}
     topics: tuple[Topic, ...] = ()
     partitions: int | None = None
+
+    @classmethod
+    def load(cls, file: Path | None, overrides: Sequence[str] = (), partitions: int | None = None) -> ReplayOptions:
+        """Options from a settings file and ``name=value`` texts.
+
+        Raises:
+            SettingsError: the file can't be read, a name is unknown, or a value is wrong.
+        """
+        config = load_settings(file)
+        # Looked at on their own, too, so that a text that is no setting is refused before anything is read.
+        load_settings(file, overrides)
+        pairs = (override.partition("=") for override in overrides)
+        values = {name.strip(): value.strip() for name, _, value in pairs}
+        return cls(config.settings, values, config.topics, partitions)
 
     def settings(self, of_input: Mapping[str, Any] | None = None) -> Settings:
         """The settings of one input: the file's, over them the input's own, over them the command line's.

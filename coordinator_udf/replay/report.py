@@ -1,0 +1,112 @@
+"""What came of a replay: counts by source, and the summary that is printed at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+#: (what, API or record type, recorded error), in one text, as keys of JSON objects are texts.
+Place = str
+
+
+class SourceReport(msgspec.Struct):
+    """What came of one input."""
+
+    source: str
+    requests: int = 0
+    answered: int = 0
+    rejected: int = 0
+    unsupported: dict[str, int] = {}
+    foreign: dict[str, int] = {}
+    notes: dict[str, int] = {}
+    identical: dict[Place, int] = {}
+    different: dict[Place, int] = {}
+    #: Differences that the log itself cannot decide, by reason and place.
+    undecided: dict[str, dict[Place, int]] = {}
+    incomparable: dict[Place, int] = {}
+    #: Why nothing of it could be read.
+    failure: str | None = None
+
+    @property
+    def has_recording(self) -> bool:
+        """Whether there was anything to compare with."""
+        return bool(self.identical or self.different or self.undecided or self.incomparable)
+
+
+def total(reports: Sequence[SourceReport]) -> SourceReport:
+    """The sum of all sources."""
+    counters = ("unsupported", "foreign", "notes", "identical", "different", "incomparable")
+    summed: dict[str, Counter[str]] = {name: Counter() for name in counters}
+    undecided: dict[str, Counter[str]] = {}
+    for report in reports:
+        for name in counters:
+            summed[name].update(getattr(report, name))
+        for reason, places in report.undecided.items():
+            undecided.setdefault(reason, Counter()).update(places)
+    return SourceReport(
+        "all inputs",
+        requests=sum(report.requests for report in reports),
+        answered=sum(report.answered for report in reports),
+        rejected=sum(report.rejected for report in reports),
+        undecided={reason: dict(places) for reason, places in undecided.items()},
+        unsupported=dict(summed["unsupported"]),
+        foreign=dict(summed["foreign"]),
+        notes=dict(summed["notes"]),
+        identical=dict(summed["identical"]),
+        different=dict(summed["different"]),
+        incomparable=dict(summed["incomparable"]),
+    )
+
+
+def summary(reports: Sequence[SourceReport]) -> Iterator[str]:
+    """The lines of the summary: one a source, then the sums, then each API and error."""
+    for report in reports:
+        yield from _source_lines(report)
+    everything = total(reports)
+    yield f"requests {everything.requests}, answered {everything.answered}, rejected {everything.rejected}"
+    if everything.unsupported:
+        yield "not supported: " + _counts(everything.unsupported)
+    if everything.foreign:
+        yield "not the coordinator's: " + _counts(everything.foreign)
+    if everything.notes:
+        yield "what the logs don't tell: " + _counts(everything.notes)
+    if everything.has_recording:
+        yield from _comparison_lines(everything)
+
+
+def _source_lines(report: SourceReport) -> Iterator[str]:
+    if report.failure is not None:
+        yield f"{report.source}: not read: {report.failure}"
+        return
+    line = f"{report.source}: requests {report.requests}, answered {report.answered}"
+    if report.rejected:
+        line += f", rejected {report.rejected}"
+    if report.has_recording:
+        line += f"; identical {sum(report.identical.values())}, different {sum(report.different.values())}"
+        undecided = sum(sum(places.values()) for places in report.undecided.values())
+        if undecided:
+            line += f", undecided {undecided}"
+        if report.incomparable:
+            line += f", not compared {sum(report.incomparable.values())}"
+    yield line
+
+
+def _comparison_lines(everything: SourceReport) -> Iterator[str]:
+    undecided: Counter[str] = Counter()
+    for places in everything.undecided.values():
+        undecided.update(places)
+    columns = (everything.identical, everything.different, undecided, everything.incomparable)
+    places_seen = sorted(set().union(*columns))
+    width = max(len(place) for place in places_seen)
+    yield f"{'compared with the recording':<{width}}  identical  different  undecided  not compared"
+    for place in places_seen:
+        cells = [column.get(place, 0) for column in columns]
+        yield f"{place:<{width}}  {cells[0]:>9}  {cells[1]:>9}  {cells[2]:>9}  {cells[3]:>12}"
+    for reason, places in sorted(everything.undecided.items()):
+        yield f"undecided, {sum(places.values())}: {reason}"
+
+
+def _counts(counter: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counter.items(), key=lambda item: (-item[1], item[0])))

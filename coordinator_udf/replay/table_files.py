@@ -1,0 +1,139 @@
+"""Writes tables as Parquet files from many tasks at once, and commits all files of a table as one Delta version.
+
+A task's files are nowhere to be seen until the driver commits those of the successful tasks; what a failed or repeated
+attempt left behind stays unknown to the table (VACUUM removes it).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from coordinator_udf.replay.recording import InputError
+from schemas.tables import TABLES, table_arrow
+
+#: Columns of which a file's least and greatest value are kept, so that readers can skip files.
+_STATS_COLUMNS = ("partition", "offset", "seq", "ts")
+#: Rows of a row group, at least; small tables are buffered until then.
+_ROW_GROUP_ROWS = 100_000
+
+
+class TableFile(msgspec.Struct, frozen=True):
+    """One written file of a table, relative to the table's directory."""
+
+    table: str
+    name: str
+    size: int
+    rows: int
+    stats: str
+
+
+class TableFiles:
+    """The files that one task writes: one a table, begun with the table's first row."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._writers: dict[str, _Writer] = {}
+
+    @staticmethod
+    def new_name() -> str:
+        """A file name that no other task and no other attempt of this one will use."""
+        return f"part-{uuid.uuid4()}"
+
+    def write(self, tables: dict[str, pa.Table]) -> None:
+        """Adds rows to tables, by the tables' names."""
+        for name, rows in tables.items():
+            if len(rows):
+                writer = self._writers.get(name) or self._writers.setdefault(name, _Writer(self._out, name))
+                writer.write(rows)
+
+    def close(self) -> list[TableFile]:
+        """Ends all files."""
+        return [writer.close() for writer in self._writers.values()]
+
+
+class _Writer:
+    """One Parquet file of one table."""
+
+    def __init__(self, out: Path, table: str) -> None:
+        self._table = table
+        directory = out / table
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / f"{TableFiles.new_name()}.parquet"
+        self._schema = table_arrow(table)
+        self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
+        self._buffered: list[pa.Table] = []
+        self._buffered_rows = 0
+        self._rows = 0
+        self._least: dict[str, Any] = {}
+        self._greatest: dict[str, Any] = {}
+
+    def write(self, rows: pa.Table) -> None:
+        self._note(rows)
+        self._buffered.append(rows)
+        self._buffered_rows += len(rows)
+        if self._buffered_rows >= _ROW_GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> TableFile:
+        self._flush()
+        self._writer.close()
+        stats = {"numRecords": self._rows, "minValues": self._least, "maxValues": self._greatest, "nullCount": {}}
+        size = self._path.stat().st_size
+        return TableFile(self._table, self._path.name, size, self._rows, msgspec.json.encode(stats).decode())
+
+    def _flush(self) -> None:
+        if self._buffered:
+            self._writer.write_table(pa.concat_tables(self._buffered), row_group_size=_ROW_GROUP_ROWS)
+            self._rows += self._buffered_rows
+            self._buffered, self._buffered_rows = [], 0
+
+    def _note(self, rows: pa.Table) -> None:
+        for name in _STATS_COLUMNS:
+            if name not in rows.column_names:
+                continue
+            bounds = pc.min_max(rows.column(name)).as_py()
+            if bounds["min"] is not None:
+                self._least[name] = min(bounds["min"], self._least.get(name, bounds["min"]))
+                self._greatest[name] = max(bounds["max"], self._greatest.get(name, bounds["max"]))
+
+
+def refuse_existing(out: Path, overwrite: bool) -> None:
+    """Makes sure that nobody's tables are lost.
+
+    Raises:
+        InputError: there are tables in the directory, and they are not to be overwritten.
+    """
+    there = [name for name in TABLES if DeltaTable.is_deltatable(str(out / name))]
+    if there and not overwrite:
+        raise InputError(f"{out} holds tables already ({', '.join(there)}); choose another --out or say --overwrite")
+
+
+def commit(out: Path, files: Iterable[TableFile]) -> None:
+    """Makes the files the whole content of the tables: one version for each table, tables without a file empty."""
+    by_table: dict[str, list[TableFile]] = {name: [] for name in TABLES}
+    for file in files:
+        by_table[file.table].append(file)
+    now_ms = int(time.time() * 1000)
+    for name, written in by_table.items():
+        actions = [AddAction(file.name, file.size, {}, now_ms, True, file.stats) for file in written]
+        _commit(out / name, actions, Schema.from_arrow(table_arrow(name)))
+
+
+def _commit(directory: Path, actions: Sequence[AddAction], schema: Schema) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    if DeltaTable.is_deltatable(str(directory)):
+        table = DeltaTable(str(directory))
+        table.create_write_transaction(list(actions), mode="overwrite", schema=schema, partition_by=[])
+    else:
+        create_table_with_add_actions(str(directory), schema=schema, add_actions=list(actions), mode="error")

@@ -1,0 +1,66 @@
+"""Replays historical request logs through the coordinator, in batch, and compares with what was recorded.
+
+``spark-submit jobs/replay_requests.py INPUT... --out DIR``, or with plain Python.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator_udf.protocol.settings import SettingsError
+from coordinator_udf.replay.driver import ReplayRequest, replay
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.read_source import Format
+from coordinator_udf.replay.recording import InputError
+from coordinator_udf.replay.report import summary, total
+from coordinator_udf.replay.session import replay_session
+
+
+def main(
+    *,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Kafka's request log or a trace (plain or gzip), a request log table, an embedded log.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the tables go.")] = Path("data/replay"),
+    form: Annotated[
+        Format, typer.Option("--format", help="The format of all inputs; auto looks at each.")
+    ] = Format.AUTO,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings and topics, TOML.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Shards of a broker's log; by default what the log tells, else 50.")
+    ] = None,
+    jsonl: Annotated[Path | None, typer.Option(metavar="FILE", help="All answers and records as JSON lines.")] = None,
+    differences: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Each difference with both answers as a JSON line.")
+    ] = None,
+    fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
+) -> None:
+    """Replays logs into the tables under --out; each input is a coordinator of its own, named in the column source."""
+    try:
+        options = ReplayOptions.load(config, settings or (), partitions)
+        request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite)
+        with replay_session() as spark:
+            reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True))
+    except (InputError, SettingsError) as error:
+        typer.echo(f"replay: {error}", err=True)
+        raise typer.Exit(2) from error
+    for line in summary(reports):
+        typer.echo(line)
+    failed = any(report.failure is not None for report in reports)
+    if failed or (fail_on_difference and total(reports).different):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
