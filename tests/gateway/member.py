@@ -81,7 +81,7 @@ def kafka_python(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> N
         for order in taken(todo):
             place = TopicPartition(*order.get("place", ("", 0)))
             if order["do"] == "close":
-                logging.info("closing")
+                logging.getLogger("root").info("closing")
                 consumer.close()
                 return
             if order["do"] == "commit":
@@ -118,7 +118,7 @@ def confluent(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> None
         reporter.report((place.topic, place.partition) for place in consumer.assignment())
         for order in taken(todo):
             if order["do"] == "close":
-                logging.info("closing")
+                logging.getLogger("root").info("closing")
                 consumer.close()
                 return
             topic, partition = order["place"]
@@ -170,7 +170,7 @@ async def _aiokafka(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -
         for order in taken(todo):
             place = TopicPartition(*order.get("place", ("", 0)))
             if order["do"] == "close":
-                logging.info("closing")
+                logging.getLogger("root").info("closing")
                 await consumer.stop()
                 return
             if order["do"] == "commit":

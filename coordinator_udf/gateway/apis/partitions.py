@@ -7,7 +7,7 @@ itself at the end of the partition, and not out of its range.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import LEADER_EPOCH
 from coordinator_udf.gateway.apis.shaping import answer
@@ -19,13 +19,6 @@ from coordinator_udf.protocol.requests import Topic
 _PLACES: Final = frozenset((-1, -2, -4))
 _UNKNOWN: Final = -1
 _END_OF_EPOCH: Final = 2**63 - 1
-
-
-class Delayed(NamedTuple):
-    """An answer, and how many milliseconds it is held back."""
-
-    body: dict[str, Any]
-    delay_ms: int
 
 
 def list_offsets(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> dict[str, Any]:
@@ -48,25 +41,42 @@ def _place(topic: Topic | None, partition: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "errorCode": 0}
 
 
-def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> Delayed:
-    """No records, after the client's maximum wait; at once where something is wrong or nothing was asked for.
+def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> dict[str, Any]:
+    """No records.
 
     No fetch session is ever opened (a broker may decline, KIP-227): each answer lists every partition asked for.
     """
-    if request.get("sessionId", 0) != 0:
-        return Delayed(answer("Fetch", version, errorCode=int(Errors.FETCH_SESSION_ID_NOT_FOUND), sessionId=0), 0)
+    if _has_session(request):
+        return answer("Fetch", version, errorCode=int(Errors.FETCH_SESSION_ID_NOT_FOUND), sessionId=0)
     responses = []
-    content = True
     for entry in request["topics"]:
-        by_id = "topicId" in entry
-        topic = catalog.with_id(entry["topicId"]) if by_id else catalog.named(entry["topic"])
-        missing = Errors.UNKNOWN_TOPIC_ID if by_id and topic is None else Errors.UNKNOWN_TOPIC_OR_PARTITION
+        topic, missing = _fetched_topic(entry, catalog)
         partitions = [_nothing(topic, partition, missing) for partition in entry["partitions"]]
-        content = content and bool(partitions) and not any(partition["errorCode"] for partition in partitions)
         responses.append({"topic": entry.get("topic"), "topicId": entry.get("topicId"), "partitions": partitions})
-    waits = content and bool(responses) and request["minBytes"] > 0
-    body = answer("Fetch", version, errorCode=0, sessionId=0, responses=responses)
-    return Delayed(body, max(request["maxWaitMs"], 0) if waits else 0)
+    return answer("Fetch", version, errorCode=0, sessionId=0, responses=responses)
+
+
+def fetch_wait_ms(request: Mapping[str, Any], catalog: TopicCatalog) -> int:
+    """How long to wait for records: the client's maximum; not at all where something is wrong or nothing is asked."""
+    if _has_session(request) or not request["topics"] or request["minBytes"] <= 0:
+        return 0
+    for entry in request["topics"]:
+        topic, _ = _fetched_topic(entry, catalog)
+        if not all(_exists(topic, partition["partition"]) for partition in entry["partitions"]):
+            return 0
+    return max(int(request["maxWaitMs"]), 0)
+
+
+def _has_session(request: Mapping[str, Any]) -> bool:
+    return bool(request.get("sessionId", 0))
+
+
+def _fetched_topic(entry: Mapping[str, Any], catalog: TopicCatalog) -> tuple[Topic | None, Errors]:
+    """The topic, by id from v13 on, and the error if it isn't there."""
+    if "topicId" not in entry:
+        return catalog.named(entry["topic"]), Errors.UNKNOWN_TOPIC_OR_PARTITION
+    topic = catalog.with_id(entry["topicId"])
+    return topic, Errors.UNKNOWN_TOPIC_ID if topic is None else Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _nothing(topic: Topic | None, partition: Mapping[str, Any], missing: Errors) -> dict[str, Any]:

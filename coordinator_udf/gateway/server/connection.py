@@ -7,6 +7,7 @@ import logging
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from coordinator_udf.gateway.codec import (
@@ -37,17 +38,37 @@ class Closed(Exception):
         self.quietly = quietly
 
 
+#: Makes a body. It is made when it is to be written and not before, so that what waits is small.
+MakeBody = Callable[[], Mapping[str, Any]]
+
+
+class Incoming(NamedTuple):
+    """A request as it came.
+
+    Attributes:
+        body: for use at once; who needs it later calls ``read_again``, which keeps the frame and not what it became.
+        host: the client's address as Kafka writes it: a slash first.
+        held: the bytes of the request in the budget. They are released when it is answered, or before.
+    """
+
+    header: RequestHeader
+    body: Mapping[str, Any]
+    read_again: MakeBody
+    host: str
+    held: Held
+
+
 class Started(NamedTuple):
     """A request under way.
 
     Attributes:
-        answer: the body, in due time.
+        answer: what makes the body, in due time.
         version: the version in which it is to be written.
         in_turn: the next request is not looked at before the answer is there. Kafka does so with every request of a
             connection; for those that wait for others it makes a difference to what comes behind.
     """
 
-    answer: asyncio.Future[Mapping[str, Any]]
+    answer: asyncio.Future[MakeBody]
     version: int
     in_turn: bool
 
@@ -55,13 +76,8 @@ class Started(NamedTuple):
 class Handler(Protocol):
     """What starts a request: it returns at once, and the answer comes later."""
 
-    def __call__(self, header: RequestHeader, body: Mapping[str, Any], host: str, held: Held) -> Started:
-        """Starts one request.
-
-        Args:
-            host: the client's address as Kafka writes it: a slash first.
-            held: the bytes of the request, to be released when they are needed no more.
-        """
+    def __call__(self, incoming: Incoming) -> Started:
+        """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ class Shared:
 
 
 class _Outgoing(NamedTuple):
-    header: RequestHeader
+    incoming: Incoming
     started: Started
 
 
@@ -121,13 +137,15 @@ class Connection:
     def _give_up(self) -> None:
         """Lets go of what will not be answered any more."""
         while not self._answers.empty():
-            self._answers.get_nowait().started.answer.cancel()
+            incoming, started = self._answers.get_nowait()
+            started.answer.cancel()
+            incoming.held.release()
         for _ in range(self._unanswered):
             self._shared.in_flight.release()
         self._unanswered = 0
 
     async def _read_requests(self) -> None:
-        in_turn: asyncio.Future[Mapping[str, Any]] | None = None
+        in_turn: asyncio.Future[MakeBody] | None = None
         while True:
             # The length first, as it is here that a client is seen to go; the rest stays with TCP until its turn.
             size = await self._read_length()
@@ -141,28 +159,31 @@ class Connection:
                 await self._shared.budget.take(budgeted)
             held = Held(self._shared.budget, budgeted)
             try:
-                header, started = self._start(await self._read_exactly(size), held)
+                outgoing = self._start(await self._read_exactly(size), held)
             except BaseException:
                 held.release()
                 raise
-            self._answers.put_nowait(_Outgoing(header, started))
-            in_turn = started.answer if started.in_turn else None
+            self._answers.put_nowait(outgoing)
+            in_turn = outgoing.started.answer if outgoing.started.in_turn else None
+            # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
+            await asyncio.sleep(0)
 
-    def _start(self, frame: bytes, held: Held) -> tuple[RequestHeader, Started]:
+    def _start(self, frame: bytes, held: Held) -> _Outgoing:
         try:
             header = read_request_header(frame)
         except MalformedFrame as error:
             raise Closed(f"malformed request header: {error}") from None
-        if not is_served(header.api, header.api_version):
-            if header.api != "ApiVersions":
-                raise Closed(f"api key {header.api_key} v{header.api_version} is not served; see ApiVersions")
-            body: dict[str, Any] = {}
-        else:
-            try:
-                body = decode(request_message(header.api or "", header.api_version), frame, header.body_at)
-            except MalformedFrame as error:
-                raise Closed(f"malformed {header.api} v{header.api_version}: {error}") from None
-        return header, self._shared.handler(header, body, self._host, held)
+        read: MakeBody = dict
+        if is_served(header.api, header.api_version):
+            read = partial(decode, request_message(header.api or "", header.api_version), frame, header.body_at)
+        elif header.api != "ApiVersions":
+            raise Closed(f"api key {header.api_key} v{header.api_version} is not served; see ApiVersions")
+        try:
+            incoming = Incoming(header, read(), read, self._host, held)
+        except MalformedFrame as error:
+            raise Closed(f"malformed {header.api} v{header.api_version}: {error}") from None
+        started = self._shared.handler(incoming)
+        return _Outgoing(incoming._replace(body={}), started)
 
     async def _read_length(self) -> int:
         while True:
@@ -191,9 +212,14 @@ class Connection:
 
     async def _write_answers(self) -> None:
         while True:
-            header, started = await self._answers.get()
-            body = await started.answer
-            self._writer.write(response_bytes(header.api or "", started.version, header.correlation_id, body))
+            incoming, started = await self._answers.get()
+            try:
+                make_body = await started.answer
+                header = incoming.header
+                data = response_bytes(header.api or "", started.version, header.correlation_id, make_body())
+            finally:
+                incoming.held.release()
+            self._writer.write(data)
             try:
                 async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
                     await self._writer.drain()
@@ -202,3 +228,5 @@ class Connection:
             self._unanswered -= 1
             self._slots.release()
             self._shared.in_flight.release()
+            if len(data) > FREE_FRAME_BYTES:
+                await asyncio.sleep(0)

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from coordinator_udf.gateway.apis.errors import error_answer, unanswered
+from coordinator_udf.gateway.server.connection import MakeBody
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log_rows import request_rows
@@ -40,9 +42,10 @@ class Call:
 
 @dataclass(slots=True)
 class _Pending:
-    #: Without what a long wait must not keep in memory.
-    call: Call
-    answered: asyncio.Future[Mapping[str, Any]]
+    api: str
+    api_version: int
+    read_again: MakeBody
+    answered: asyncio.Future[MakeBody]
     timer: asyncio.TimerHandle
 
 
@@ -67,37 +70,42 @@ class Coordinator:
         """How every request id of this gateway begins."""
         return self._prefix
 
-    def call(self, call: Call, on_log: Callable[[], None]) -> asyncio.Future[Mapping[str, Any]]:
+    def call(self, call: Call, read_again: MakeBody, on_log: Callable[[], None]) -> asyncio.Future[MakeBody]:
         """Puts a request on its way.
 
         Args:
+            read_again: reads the request's body again, which its failure needs.
             on_log: called once when the request's rows are in the log, or will never be.
 
         Returns:
-            The body of the answer. Cancelling it gives up waiting; the coordinator answers nonetheless.
+            What makes the body of the answer. Cancelling it gives up waiting; the coordinator answers nonetheless.
         """
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Mapping[str, Any]] = loop.create_future()
+        answered: asyncio.Future[MakeBody] = loop.create_future()
         request_id = f"{self._prefix}{self._count}"
         self._count += 1
-        try:
-            rows = self._rows(request_id, call)
-        except BadRequest as error:
-            _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
-            on_log()
-            answered.set_result(error_answer(call.api, call.api_version, call.body, Errors.INVALID_REQUEST))
-            return answered
+        if call.api in WAITING:
+            # Its frame must not stay in memory for minutes.
+            member_id = call.body["memberId"]
+            read_again = partial(dict, memberId=member_id)
         timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
-        self._pending[request_id] = _Pending(_slim(call), answered, timer)
+        self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer)
         answered.add_done_callback(lambda _: self._forget(request_id))
 
         def done(error: Exception | None) -> None:
             on_log()
             if error is not None:
-                refused = Errors.INVALID_REQUEST if isinstance(error, BadRequest) else unanswered(call.api)
-                self._fail(request_id, refused)
+                self._fail(
+                    request_id, Errors.INVALID_REQUEST if isinstance(error, BadRequest) else unanswered(call.api)
+                )
 
-        self._commit.submit(Entry(rows, done))
+        try:
+            rows = self._rows(request_id, call)
+        except BadRequest as error:
+            _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
+            done(error)
+        else:
+            self._commit.submit(Entry(rows, done))
         return answered
 
     def deliver(self, answers: Iterable[tuple[str, str]]) -> None:
@@ -105,7 +113,7 @@ class Coordinator:
         for request_id, body in answers:
             pending = self._pending.get(request_id)
             if pending is not None and not pending.answered.done():
-                pending.answered.set_result(msgspec.json.decode(body))
+                pending.answered.set_result(partial(msgspec.json.decode, body))
 
     def _rows(self, request_id: str, call: Call) -> list[dict[str, Any]]:
         return request_rows(
@@ -132,26 +140,19 @@ class Coordinator:
         pending = self._pending.get(request_id)
         if pending is not None:
             self.timed_out += 1
-            _log.warning("%s v%d got no answer in time", pending.call.api, pending.call.api_version)
-            self._fail(request_id, unanswered(pending.call.api))
+            _log.warning("%s v%d got no answer in time", pending.api, pending.api_version)
+            self._fail(request_id, unanswered(pending.api))
 
     def _fail(self, request_id: str, error: Errors) -> None:
         pending = self._pending.get(request_id)
         if pending is not None and not pending.answered.done():
-            call = pending.call
-            pending.answered.set_result(error_answer(call.api, call.api_version, call.body, error))
+            api, version, read_again = pending.api, pending.api_version, pending.read_again
+            pending.answered.set_result(lambda: error_answer(api, version, read_again(), error))
 
     def _forget(self, request_id: str) -> None:
         pending = self._pending.pop(request_id, None)
         if pending is not None:
             pending.timer.cancel()
-
-
-def _slim(call: Call) -> Call:
-    """What an error answer needs of a call that may wait for minutes."""
-    if call.api not in WAITING:
-        return call
-    return replace(call, body={"memberId": call.body["memberId"]})
 
 
 def _proposed_member_id(call: Call) -> str | None:

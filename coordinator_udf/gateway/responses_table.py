@@ -1,0 +1,137 @@
+"""How a gateway in a process of its own gets its answers: it follows the group_responses table, commit by commit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileType, PyFileSystem
+
+_log = logging.getLogger(__name__)
+
+_COLUMNS: Final = ["request_id", "body"]
+
+#: How often a quiet table is looked up anew: it may have been replaced, or its next commit cleaned away.
+_LOOK_UP_S: Final = 10.0
+_RETRY_S: Final = 1.0
+_STOP_S: Final = 30.0
+
+
+class ResponsesTable:
+    """Reads what is new in a Delta table of answers. Only commits after the first look are read.
+
+    A commit is a file whose name is its number, so the next one can be asked for by its name, and it names the data
+    files that it added: neither the table's listing nor its old files are read, however large the table has become.
+
+    Args:
+        uri: where group_responses is, a path or a URL.
+        storage_options: as delta-rs takes them.
+    """
+
+    def __init__(self, uri: str, storage_options: dict[str, str] | None = None) -> None:
+        self._uri = uri
+        self._options = storage_options
+        self._files = PyFileSystem(DeltaStorageHandler(uri, storage_options))
+        self._next: int | None = None
+        self._looked_at = float("-inf")
+
+    def new_answers(self) -> list[pa.Table]:
+        """The answers of the commits that came since the last call; columns request_id and body.
+
+        The first call looks where the table ends and finds nothing, and so do calls before the table exists.
+
+        Raises:
+            OSError, DeltaError: the table can't be read now; the next call goes on where this one began.
+        """
+        if self._next is None:
+            self._look_up()
+            return []
+        found = []
+        number = self._next
+        while (added := self._added(number)) is not None:
+            found += [self._read(path) for path in added]
+            number += 1
+        self._next = number
+        if found:
+            self._looked_at = time.monotonic()
+        elif time.monotonic() - self._looked_at > _LOOK_UP_S:
+            self._look_up()
+        return found
+
+    def _look_up(self) -> None:
+        self._looked_at = time.monotonic()
+        try:
+            version = DeltaTable(self._uri, storage_options=self._options, without_files=True).version()
+        except TableNotFoundError:
+            self._next = 0
+            return
+        if self._next is not None and self._next <= version + 1 and self._added(self._next) is not None:
+            return
+        if self._next not in (None, version + 1):
+            _log.warning(
+                "%s is at version %d where commit %d was expected next: it was replaced, or its log cleaned; "
+                "answers in between are lost to here, and their requests time out",
+                self._uri,
+                version,
+                self._next,
+            )
+        self._next = version + 1
+
+    def _added(self, number: int) -> list[str] | None:
+        """The data files that a commit added; None if it isn't there."""
+        path = f"_delta_log/{number:020d}.json"
+        if self._files.get_file_info(path).type is FileType.NotFound:
+            return None
+        with self._files.open_input_file(path) as source:
+            lines = source.read().splitlines()
+        adds = [msgspec.json.decode(line).get("add") for line in lines if line]
+        return [unquote(add["path"]) for add in adds if add is not None and add["dataChange"]]
+
+    def _read(self, path: str) -> pa.Table:
+        return pq.read_table(path, columns=_COLUMNS, filesystem=self._files, partitioning=None)
+
+
+class ResponsesFollower:
+    """A thread that hands the new answers of a table to a gateway.
+
+    Args:
+        deliver: what takes them: `Gateway.answers`.
+        interval_ms: the pause between two looks.
+    """
+
+    def __init__(self, table: ResponsesTable, deliver: Callable[[pa.Table], None], interval_ms: int = 25) -> None:
+        self._table = table
+        self._deliver = deliver
+        self._interval_s = interval_ms / 1000
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gateway-responses", daemon=True)
+
+    def start(self) -> None:
+        """Looks where the table ends, so that answers from now on are seen, and follows it from there."""
+        self._table.new_answers()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                for answers in self._table.new_answers():
+                    self._deliver(answers)
+            except (OSError, DeltaError) as error:
+                _log.warning("the answers can't be read now, trying again in %g s: %s", _RETRY_S, error)
+                self._stop.wait(_RETRY_S)
