@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from delta import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 from coordinator_udf.protocol.consumer_protocol import (
@@ -13,6 +17,7 @@ from coordinator_udf.protocol.consumer_protocol import (
     decode_assignment,
     decode_subscription_topics,
 )
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from schemas.requests import REQUEST_LOG
 from schemas.tables import TABLES
 from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
@@ -46,7 +51,7 @@ def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
     return found
 
 
-def register(spark: SparkSession, folder: str) -> tuple[str, ...]:
+def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple[str, ...]:
     """Makes the tables in a folder and all views on them temporary views of the session.
 
     A table that isn't there, since nothing was written to it yet, is registered as an empty one. To be called again
@@ -55,12 +60,14 @@ def register(spark: SparkSession, folder: str) -> tuple[str, ...]:
     Args:
         spark: a session with Delta's extension and catalog.
         folder: where the Delta tables are, as a path of any file system that Spark knows.
+        log: the embedded request log, if there is one; else the request log is the table request_log.
 
     Returns:
         The names of the tables that are there.
 
     Raises:
         NoTables: there is no table at all in the folder.
+        LogError: the embedded log can't be read.
     """
     found = tables_in(spark, folder)
     for name, shape in _SHAPES.items():
@@ -70,11 +77,41 @@ def register(spark: SparkSession, folder: str) -> tuple[str, ...]:
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
         else:
             spark.createDataFrame([], shape).createOrReplaceTempView(name)
+    if log is not None:
+        register_log(spark, log)
     if not spark.catalog.functionExists(READ_CONSUMER_PROTOCOL):
         spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
     for name, text in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
     return found
+
+
+def register_log(spark: SparkSession, path: Path) -> None:
+    """Makes what an embedded log holds now the temporary view request_log."""
+    embedded_log(spark, path).createOrReplaceTempView(REQUEST_LOG_TABLE)
+
+
+def embedded_log(spark: SparkSession, path: Path) -> DataFrame:
+    """What an embedded log holds now, a row a request. The tasks read the file; so it must be on a disk that they see.
+
+    Raises:
+        LogError: the log can't be read.
+    """
+    log = EmbeddedLog.open(path)
+    extent = log.extent()
+    log.close()
+    appends = spark.range(extent.first, extent.next)
+    return appends.mapInArrow(partial(_read_appends, path), REQUEST_LOG)
+
+
+def _read_appends(path: Path, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    log = EmbeddedLog.open(path)
+    for batch in numbers:
+        # A range's numbers are dense.
+        if batch.num_rows:
+            first = batch.column(0)[0].as_py()
+            yield from log.read(first, first + batch.num_rows)
+    log.close()
 
 
 def read_consumer_protocol(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql import register, tables_in
+from coordinator_udf.sql import register, register_log, tables_in
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 
@@ -26,13 +27,17 @@ class Shell:
     Args:
         spark: a session with Delta's extension and catalog.
         tables: the folder with the Delta tables.
+        log: the embedded request log, if there is one.
         max_rows: how many rows of a result are shown.
         vertical: one line a column instead of one line a row.
     """
 
-    def __init__(self, spark: SparkSession, tables: str, *, max_rows: int, vertical: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, tables: str, log: Path | None = None, *, max_rows: int, vertical: bool
+    ) -> None:
         self._spark = spark
         self._tables = tables
+        self._log = log
         self._max_rows = max_rows
         self._vertical = vertical
         self._registered: tuple[str, ...] = ()
@@ -46,7 +51,10 @@ class Shell:
         """
         # A running coordinator makes a table when it first has a row for it.
         if tables_in(self._spark, self._tables) != self._registered:
-            self._registered = register(self._spark, self._tables)
+            self._registered = register(self._spark, self._tables, self._log)
+        elif self._log is not None:
+            # What the view shows of the log ends where the log ended when it was made.
+            register_log(self._spark, self._log)
         self._spark.sql(statement).show(self._max_rows, truncate=False, vertical=self._vertical)
 
     def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_udf.log_rows import request_rows
 from coordinator_udf.sql import NoTables, register
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from tests.sql.conftest import Ask, write_table
 
 pytestmark = pytest.mark.spark
@@ -203,6 +205,30 @@ def test_a_table_that_comes_later_is_seen_after_registering_again(spark: SparkSe
     write_table(tmp_path, "consumer_offsets", [stored(0, "a", [member("m")])])
     register(spark, str(tmp_path))
     assert spark.table("members").count() == 1
+
+
+def test_the_request_log_may_be_an_embedded_one(ask: Callable[..., Ask], spark: SparkSession, tmp_path: Path) -> None:
+    query = ask(group_responses=[{"seq": 0, "ts": 0, "request_id": "r0"}])
+    log = EmbeddedLog.create(tmp_path / "log", 2)
+    for number in range(3):
+        log.append(
+            request_rows(
+                partitions=2,
+                log_ts=number,
+                request_id=f"r{number}",
+                api="Heartbeat",
+                api_version=4,
+                client_id="c",
+                client_host="/10.0.0.1",
+                body={"groupId": "g", "memberId": "m", "generationId": 1},
+            )
+        )
+    log.close()
+    register(spark, str(tmp_path), tmp_path / "log")
+    assert query("SELECT request_id, client_host FROM unanswered ORDER BY request_id") == [
+        {"request_id": "r1", "client_host": "/10.0.0.1"},
+        {"request_id": "r2", "client_host": "/10.0.0.1"},
+    ]
 
 
 def test_a_folder_without_tables_is_said_to_be_one(spark: SparkSession, tmp_path: Path) -> None:
