@@ -25,11 +25,10 @@ from coordinator_udf.groups.rebalance import (
 )
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.timers import Timer, TimerKey, Timers
-from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, error_body, read_body
+from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, client_reason, error_body, read_body
 from coordinator_udf.shard_control import CONTROLS, LogEntry
 from coordinator_udf.shard_outputs import to_output
 
@@ -150,9 +149,9 @@ class Shard:
     # -- one row --------------------------------------------------------------------------------------------------
 
     def _handle(self, row: Request, outputs: list[Output]) -> None:
-        self.ctx.cause = _cause(row)
         if row.api == "Tick":
             return
+        self.ctx.cause = _cause(row)
         control = CONTROLS.get(row.api)
         if control is not None:
             control(self, row)
@@ -165,10 +164,9 @@ class Shard:
         except BadRequest as bad:
             outputs += self.reject(row, str(bad))
             return
-        if isinstance(body, r.JoinGroup):
-            self.ctx.cause = self.ctx.cause._replace(client_reason=body.reason)
-        elif isinstance(body, r.LeaveGroup) and body.members:
-            self.ctx.cause = self.ctx.cause._replace(client_reason=body.members[0].reason)
+        reason = client_reason(body)
+        if reason is not None:
+            self.ctx.cause = _cause(row, reason)
         answer_request(self.ctx, self.store, self.availability, row, body)
 
     def _begin(self) -> None:
@@ -258,5 +256,5 @@ class Shard:
         self.ctx.timers.arm(TimerKey(kinds.EXPIRY), self.ctx.now_ms + interval_ms)
 
 
-def _cause(row: Request) -> Cause:
-    return Cause(row.request_id, row.api, row.member_id, row.client_id, row.client_host)
+def _cause(row: Request, reason: str | None = None) -> Cause:
+    return Cause(row.request_id, row.api, row.member_id, row.client_id, row.client_host, reason)

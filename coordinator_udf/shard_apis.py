@@ -26,7 +26,6 @@ from coordinator_udf.groups.records import (
 )
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.sync import lacks_protocol_names, sync_group
-from coordinator_udf.member_ids import new_member_id
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import ApiError, BadRequest, Errors
 from coordinator_udf.protocol.rows import Request
@@ -64,6 +63,15 @@ def read_body(row: Request) -> Any:
         return msgspec.json.decode(row.body or "{}", type=r.BODIES[row.api])
     except (msgspec.DecodeError, UnicodeError) as error:
         raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
+
+
+def client_reason(body: Any) -> str | None:
+    """Why the client says it asks (KIP-800)."""
+    if isinstance(body, r.JoinGroup):
+        return body.reason
+    if isinstance(body, r.LeaveGroup) and body.members:
+        return body.members[0].reason
+    return None
 
 
 def answer_request(ctx: Context, store: GroupStore, availability: Availability, row: Request, body: Any) -> None:
@@ -106,9 +114,8 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
     if group is None:
         group = store.create(ctx, body.group_id)
     end_offset = ctx.end_offset
-    proposed = new_member_id(row, body.group_instance_id)
     try:
-        Join(ctx, group, row, body, proposed).handle()
+        Join(ctx, group, row, body).handle()
     except ApiError as refused:
         return refuse(refused.error, "")
     if is_new_group and ctx.end_offset == end_offset:

@@ -20,20 +20,10 @@ def to_output(effect: Effect, partition: int, seq: int) -> Output:
     """The row of one effect."""
     if isinstance(effect, Answer):
         return _answer(effect, partition, seq)
+    if isinstance(effect, StoredAssignment):
+        return _assignment(effect, partition, seq)
     if isinstance(effect, Record):
         return _record(effect, partition, seq)
-    if isinstance(effect, StoredAssignment):
-        return Output(
-            "assignment",
-            partition,
-            seq,
-            effect.ts,
-            effect.cause,
-            group_id=effect.group_id,
-            member_id=effect.member_id,
-            record_offset=effect.record_offset,
-            payload=effect.assignment,
-        )
     return _transition(effect, partition, seq)
 
 
@@ -60,7 +50,7 @@ def _cut(body: dict[str, Any], fields: tuple[tuple[str, Any], ...]) -> dict[str,
     cut = {}
     for name, below in fields:
         value = body[name]
-        cut[name] = value if below is None else [_cut(item, below) for item in value]
+        cut[name] = value if below is None or not value else [_cut(item, below) for item in value]
     return cut
 
 
@@ -80,6 +70,20 @@ def _answer(answer: Answer, partition: int, seq: int) -> Output:
         render(answer.api, answer.api_version, answer.body),
         assignment_refs=_refs(answer.refs),
         parts=answer.parts,
+    )
+
+
+def _assignment(stored: StoredAssignment, partition: int, seq: int) -> Output:
+    return Output(
+        "assignment",
+        partition,
+        seq,
+        stored.ts,
+        stored.cause,
+        group_id=stored.group_id,
+        member_id=stored.member_id,
+        record_offset=stored.record_offset,
+        payload=stored.assignment,
     )
 
 
@@ -138,4 +142,4 @@ def _transition(transition: Transition, partition: int, seq: int) -> Output:
 
 
 def _refs(refs: tuple[int, ...]) -> str | None:
-    return ",".join(map(str, refs)) or None
+    return ",".join(map(str, refs)) if refs else None

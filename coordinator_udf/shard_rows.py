@@ -260,7 +260,7 @@ def _unreadable(columns: Columns) -> dict[int, str]:
 
 
 def _row(columns: Columns, index: int) -> Request:
-    return Request._make(columns[name][index] for name in Request._fields)
+    return Request(*[columns[name][index] for name in Request._fields])
 
 
 def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coordinator_udf.groups import timers
 from coordinator_udf.groups.classic import ClassicGroup, Member, Parked, Protocols
 from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.rebalance import (
     answer_join,
     answer_sync,
@@ -38,17 +39,11 @@ _SUPPORTS_SKIPPING_ASSIGNMENT = 9
 class Join:
     """One JoinGroup request on its way through a group."""
 
-    def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup, new_member_id: str) -> None:
-        """A request that nothing was done with yet.
-
-        Args:
-        new_member_id: the id of the member, should this request make a new one.
-        """
+    def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup) -> None:
         self.ctx = ctx
         self.group = group
         self.row = row
         self.body = body
-        self.new_member_id = new_member_id
         self.protocols: Protocols = tuple((p.name, p.metadata) for p in body.protocols)
         self.rebalance_timeout_ms = body.session_timeout_ms if row.api_version == 0 else body.rebalance_timeout_ms
         self.parked = Parked(row.request_id, row.api_version, row.recorded_leader, row.recorded_protocol)
@@ -74,6 +69,9 @@ class Join:
             return (member is not None and member.awaiting_join is not None) or group.awaiting_join_count < limit
         return member is not None or len(group.members) < limit
 
+    def _new_member_id(self) -> str:
+        return new_member_id(self.row, self.body.group_instance_id)
+
     # -- a member without an id -----------------------------------------------------------------------------------
 
     def _new_member(self) -> None:
@@ -85,16 +83,17 @@ class Join:
         elif self.body.group_instance_id is not None:
             existing = group.static_members.get(self.body.group_instance_id)
             if existing is None:
-                self._add(self.new_member_id)
+                self._add(self._new_member_id())
             else:
                 self._replace_static(existing)
         elif self.row.api_version >= _REQUIRES_KNOWN_MEMBER_ID:
-            group.pending_join[self.new_member_id] = 1
-            key = TimerKey(timers.SESSION, group.group_id, self.new_member_id)
+            member_id = self._new_member_id()
+            group.pending_join[member_id] = 1
+            key = TimerKey(timers.SESSION, group.group_id, member_id)
             self.ctx.timers.arm(key, self.ctx.now_ms + self.body.session_timeout_ms)
-            self._refuse(Errors.MEMBER_ID_REQUIRED, self.new_member_id)
+            self._refuse(Errors.MEMBER_ID_REQUIRED, member_id)
         else:
-            self._add(self.new_member_id)
+            self._add(self._new_member_id())
 
     def _add(self, member_id: str) -> None:
         ctx, group, body = self.ctx, self.group, self.body
@@ -175,7 +174,7 @@ class Join:
         self._fence(group.members[old_id])
         old = group.members[old_id]
         before = (old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
-        member = group.rename_static(instance, old_id, self.new_member_id)
+        member = group.rename_static(instance, old_id, self._new_member_id())
         restart_session(ctx, group, member)
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
         if group.state is ClassicGroupState.STABLE:
