@@ -1,0 +1,260 @@
+"""The live coordinator: the query from the request log to the tables, and its life."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from coordinator_udf.log_rows import control_rows
+from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.streaming import sources
+from coordinator_udf.streaming.delta_tables import OutputTables
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.log_source import DEFAULT_MAX_ROWS
+from coordinator_udf.streaming.shard_function import coordinate
+from coordinator_udf.streaming.sink import Answers, CoordinatorSink
+from coordinator_udf.streaming.status import StatusLine
+from coordinator_udf.streaming.ticker import Ticker
+
+_log: Final = logging.getLogger(__name__)
+
+#: How long a stop waits for the micro-batch that is under way.
+STOP_TIMEOUT_S: Final = 120.0
+
+
+class StartError(Exception):
+    """The coordinator can't be started like this; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Where the coordinator reads and writes, and how it goes about it.
+
+    Attributes:
+        log: the embedded log's file, a Delta table, or a directory of JSON lines.
+        tables: the folder of the tables.
+        checkpoint: the query's checkpoint, a directory.
+        source: what kind of log it is.
+        partitions: the log's number of partitions; None: as the embedded log says, else 8.
+        available_now: take what is there and stop. Time stands still then: no ticks.
+        trigger_ms: the least time from one micro-batch to the next.
+        tick_ms: how often the job makes time pass.
+        max_rows: the most rows of the embedded log in one micro-batch.
+        starting_append: where a query without a checkpoint starts in the embedded log.
+        keep_appends: how many appends that were handled the embedded log keeps, beyond which they are folded into the
+            table request_log; None keeps all.
+    """
+
+    log: str
+    tables: str
+    checkpoint: str
+    source: Literal["embedded", "delta", "json"] = "embedded"
+    partitions: int | None = None
+    available_now: bool = False
+    trigger_ms: int = 0
+    tick_ms: int = 500
+    max_rows: int = DEFAULT_MAX_ROWS
+    starting_append: int = 0
+    keep_appends: int | None = 20_000
+
+
+class Coordinator:
+    """A running query, with all that it needs beside it.
+
+    Use as a context manager: leaving it stops the query after the micro-batch that is under way.
+
+    Args:
+        spark: made by session.coordinator_session.
+        answers: is given the answers of each micro-batch once they are written.
+    """
+
+    def __init__(
+        self, spark: SparkSession, options: StreamOptions, config: CoordinatorConfig, answers: Answers | None = None
+    ) -> None:
+        self.options = options
+        self.config = config
+        self._spark = spark
+        self._answers = answers
+        self._exit = ExitStack()
+        self.log: EmbeddedLog | None = None
+        self._sink: CoordinatorSink | None = None
+        self._query: StreamingQuery | None = None
+
+    def __enter__(self) -> Coordinator:
+        with ExitStack() as undo:
+            self._start(undo)
+            self._exit = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            self._exit.close()
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The query, once it is started."""
+        assert self._query is not None
+        return self._query
+
+    @property
+    def sink(self) -> CoordinatorSink:
+        """The sink, once the query is started."""
+        assert self._sink is not None
+        return self._sink
+
+    def wait(self, stop: threading.Event) -> None:
+        """Returns when the event is set, or when the query has ended (as it does with `available_now`).
+
+        Raises:
+            StreamingQueryException: the query failed.
+        """
+        while self.query.isActive and not stop.wait(0.2):
+            pass
+        if (failure := self.query.exception()) is not None:
+            raise failure
+
+    def stop(self) -> None:
+        """Ends the query after the micro-batch that is under way; does nothing if it has ended."""
+        query, sink = self.query, self.sink
+        if query.isActive:
+            sink.hold()
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            # The batch under way is over when the next one waits at the sink, or when there is none.
+            while query.isActive and not sink.is_holding and time.monotonic() < deadline:
+                if not query.status["isTriggerActive"]:
+                    break
+                time.sleep(0.01)
+            # The batch that waits is given up, which Spark takes for a failure worth a page of log.
+            self._spark.sparkContext.setLogLevel("OFF")
+            sink.give_up()
+            try:
+                query.stop()
+            except StreamingQueryException as error:
+                _log.debug("the batch that waited was given up: %s", error)
+
+    def _start(self, undo: ExitStack) -> None:
+        options = self.options
+        undo.enter_context(exclusive(options.checkpoint))
+        tables = OutputTables(options.tables, self._spark)
+        undo.callback(tables.close)
+        self._refuse_new_checkpoint_on_old_tables(tables)
+        self._sink = CoordinatorSink(tables, self._answers)
+        outputs = coordinate(self._requests(undo), self.config.settings)
+        writer = (
+            outputs.writeStream.queryName("coordinator")
+            .foreachBatch(self._sink)
+            .option("checkpointLocation", options.checkpoint)
+        )
+        if options.available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
+        status = StatusLine(self._sink.totals, self._lag)
+        self._spark.streams.addListener(status)
+        undo.callback(self._spark.streams.removeListener, status)
+        undo.callback(status.close)
+        self._query = writer.start()
+
+    def _requests(self, undo: ExitStack) -> DataFrame:
+        options = self.options
+        if options.source == "embedded":
+            return self._embedded(undo)
+        partitions = options.partitions or 8
+        read = sources.delta_requests if options.source == "delta" else sources.json_requests
+        requests = read(self._spark, options.log, partitions)
+        if options.available_now:
+            return requests
+        return sources.with_clock(requests, sources.Clock(partitions, options.tick_ms), self.config)
+
+    def _embedded(self, undo: ExitStack) -> DataFrame:
+        options = self.options
+        path = Path(options.log)
+        if path.is_file():
+            log = EmbeddedLog.open(path)
+        elif options.available_now:
+            raise StartError(f"there is no request log at {path}; with --available-now it must be there already")
+        else:
+            log = EmbeddedLog.create(
+                path, options.partitions or 8, clock_skew_max_ms=self.config.settings.log_clock_skew_max_ms
+            )
+        undo.callback(log.close)
+        if options.partitions not in (None, log.partitions):
+            raise StartError(
+                f"--partitions is {options.partitions}, but the request log {path} was made with {log.partitions}; "
+                "that number stays for good: leave --partitions out, or choose another --log"
+            )
+        self.log = log
+        tell_topics(log, self.config)
+        if not options.available_now:
+            ticker = Ticker(log, options.tick_ms)
+            ticker.start()
+            undo.callback(ticker.stop)
+        return sources.embedded_requests(
+            self._spark, path, starting_append=options.starting_append, max_rows=options.max_rows
+        )
+
+    def _refuse_new_checkpoint_on_old_tables(self, tables: OutputTables) -> None:
+        checkpoint = Path(self.options.checkpoint)
+        if "://" in self.options.checkpoint or (checkpoint / "metadata").exists() or self.options.starting_append:
+            return
+        if tables.table("consumer_offsets").count() > 0:
+            raise StartError(
+                f"{self.options.tables} has the records of a coordinator, but there is no checkpoint at {checkpoint}: "
+                "the whole log would be handled and written once more. Name that coordinator's --checkpoint; if it is "
+                "lost, start with --recover-from-offsets; or choose other --tables"
+            )
+
+    def _lag(self, progress: Any) -> str:
+        ends: Sequence[str | None] = [source.endOffset for source in progress.sources]
+        if self.log is None or not ends or ends[0] is None:
+            return "unknown"
+        done = json.loads(ends[0])["append"]
+        return f"{self.log.extent().rows - self.log.rows_until(done):,} rows"
+
+
+def tell_topics(log: EmbeddedLog, config: CoordinatorConfig) -> None:
+    """Puts the topics of a settings file on the log; no time passes by that."""
+    body = sources.topics_body(config)
+    if body:
+        log.append(control_rows(partitions=log.partitions, log_ts=0, api="TopicMetadata", body=json.loads(body)))
+
+
+@contextmanager
+def exclusive(checkpoint: str) -> Iterator[None]:
+    """Sees to it that one process at a time uses a checkpoint on this machine.
+
+    Raises:
+        StartError: another one does.
+    """
+    if "://" in checkpoint:
+        yield
+        return
+    path = Path(checkpoint)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise StartError(f"the checkpoint {path} can't be used: {error}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(f"another coordinator runs on the checkpoint {path}; stop it first") from None
+        yield
+    finally:
+        os.close(descriptor)

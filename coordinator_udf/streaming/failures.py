@@ -1,0 +1,43 @@
+"""Errors that a person can do something about, in words; all others with their traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import StreamingQueryException
+
+from coordinator_udf.protocol.settings import SettingsError
+from coordinator_udf.shard_codec import StateVersionError
+from coordinator_udf.streaming.coordinator import StartError
+from coordinator_udf.streaming.delta_tables import TableError
+from coordinator_udf.streaming.embedded_log import LogError
+from coordinator_udf.streaming.session import SparkConfError
+from coordinator_udf.streaming.sources import SourceError
+
+_KNOWN = (SettingsError, StartError, TableError, LogError, SparkConfError, SourceError)
+
+#: Errors that are raised on workers, by their names in what Spark tells of them.
+_TOLD_BY_SPARK = (StateVersionError.__name__, LogError.__name__, "MissingAssignmentError")
+
+
+@contextmanager
+def told_in_words(job: str) -> Iterator[None]:
+    """Ends the process with status 1 and one line on stderr for an error that says itself what to do."""
+    try:
+        yield
+    except _KNOWN as error:
+        print(f"{job}: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except StreamingQueryException as error:
+        print(f"{job}: the query failed: {_words_of(str(error))}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _words_of(text: str) -> str:
+    for line in text.splitlines():
+        for name in _TOLD_BY_SPARK:
+            if line.strip().startswith(name) or f".{name}: " in line:
+                return line.partition(f"{name}: ")[2] or line
+    return text

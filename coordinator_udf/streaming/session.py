@@ -1,0 +1,98 @@
+"""The Spark session of the live coordinator, and the package on its workers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from coordinator_udf.spark_session import delta_session
+from coordinator_udf.streaming.clock_source import ClockSource
+from coordinator_udf.streaming.log_source import EmbeddedLogSource
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SPARK_CONF: Final = ROOT / "conf" / "spark.conf"
+LOGGING_CONF: Final = ROOT / "conf" / "log4j2.properties"
+
+#: What the stream counts on, whatever spark-submit was told.
+REQUIRED: Final = {
+    # A plan that changes between micro-batches costs more than it gains, and stateful stages can't change theirs.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # No timers of Spark's are used, so a batch without data has nothing to do.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+
+
+class SparkConfError(ValueError):
+    """A line of a Spark settings file that isn't ``name value``."""
+
+
+def coordinator_session(conf: Path | None = None) -> SparkSession:
+    """A session with Delta and the coordinator's sources, with the settings of conf/spark.conf.
+
+    Started by plain Python, the session is made with these settings. Under spark-submit there is one already: what was
+    given on its command line stays, and the settings that can be changed in a running session are.
+
+    Args:
+        conf: a file like spark-defaults.conf; default conf/spark.conf beside the package, if it is there.
+
+    Raises:
+        SparkConfError: a line of the file has no value.
+    """
+    path = conf or SPARK_CONF
+    settings = read_spark_conf(path) if conf is not None or path.is_file() else {}
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if submitted:
+        # What spark-submit was told wins; the builder's settings would win over it.
+        from pyspark import SparkConf
+
+        given = {name for name, _ in SparkConf().getAll()}
+        settings = {name: value for name, value in settings.items() if name not in given}
+    else:
+        _let_workers_find_the_package()
+        # Else Spark warns, on a machine whose name is a loopback address, that it takes another.
+        if settings.get("spark.driver.bindAddress") == "127.0.0.1":
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if LOGGING_CONF.is_file():
+            settings.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}")
+    spark = delta_session("muster-coordinator", settings | REQUIRED)
+    register_sources(spark)
+    return spark
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Lets a session read the embedded log and the clock as streams."""
+    spark.dataSource.register(EmbeddedLogSource)
+    spark.dataSource.register(ClockSource)
+
+
+def read_spark_conf(path: Path) -> dict[str, str]:
+    """The settings in a file in the form of spark-defaults.conf: ``name value`` lines and ``#`` comments.
+
+    Raises:
+        SparkConfError: the file can't be read, or a line has no value.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SparkConfError(f"Spark's settings in {path} can't be read: {error}") from error
+    settings = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, *value = text.split(maxsplit=1)
+        if not value:
+            raise SparkConfError(f"{path}, line {number} is {text!r}, expected a setting's name and its value")
+        settings[name] = value[0]
+    return settings
+
+
+def _let_workers_find_the_package() -> None:
+    # Workers of a local session are children of the JVM, which inherits this; on a cluster --py-files counts.
+    known = os.environ.get("PYTHONPATH", "")
+    if str(ROOT) not in known.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), known)))

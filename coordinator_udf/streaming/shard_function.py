@@ -1,0 +1,52 @@
+"""The stateful function of the stream: decode the shard, hand it the rows, encode it again. No logic of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard_codec import decode, encode
+from coordinator_udf.shard_rows import process_columns
+from coordinator_udf.streaming.clock_source import bound_by_ticks
+from coordinator_udf.streaming.embedded_log import LIVE
+from coordinator_udf.streaming.packing import PACKED_OUTPUTS, pack_outputs, unpack_requests
+from schemas.outputs import SHARD_STATE
+from schemas.requests import CONTROL_APIS, REQUEST_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CONTROLS: Final = pa.array(CONTROL_APIS)
+
+ShardFunction = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+
+
+def shard_function(settings: Settings) -> ShardFunction:
+    """The function for ``applyInPandasWithState``: one call serves all groups of a shard."""
+
+    def handle(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        rows = bound_by_ticks(unpack_requests(value for frame in frames for value in frame["requests"]), settings)
+        shard = decode(int(key[0]), settings, state.get if state.exists else None)
+        outputs = process_columns(shard, LIVE, {name: rows.column(name).to_pylist() for name in REQUEST_COLUMNS})
+        state.update(encode(shard))
+        controls = pc.sum(pc.is_in(rows.column("api"), value_set=_CONTROLS)).as_py() or 0
+        said = (int(key[0]), len(rows) - controls, len(shard.store.groups), pack_outputs(outputs))
+        yield pd.DataFrame([said], columns=PACKED_OUTPUTS.fieldNames())
+
+    return handle
+
+
+def coordinate(requests: DataFrame, settings: Settings) -> DataFrame:
+    """The stateful stage: packed requests in, what the shards say out (packing.PACKED_OUTPUTS).
+
+    No timeout: time is in the rows, and a group's timers are in its shard.
+    """
+    return requests.groupBy("partition").applyInPandasWithState(
+        shard_function(settings), PACKED_OUTPUTS, SHARD_STATE, "append", GroupStateTimeout.NoTimeout
+    )

@@ -1,0 +1,47 @@
+"""SIGTERM and Ctrl-C stop the coordinator between two micro-batches, also under spark-submit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any, ClassVar
+
+from pyspark.sql import SparkSession
+
+
+class _JvmHandler:
+    """Is called by the JVM when it gets a signal."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def handle(self, _: Any) -> None:
+        """The method of sun.misc.SignalHandler."""
+        self._stop.set()
+
+    class Java:
+        """What Py4J makes the JVM see."""
+
+        implements: ClassVar[list[str]] = ["sun.misc.SignalHandler"]
+
+
+def stop_on_signals(spark: SparkSession, stop: threading.Event) -> None:
+    """Sets the event on SIGTERM and SIGINT, in place of what PySpark and the JVM do (cancel all jobs, exit)."""
+
+    def handle(_: int, __: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return
+    # Under spark-submit the JVM is the process that a person or a supervisor sends signals to, and Python its child.
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    misc = gateway.jvm.sun.misc
+    for name in ("TERM", "INT"):
+        misc.Signal.handle(misc.Signal(name), _JvmHandler(stop))

@@ -1,0 +1,122 @@
+"""The sink: write what the shards decided, then answer.
+
+A micro-batch is collected once, as Arrow; the assignments are joined in; the tables are written in an order in which
+nothing is told before it is decided; only then the answers are handed on. A batch that runs again, because the driver
+died between two of these steps, says the same and is written where it isn't yet, and its answers are handed on again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_udf.assignments import complete_assignments
+from coordinator_udf.streaming.delta_tables import OutputTables
+from coordinator_udf.streaming.packing import unpack_outputs
+from coordinator_udf.streaming.stored_assignments import StoredAssignments
+from coordinator_udf.table_rows import to_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+
+
+class GivenUp(Exception):
+    """A micro-batch that had not begun when the coordinator was stopped."""
+
+
+#: Is given the rows of group_responses of a micro-batch once they are in the table.
+Answers = Callable[[pa.Table], None]
+
+
+@dataclass
+class Totals:
+    """What the query did since it started, for the status line.
+
+    Attributes:
+        requests: requests that were handled, control rows not counted.
+        answers: rows of group_responses.
+        rejected: rows of rejected_requests.
+        groups: groups of each shard that was heard of.
+        sink_ms: what the sink took for its last batch.
+    """
+
+    requests: int = 0
+    answers: int = 0
+    rejected: int = 0
+    groups: dict[int, int] = field(default_factory=dict)
+    sink_ms: float = 0.0
+
+
+class CoordinatorSink:
+    """The ``foreachBatch`` of the stream.
+
+    Args:
+        tables: where to write.
+        answers: called after each write.
+
+    Attributes:
+        is_holding: whether a micro-batch waits to be given up.
+    """
+
+    def __init__(self, tables: OutputTables, answers: Answers | None = None) -> None:
+        self.tables = tables
+        self.totals = Totals()
+        self.is_holding = False
+        self._held = threading.Event()
+        self._given_up = threading.Event()
+        self._answers = answers
+        self._stored = StoredAssignments(lambda: tables.table("consumer_offsets"))
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Takes one micro-batch of packing.PACKED_OUTPUTS."""
+        if self._held.is_set():
+            self.is_holding = True
+            self._given_up.wait()
+            raise GivenUp(f"batch {batch_id} will run when the coordinator starts again")
+        # Stays the same when the query starts again from its checkpoint.
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        if query_id is None:
+            raise RuntimeError(
+                f"Spark's local property {_QUERY_ID} is missing: a batch can't be told from another query's"
+            )
+        packed = batch.toArrow()
+        started = time.perf_counter()
+        self.write(packed, query_id, batch_id)
+        self.totals.sink_ms = (time.perf_counter() - started) * 1_000
+
+    def hold(self) -> None:
+        """From now on no micro-batch begins: the next one waits."""
+        self._held.set()
+
+    def give_up(self) -> None:
+        """Fails the micro-batch that waits. It runs again when the query starts again."""
+        self._given_up.set()
+
+    def write(self, packed: pa.Table, query_id: str, batch_id: int) -> None:
+        """Writes a collected micro-batch and hands its answers on.
+
+        Args:
+            query_id: names the query in the tables' transactions.
+        """
+        outputs = unpack_outputs(packed)
+        tables = to_tables(complete_assignments(outputs, self._stored.find))
+        self._stored.remember(outputs)
+        self.tables.write(tables, query_id, batch_id)
+        self._count(packed, tables)
+        if self._answers is not None and len(tables["group_responses"]):
+            self._answers(tables["group_responses"])
+
+    def _count(self, packed: pa.Table, tables: dict[str, pa.Table]) -> None:
+        self.totals.requests += pc.sum(packed.column("requests")).as_py() or 0
+        self.totals.answers += len(tables["group_responses"])
+        self.totals.rejected += len(tables["rejected_requests"])
+        partitions = packed.column("partition").to_pylist()
+        self.totals.groups.update(zip(partitions, packed.column("groups").to_pylist(), strict=True))

@@ -1,0 +1,55 @@
+"""The clock of the embedded log: a thread that appends ticks, so that timers fire though no request comes."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from typing import Final
+
+from coordinator_udf.log_rows import control_rows
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Ticker:
+    """Appends a tick to every partition each `interval_ms`.
+
+    A tick is an append like any other: it comes after every request that is in the log, and the log stamps it not
+    earlier than them. Where the stream lags behind, ticks wait in the log with the requests.
+
+    Args:
+        log: the log, shared with others.
+        interval_ms: the time between two ticks: by so much a timer fires later at most.
+    """
+
+    def __init__(self, log: EmbeddedLog, interval_ms: int) -> None:
+        self._log = log
+        self._interval_s = interval_ms / 1_000
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+
+    def start(self) -> None:
+        """Starts ticking, with a tick at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops; no tick is appended after this returns."""
+        self._stop.set()
+        self._thread.join()
+
+    def tick(self) -> int:
+        """Appends one tick; returns the append's number."""
+        return self._log.append(control_rows(partitions=self._log.partitions, log_ts=self._log.now_ms(), api="Tick"))
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.tick()
+            except sqlite3.OperationalError as error:
+                # Somebody holds the log for a minute, or the disk is full. A tick that is missed is no loss, the next
+                # one says the later time; that time stands still has to be said.
+                _log.error("the log can't be appended to, time stands still: %s", error)
+            if self._stop.wait(self._interval_s):
+                return
