@@ -18,11 +18,9 @@ from coordinator_udf.protocol.consumer_protocol import (
     decode_subscription_topics,
 )
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
-from schemas.requests import REQUEST_LOG
+from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
 from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
-
-REQUEST_LOG_TABLE: Final = "request_log"
 
 _SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG}
 

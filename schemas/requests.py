@@ -49,6 +49,9 @@ REQUEST_LOG = StructType(
 #: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without effect.
 CONTROL_APIS = ("Tick", "LoadGroup", "LoadEnd", "Unload", "TopicMetadata", "ExpireOffsets", "EndTxn", "Failover", "GroupConfig", "Describe")
 
+#: What the request log is called as a table.
+REQUEST_LOG_TABLE = "request_log"
+
 REQUEST_COLUMNS = tuple(REQUEST_LOG.fieldNames())
 
 

@@ -22,7 +22,7 @@ from coordinator_udf.replay.report import SourceReport
 from coordinator_udf.replay.said import DESCRIBE, said_of
 from coordinator_udf.replay.table_files import TableFile, TableFiles
 from coordinator_udf.table_rows import to_tables
-from schemas.requests import CONTROL_APIS
+from schemas.requests import CONTROL_APIS, REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 
 
@@ -79,7 +79,7 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     files = TableFiles(job.out)
     tables = to_tables(outputs)
     files.write(tables)
-    files.write({"rejected_requests": rejected_rows(source)})
+    files.write({"rejected_requests": rejected_rows(source), REQUEST_LOG_TABLE: request_rows(source)})
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
     if job.lines_file is not None:
@@ -96,6 +96,15 @@ def in_time(outputs: pa.Table) -> pa.Table:
     order = [("ts", "ascending"), ("partition", "ascending"), ("seq", "ascending")]
     partitions = outputs.column("partition").unique()
     return outputs if len(partitions) < 2 else outputs.sort_by(order)
+
+
+def request_rows(source: ReplaySource) -> pa.Table:
+    """The rows that the coordinator was given, as rows of the table request_log, for what is unanswered to be seen."""
+    columns: dict[str, list[object]] = {
+        name: [row[name] for row in source.rows] for name in REQUEST_COLUMNS if name != "source"
+    }
+    columns["source"] = [source.source] * len(source.rows)
+    return pa.table([columns[name] for name in REQUEST_COLUMNS], schema=request_log_arrow())
 
 
 def rejected_rows(source: ReplaySource) -> pa.Table:

@@ -20,6 +20,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from coordinator_udf.replay.recording import InputError
+from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import TABLES, table_arrow
 
 #: Columns of which a file's least and greatest value are kept, so that readers can skip files.
@@ -70,7 +71,7 @@ class _Writer:
         directory = out / table
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / f"{TableFiles.new_name()}.parquet"
-        self._schema = table_arrow(table)
+        self._schema = _schema(table)
         self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
         self._buffered: list[pa.Table] = []
         self._buffered_rows = 0
@@ -120,14 +121,23 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
 
 
 def commit(out: Path, files: Iterable[TableFile]) -> None:
-    """Makes the files the whole content of the tables: one version for each table, tables without a file empty."""
+    """Makes the files the whole content of the tables: one version for each table, tables without a file empty.
+
+    The request log is a table of the replay only if it wrote one, or if one has to be emptied.
+    """
     by_table: dict[str, list[TableFile]] = {name: [] for name in TABLES}
+    if DeltaTable.is_deltatable(str(out / REQUEST_LOG_TABLE)):
+        by_table[REQUEST_LOG_TABLE] = []
     for file in files:
-        by_table[file.table].append(file)
+        by_table.setdefault(file.table, []).append(file)
     now_ms = int(time.time() * 1000)
     for name, written in by_table.items():
         actions = [AddAction(file.name, file.size, {}, now_ms, True, file.stats) for file in written]
-        _commit(out / name, actions, Schema.from_arrow(table_arrow(name)))
+        _commit(out / name, actions, Schema.from_arrow(_schema(name)))
+
+
+def _schema(table: str) -> pa.Schema:
+    return request_log_arrow() if table == REQUEST_LOG_TABLE else table_arrow(table)
 
 
 def _commit(directory: Path, actions: Sequence[AddAction], schema: Schema) -> None:

@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql import REQUEST_LOG_TABLE, register
-from schemas.requests import request_log_arrow
+from coordinator_udf.sql import register
+from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import table_arrow
 
 Rows = list[Mapping[str, Any]]
