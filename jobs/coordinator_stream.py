@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ try:
 except ModuleNotFoundError:  # not installed: run from a checkout
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
 from coordinator_udf.settings_file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.failures import told_in_words
@@ -33,7 +35,7 @@ class Source(StrEnum):
 def main(
     *,
     root: Annotated[Path, typer.Option(help="Where all is that has no option of its own.")] = Path("data/live"),
-    log: Annotated[str | None, typer.Option(help="The request log. [default: ROOT/request-log.db]")] = None,
+    log: Annotated[str | None, typer.Option(help="The request log. [default: ROOT/log]")] = None,
     tables: Annotated[str | None, typer.Option(help="The folder of the tables. [default: ROOT/tables]")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint. [default: ROOT/checkpoint]")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings, as conf/coordinator.toml.")] = None,
@@ -45,12 +47,16 @@ def main(
     trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
     tick: Annotated[int, typer.Option(min=50, metavar="MS", help="How often time passes without requests.")] = 500,
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve Kafka clients there.")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
+    ] = None,
 ) -> None:
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
     with told_in_words("coordinator"):
         settings = load_settings(config, setting or ())
         options = StreamOptions(
-            log=log or str(root / "request-log.db"),
+            log=log or str(root / "log"),
             tables=tables or str(root / "tables"),
             checkpoint=checkpoint or str(root / "checkpoint"),
             source=source.value,
@@ -60,10 +66,14 @@ def main(
             tick_ms=tick,
             max_rows=max_rows,
         )
+        door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config))
         stop = threading.Event()
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
-        with Coordinator(spark, options, settings) as coordinator:
+        with ExitStack() as running:
+            coordinator = running.enter_context(Coordinator(spark, options, settings, door and door.answers))
+            if door is not None:
+                running.enter_context(door.open(coordinator.log))
             coordinator.wait(stop)
         totals = coordinator.sink.totals
         typer.echo(

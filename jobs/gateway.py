@@ -1,20 +1,25 @@
 """A gateway in a process of its own, before the request log of a live coordinator; as many as one likes.
 
-``python jobs/gateway.py --listen HOST:PORT --log FILE --tables DIR --config FILE``. It needs no Spark.
+``python jobs/gateway.py --listen HOST:PORT --log FILE --tables DIR --config FILE``. It starts no Spark.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coordinator_udf.gateway.front import GatewayOptions, Standalone
-from coordinator_udf.gateway.settings import GatewaySettingsError
+try:
+    import coordinator_udf  # noqa: F401
+except ModuleNotFoundError:  # not installed: run from a checkout
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from coordinator_udf.gateway.front import GatewayOptions, serve_alone
 from coordinator_udf.protocol.settings import SettingsError
 from coordinator_udf.streaming.embedded_log import LogError
 
@@ -22,28 +27,31 @@ from coordinator_udf.streaming.embedded_log import LogError
 def main(
     *,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")],
-    log: Annotated[Path, typer.Option(metavar="FILE", help="The request log, made by jobs/coordinator_stream.py.")],
-    tables: Annotated[Path, typer.Option(metavar="DIR", help="The directory with the Delta tables.")],
+    root: Annotated[Path, typer.Option(help="Where all is that has no option of its own.")] = Path("data/live"),
+    log: Annotated[Path | None, typer.Option(help="The coordinator's log. [default: ROOT/log]")] = None,
+    tables: Annotated[Path | None, typer.Option(help="The folder of its tables. [default: ROOT/tables]")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The settings file; its topics are served.")
     ] = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
     ] = None,
-    request_timeout_ms: Annotated[
-        int, typer.Option(min=1, help="How long the coordinator may take to answer.")
+    request_timeout: Annotated[
+        int, typer.Option(min=1, metavar="MS", help="How long the coordinator may take to answer.")
     ] = 30_000,
-    poll_ms: Annotated[int, typer.Option(min=1, help="The pause between two looks at the answers.")] = 25,
+    poll: Annotated[int, typer.Option(min=1, metavar="MS", help="The pause between two looks at the answers.")] = 25,
 ) -> None:
     """Serve Kafka clients from a process of its own."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    options = GatewayOptions(listen=listen, advertise=advertise, request_timeout_ms=request_timeout_ms)
+    options = GatewayOptions(listen, advertise, config, request_timeout)
     try:
-        Standalone(options, log=log, tables=tables, config=config, poll_ms=poll_ms).run(stop)
-    except (GatewaySettingsError, SettingsError, LogError, OSError) as error:
+        serve_alone(
+            options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop
+        )
+    except (SettingsError, LogError) as error:
         typer.echo(f"gateway: {error}", err=True)
         raise typer.Exit(1) from error
 

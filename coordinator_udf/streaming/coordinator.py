@@ -31,6 +31,11 @@ from coordinator_udf.streaming.ticker import Ticker
 
 _log: Final = logging.getLogger(__name__)
 
+_LOUD_WHEN_STOPPED: Final = (
+    "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution",
+    "org.apache.spark.scheduler.DAGScheduler",
+)
+
 #: How long a stop waits for the micro-batch that is under way.
 STOP_TIMEOUT_S: Final = 120.0
 
@@ -140,7 +145,10 @@ class Coordinator:
                     break
                 time.sleep(0.01)
             # The batch that waits is given up, which Spark takes for a failure worth a page of log.
-            self._spark.sparkContext.setLogLevel("OFF")
+            jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001
+            log4j = jvm.org.apache.logging.log4j
+            for logger in _LOUD_WHEN_STOPPED:
+                log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
             sink.give_up()
             try:
                 query.stop()
