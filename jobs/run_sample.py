@@ -1,0 +1,82 @@
+"""Runs the live coordinator on a recorded log: ``run_sample.py [--root DIR] [options of coordinator_stream.py]``.
+
+The first time the recorded requests are put on an embedded log under the root. At the end it shows the groups, the
+rebalances with their causes, and how many answers were the same as the real broker's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator_udf.replay.compare import Verdict
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.read_source import read_source
+from coordinator_udf.replay.rerun import compare_with_tables, put_on_log
+from coordinator_udf.spark_session import delta_session
+from coordinator_udf.sql_shell import Shell
+from jobs.query_tables import SETTINGS
+
+HERE = Path(__file__).resolve().parents[1]
+SAMPLE = HERE / "tests" / "data" / "crash.log.gz"
+PARTITIONS = 8
+
+QUESTIONS = {
+    "groups": "SELECT group_id, state, generation, members, since FROM groups ORDER BY group_id",
+    "rebalances": """
+        SELECT group_id, generation AS gen, outcome, date_format(started, 'HH:mm:ss.SSS') AS started,
+               waiting_for_joins_ms AS joins_ms, waiting_for_sync_ms AS sync_ms, size(members_before) AS before,
+               size(members_after) AS after, trigger, substring_index(reason, ';', 1) AS reason
+        FROM rebalances ORDER BY group_id, rebalances.started""",
+}
+
+
+def main(
+    context: typer.Context,
+    root: Annotated[Path, typer.Option(help="Where the log, the tables and the checkpoint are.")] = Path("data/sample"),
+    sample: Annotated[Path, typer.Option(help="A request log of a Kafka broker.")] = SAMPLE,
+) -> None:
+    """Run the live coordinator on a recorded log and show what came of it."""
+    source = read_source(sample, sample.name, ReplayOptions(partitions=PARTITIONS))
+    log = root / "request-log.db"
+    if log.exists():
+        typer.echo(f"{log} is there already: going on with what is on it")
+    else:
+        put_on_log(source, log).close()
+        typer.echo(f"put {source.requests} requests of {sample.name}, which a real broker answered, on {log}")
+    stream = [sys.executable, str(HERE / "jobs" / "coordinator_stream.py"), "--root", str(root), "--available-now"]
+    settings = ["--set", "offsets.topic.partition.check=true"]
+    status = subprocess.run([*stream, *settings, *context.args], check=False).returncode
+    if status:
+        raise typer.Exit(status)
+    _show(root)
+    _tell(compare_with_tables(source, root / "tables"))
+
+
+def _show(root: Path) -> None:
+    spark = delta_session("muster-sample", SETTINGS)
+    spark.sparkContext.setLogLevel("ERROR")
+    shell = Shell(spark, str(root / "tables"), max_rows=100, vertical=False)
+    for title, question in QUESTIONS.items():
+        typer.echo(f"\n{title}")
+        shell.run(question)
+    spark.stop()
+
+
+def _tell(verdict: Verdict) -> None:
+    same, other = sum(verdict.identical.values()), sum(verdict.different.values())
+    typer.echo(f"{same} of {same + other} answers are the same as the real broker's")
+    for what, api, error in sorted(verdict.different):
+        typer.echo(f"  different: {what} {api} {error}: {verdict.different[what, api, error]}")
+    for (_, api, _), number in sorted(verdict.incomparable.items()):
+        typer.echo(f"  not compared, as it is not served: {api}: {number}")
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False)
+    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(main)
+    app()
