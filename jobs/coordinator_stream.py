@@ -71,7 +71,8 @@ def main(
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
         with ExitStack() as running:
-            coordinator = running.enter_context(Coordinator(spark, options, settings, door and door.answers))
+            answers = None if door is None else door.answers
+            coordinator = running.enter_context(Coordinator(spark, options, settings, answers))
             if door is not None:
                 running.enter_context(door.open(coordinator.log))
             coordinator.wait(stop)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower, ResponsesTable
-from coordinator_udf.gateway.server.group_commit import RequestLog
-from coordinator_udf.gateway.settings import GatewaySettings, parse_address
-from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.protocol.settings import SettingsError
 from coordinator_udf.settings_file import load_settings
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
@@ -25,10 +26,18 @@ _WATCH_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """What a person says about a gateway on a command line: ``HOST:PORT`` texts, and times in milliseconds."""
+    """What a person says about a gateway on a command line.
+
+    Attributes:
+        listen: where clients connect, ``HOST:PORT``.
+        advertise: what clients are told to connect to, if not that.
+        config: the settings file whose topics are served; it is read again whenever it is written to.
+        request_timeout_ms: how long the coordinator may take to answer.
+    """
 
     listen: str
     advertise: str | None = None
+    config: Path | None = None
     request_timeout_ms: int = 30_000
 
     def settings(self) -> GatewaySettings:
@@ -50,59 +59,95 @@ class GatewayOptions:
         )
 
 
-def make_gateway(log: RequestLog, topics: Sequence[Topic], options: GatewayOptions) -> Gateway:
-    """A gateway for the coordinator's own process: its maker starts it and hands it the answers of each batch."""
-    return Gateway(log, topics, options.settings())
+class FrontDoor:
+    """The gateway of a coordinator's own process: it can be handed answers before it is open, and when it is shut."""
 
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self._settings = options.settings()
+        self._gateway: Gateway | None = None
 
-class TopicsWatch:
-    """Lets a gateway know when the topics of a settings file change."""
+    def answers(self, table: pa.Table) -> None:
+        """Takes the answers of a micro-batch (`Gateway.answers`)."""
+        if self._gateway is not None:
+            self._gateway.answers(table)
 
-    def __init__(self, gateway: Gateway, config: Path | None) -> None:
-        self._gateway = gateway
-        self._config = config
-        self._seen = self._stamp()
+    @contextmanager
+    def open(self, log: EmbeddedLog | None) -> Iterator[Gateway]:
+        """Serves clients for as long as the context lasts.
 
-    def look(self) -> None:
-        """Reads the file again if it was written to. One that can't be read is logged, and the topics stay."""
-        stamp = self._stamp()
-        if self._config is None or stamp == self._seen:
-            return
-        self._seen = stamp
-        try:
-            self._gateway.set_topics(load_settings(self._config).topics)
-        except (SettingsError, ValueError) as error:
-            _log.error("the topics stay as they were: %s", error)
-
-    def _stamp(self) -> int | None:
-        try:
-            return None if self._config is None else self._config.stat().st_mtime_ns
-        except OSError:
-            return None
-
-
-class Standalone:
-    """A gateway in a process of its own: it appends to the log and follows the table of answers."""
-
-    def __init__(self, options: GatewayOptions, *, log: Path, tables: Path, config: Path | None, poll_ms: int) -> None:
-        self._log = EmbeddedLog.open(log)
-        self.gateway = Gateway(self._log, load_settings(config).topics, options.settings())
-        self._watch = TopicsWatch(self.gateway, config)
-        table = ResponsesTable(str(tables / "group_responses"))
-        self._follower = ResponsesFollower(table, self.gateway.answers, poll_ms)
-
-    def run(self, stop: threading.Event) -> None:
-        """Serves until the event is set.
+        Args:
+            log: the coordinator's log, with the topics of the settings file on it.
 
         Raises:
-            OSError: the address can't be listened on.
+            GatewaySettingsError: the address can't be listened on, or the coordinator reads no embedded log.
         """
-        self._follower.start()
+        if log is None:
+            raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
+        topics = load_settings(self._options.config).topics
+        gateway = Gateway(log, topics, self._settings, announce=False)
+        with _listening(gateway, self._options, threading.Event()):
+            self._gateway = gateway
+            yield gateway
+
+
+def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: int, stop: threading.Event) -> None:
+    """A gateway in a process of its own: it appends to the log and follows the table of answers, until ``stop`` is set.
+
+    Raises:
+        GatewaySettingsError: an option is wrong, or the address can't be listened on.
+        LogError: there is no log.
+    """
+    settings = options.settings()
+    topics = load_settings(options.config).topics
+    request_log = EmbeddedLog.open(log)
+    try:
+        gateway = Gateway(request_log, topics, settings)
+        follower = ResponsesFollower(ResponsesTable(str(tables / "group_responses")), gateway.answers, poll_ms)
+        follower.start()
+        with _listening(gateway, options, stop):
+            stop.wait()
+        follower.stop()
+    finally:
+        request_log.close()
+
+
+@contextmanager
+def _listening(gateway: Gateway, options: GatewayOptions, stop: threading.Event) -> Iterator[None]:
+    try:
+        gateway.start()
+    except OSError as error:
+        raise GatewaySettingsError(f"can't listen on {options.listen}: {error}; choose another --listen") from error
+    watch = threading.Thread(target=_watch_topics, args=(gateway, options.config, stop), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        gateway.stop()
+        watch.join()
+
+
+def _watch_topics(gateway: Gateway, config: Path | None, stop: threading.Event) -> None:
+    """Reads the topics again when the file was written to. One that can't be read is logged, and the topics stay."""
+    if config is None:
+        return
+    seen = _stamp(config)
+    while not stop.wait(_WATCH_S):
+        stamp = _stamp(config)
+        if stamp == seen:
+            continue
+        seen = stamp
         try:
-            self.gateway.start()
-            while not stop.wait(_WATCH_S):
-                self._watch.look()
-        finally:
-            self.gateway.stop()
-            self._follower.stop()
-            self._log.close()
+            gateway.set_topics(load_settings(config).topics)
+        except (SettingsError, ValueError) as error:
+            _log.warning("the topics stay as they were: %s", error)
+        except Exception:  # noqa: BLE001  a log that fails now must not end the watch
+            _log.exception("the topics could not be put on the log; write %s again to have it tried again", config)
+
+
+def _stamp(config: Path) -> int | None:
+    try:
+        return config.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -55,12 +55,21 @@ class Gateway:
 
     Args:
         log: the request log; `append` is called in another thread than the caller's.
-        topics: the topics that clients are to see. They are put on the log at the start.
+        topics: the topics that clients are to see.
         settings: where to listen, and the limits.
+        announce: whether the topics are put on the log at the start; no, where somebody else has done so.
     """
 
-    def __init__(self, log: RequestLog, topics: Iterable[Topic], settings: GatewaySettings | None = None) -> None:
+    def __init__(
+        self,
+        log: RequestLog,
+        topics: Iterable[Topic],
+        settings: GatewaySettings | None = None,
+        *,
+        announce: bool = True,
+    ) -> None:
         self._request_log = log
+        self._announce = announce
         self._catalog = TopicCatalog(topics)
         self._settings = settings or GatewaySettings()
         self._thread: threading.Thread | None = None
@@ -76,7 +85,7 @@ class Gateway:
         self.port = self._settings.port
 
     def start(self) -> None:
-        """Puts the topics on the log and listens; returns when clients can connect.
+        """Listens; returns when clients can connect.
 
         Raises:
             OSError: the address can't be listened on.
@@ -84,7 +93,8 @@ class Gateway:
         """
         if self._thread is not None:
             raise RuntimeError("this gateway was started before; make another one")
-        self._append_topics(self._catalog)
+        if self._announce:
+            self._append_topics(self._catalog)
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
         self._thread.start()
         self._ready.wait()

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _COLUMNS: Final = ["request_id", "body"]
 
 #: How often a quiet table is looked up anew: it may have been replaced, or its next commit cleaned away.
-_LOOK_UP_S: Final = 10.0
+_LOOK_UP_S: Final = 30.0
 _RETRY_S: Final = 1.0
 _STOP_S: Final = 30.0
 
@@ -41,25 +41,26 @@ class ResponsesTable:
     def __init__(self, uri: str, storage_options: dict[str, str] | None = None) -> None:
         self._uri = uri
         self._options = storage_options
-        self._files = PyFileSystem(DeltaStorageHandler(uri, storage_options))
+        self._files: PyFileSystem | None = None
         self._next: int | None = None
         self._looked_at = float("-inf")
 
     def new_answers(self) -> list[pa.Table]:
         """The answers of the commits that came since the last call; columns request_id and body.
 
-        The first call looks where the table ends and finds nothing, and so do calls before the table exists.
+        The first call looks where the table ends and finds nothing; of a table that isn't there yet all is new.
 
         Raises:
             OSError, DeltaError: the table can't be read now; the next call goes on where this one began.
         """
-        if self._next is None:
+        if self._files is None:
             self._look_up()
+        if self._next is None or self._files is None:
             return []
-        found = []
+        found: list[pa.Table] = []
         number = self._next
-        while (added := self._added(number)) is not None:
-            found += [self._read(path) for path in added]
+        while (added := _added(self._files, number)) is not None:
+            found += [_read(self._files, path) for path in added]
             number += 1
         self._next = number
         if found:
@@ -71,34 +72,39 @@ class ResponsesTable:
     def _look_up(self) -> None:
         self._looked_at = time.monotonic()
         try:
-            version = DeltaTable(self._uri, storage_options=self._options, without_files=True).version()
+            version = DeltaTable(self._uri, storage_options=self._options).version()
+            files = PyFileSystem(DeltaStorageHandler(self._uri, self._options))
         except TableNotFoundError:
+            # All that it will ever have is new.
             self._next = 0
             return
-        if self._next is not None and self._next <= version + 1 and self._added(self._next) is not None:
-            return
-        if self._next not in (None, version + 1):
+        expected, self._files = self._next, files
+        if expected is None:
+            self._next = version + 1
+        elif expected > version + 1 or (expected <= version and _added(files, expected) is None):
             _log.warning(
                 "%s is at version %d where commit %d was expected next: it was replaced, or its log cleaned; "
                 "answers in between are lost to here, and their requests time out",
                 self._uri,
                 version,
-                self._next,
+                expected,
             )
-        self._next = version + 1
+            self._next = version + 1
 
-    def _added(self, number: int) -> list[str] | None:
-        """The data files that a commit added; None if it isn't there."""
-        path = f"_delta_log/{number:020d}.json"
-        if self._files.get_file_info(path).type is FileType.NotFound:
-            return None
-        with self._files.open_input_file(path) as source:
-            lines = source.read().splitlines()
-        adds = [msgspec.json.decode(line).get("add") for line in lines if line]
-        return [unquote(add["path"]) for add in adds if add is not None and add["dataChange"]]
 
-    def _read(self, path: str) -> pa.Table:
-        return pq.read_table(path, columns=_COLUMNS, filesystem=self._files, partitioning=None)
+def _added(files: PyFileSystem, number: int) -> list[str] | None:
+    """The data files that a commit added; None if it isn't there."""
+    path = f"_delta_log/{number:020d}.json"
+    if files.get_file_info(path).type is FileType.NotFound:
+        return None
+    with files.open_input_file(path) as source:
+        lines = source.read().splitlines()
+    adds = [msgspec.json.decode(line).get("add") for line in lines if line]
+    return [unquote(add["path"]) for add in adds if add is not None and add["dataChange"]]
+
+
+def _read(files: PyFileSystem, path: str) -> pa.Table:
+    return pq.read_table(path, columns=_COLUMNS, filesystem=files, partitioning=None)
 
 
 class ResponsesFollower:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from coordinator_udf.protocol.settings import SettingsError
 
-class GatewaySettingsError(ValueError):
+
+class GatewaySettingsError(SettingsError):
     """A setting of the gateway has a value that it can't work with; the text names it."""
 
 

@@ -1,0 +1,131 @@
+"""Gateways in processes of their own: they append to the shared log and find their answers in the table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from coordinator_udf.gateway.responses_table import ResponsesTable
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from schemas.tables import table_arrow
+from tests.conftest import ROOT
+from tests.gateway.fleet import Fleet, wait
+from tests.gateway.in_process import PARTITIONS, InProcessCoordinator
+from tests.gateway.wire import HEARTBEAT, Wire
+
+JOB = ROOT / "jobs" / "gateway.py"
+
+
+def answers(*ids: str) -> pa.Table:
+    rows = [
+        dict.fromkeys(table_arrow("group_responses").names)
+        | {"source": "live", "partition": 0, "seq": 0, "ts": 0, "request_id": request_id, "body": "{}"}
+        for request_id in ids
+    ]
+    return pa.Table.from_pylist(rows, schema=table_arrow("group_responses"))
+
+
+def read(table: ResponsesTable) -> list[str]:
+    return [row for found in table.new_answers() for row in found.column("request_id").to_pylist()]
+
+
+def test_only_what_is_new_is_read_and_each_answer_once(tmp_path: Path) -> None:
+    uri = str(tmp_path / "group_responses")
+    table = ResponsesTable(uri)
+    assert read(table) == []
+    write_deltalake(uri, answers("a"))
+    assert read(table) == ["a"]
+    write_deltalake(uri, answers("b", "c"), mode="append")
+    write_deltalake(uri, answers("d"), mode="append")
+    assert read(table) == ["b", "c", "d"]
+    assert read(table) == []
+    late = ResponsesTable(uri)
+    assert read(late) == []
+    DeltaTable(uri).optimize.compact()
+    write_deltalake(uri, answers("e"), mode="append")
+    assert read(table) == read(late) == ["e"]
+
+
+def test_a_table_that_was_replaced_is_followed_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = str(tmp_path / "group_responses")
+    for request_id in "abc":
+        write_deltalake(uri, answers(request_id), mode="append")
+    table = ResponsesTable(uri)
+    assert read(table) == []
+    shutil.rmtree(uri)
+    write_deltalake(uri, answers("x"))
+    monkeypatch.setattr("coordinator_udf.gateway.responses_table._LOOK_UP_S", 0.0)
+    assert read(table) == []
+    write_deltalake(uri, answers("y"), mode="append")
+    assert read(table) == ["y"]
+
+
+@contextmanager
+def gateway_process(tmp_path: Path, log: Path) -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    config = tmp_path / "settings.toml"
+    config.write_text('[[topics]]\nname = "t1"\npartitions = 4\n')
+    command = [sys.executable, str(JOB), "--listen", f"127.0.0.1:{port}", "--log", str(log)]
+    output = (tmp_path / f"gateway-{port}.log").open("wb")
+    process = subprocess.Popen(
+        [*command, "--tables", str(tmp_path / "tables"), "--config", str(config)],
+        stdout=output,
+        stderr=output,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        wait(lambda: _listens(port), "the gateway listens", (tmp_path / f"gateway-{port}.log").read_text)
+        yield port
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        output.close()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow
+def test_members_of_one_group_come_through_two_gateways(tmp_path: Path) -> None:
+    log = EmbeddedLog.create(tmp_path / "log.db", PARTITIONS)
+    uri = str(tmp_path / "tables" / "group_responses")
+
+    def store(table: pa.Table) -> None:
+        if table.num_rows:
+            write_deltalake(uri, table, mode="append")
+
+    kafka = Settings.from_kafka({"group.initial.rebalance.delay.ms": 500})
+    coordinator = InProcessCoordinator(log, kafka, store, 0.02)
+    with gateway_process(tmp_path, log.path) as one, gateway_process(tmp_path, log.path) as other:
+        coordinator.start()
+        with Fleet(tmp_path, f"127.0.0.1:{one}") as fleet:
+            first = fleet.start("kafka-python", group="g", topics=["t1"])
+            second = fleet.start("confluent", group="g", topics=["t1"], address=f"127.0.0.1:{other}")
+            fleet.wait_for_assignment([first, second], {("t1", i) for i in range(4)})
+            first.close()
+            fleet.wait_for_assignment([second], {("t1", i) for i in range(4)})
+            second.close()
+        with Wire(one) as wire:
+            began = time.monotonic()
+            assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 25
+            assert time.monotonic() - began < 3
+    coordinator.stop()
+    assert coordinator.rejected == 0
+    log.close()
