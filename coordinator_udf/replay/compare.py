@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 class Excluded(NamedTuple):
-    """Requests, and groups from a moment (ms) on, that can't be compared: APIs that aren't served had a hand in them."""
+    """Requests, and groups from a moment (ms) on, in which APIs that aren't served had a hand."""
 
     request_ids: frozenset[str]
     groups_since: Mapping[str, int]

@@ -15,6 +15,7 @@ def excluded_by(source: ReplaySource) -> Excluded:
     """The requests that were not served, and the groups that those changed, from the first such change on."""
     answers = {answer.request_id: answer for answer in source.recording.answers}
     # Whom a request made the coordinator answer besides itself, or write for: a refused one may have done so, too.
+    # A broker's log doesn't tell, so there each counts as having done so.
     causes = {answer.by for answer in source.recording.answers if answer.by != answer.request_id}
     causes |= {record.cause for record in source.recording.records}
     requests: set[str] = set()
@@ -27,7 +28,7 @@ def excluded_by(source: ReplaySource) -> Excluded:
             continue
         answer = answers.get(rejection.request_id)
         refused = answer is not None and answer_error(answer.body) != Errors.NONE
-        if refused and rejection.request_id not in causes:
+        if source.recording.exact and refused and rejection.request_id not in causes:
             continue
         since[rejection.group_id] = min(since.get(rejection.group_id, rejection.ts), rejection.ts)
     if since:

@@ -1,102 +1,130 @@
 """When a shard was served, loading, or not the broker's: adopted from what was answered, as no request explains it.
 
 A request answered NOT_COORDINATOR found its shard not owned, one answered COORDINATOR_LOAD_IN_PROGRESS found it
-loading, any other answer found it served. Where that changes, control rows are put before the request.
+loading, any other answer found it served. Where that changes, control rows are put before the request. Where the whole
+log was silent before a shard is found lost, the shard was lost when the silence began, as the broker stopped then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import Enum
-from typing import Any
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
-from coordinator_udf.log_rows import control_rows
-from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.protocol.requests import SPANNING
-from coordinator_udf.replay.compare import answer_error
+from coordinator_udf.replay.kafka_findings import Finding, shard_findings
 from coordinator_udf.replay.kafka_line import Entry
 
-#: A JoinGroup or SyncGroup that waited this long was answered by what happened later, not by what it found.
-_WAITED_US = 500_000
-
-
-class Service(Enum):
-    """What a shard was to a request."""
-
-    SERVED = "served"
-    LOADING = "loading"
-    NOT_OURS = "not ours"
-
+#: How long nothing at all may happen in a log before that is a silence.
+_SILENCE_US = 1_000_000
 
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
-_STEPS: dict[tuple[Service, Service], tuple[str, ...]] = {
-    (Service.SERVED, Service.NOT_OURS): ("Unload",),
-    (Service.SERVED, Service.LOADING): ("Unload", "LoadGroup"),
-    (Service.NOT_OURS, Service.LOADING): ("LoadGroup",),
-    (Service.LOADING, Service.NOT_OURS): ("Unload",),
-    (Service.NOT_OURS, Service.SERVED): ("Failover",),
-    (Service.LOADING, Service.SERVED): ("Failover",),
-}
-
-_FOUND: dict[int, Service] = {
-    Errors.NOT_COORDINATOR: Service.NOT_OURS,
-    Errors.COORDINATOR_LOAD_IN_PROGRESS: Service.LOADING,
+_STEPS: dict[tuple[Finding, Finding], tuple[str, ...]] = {
+    (Finding.SERVED, Finding.NOT_OURS): ("Unload",),
+    (Finding.SERVED, Finding.LOADING): ("Unload", "LoadGroup"),
+    (Finding.NOT_OURS, Finding.LOADING): ("LoadGroup",),
+    (Finding.LOADING, Finding.NOT_OURS): ("Unload",),
+    (Finding.NOT_OURS, Finding.SERVED): ("Failover",),
+    (Finding.LOADING, Finding.SERVED): ("Failover",),
 }
 
 
-class Availability:
-    """Follows each shard through a log's requests in order, and says which control rows belong before each."""
+class Control(NamedTuple):
+    """A control row to put on a shard."""
 
-    def __init__(self, partitions: int) -> None:
-        self._partitions = partitions
-        self._now = [Service.SERVED] * partitions
-        #: How often a shard became unavailable.
-        self.losses = 0
+    api: str
+    log_ts: int
 
-    def before(self, entry: Entry, partition: int, log_ts: int) -> list[dict[str, Any]]:
-        """The control rows to put on a partition before this request's row there."""
-        found = self._found(entry, partition)
-        now = self._now[partition]
-        if found is None or found is now:
-            return []
-        self._now[partition] = found
-        self.losses += now is Service.SERVED
-        return [
-            row
-            for api in _STEPS[now, found]
-            for row in control_rows(partitions=self._partitions, log_ts=log_ts, api=api)
-            if row["partition"] == partition
-        ]
 
-    def _found(self, entry: Entry, partition: int) -> Service | None:
-        """What the answer says of the shard; None where it doesn't say."""
-        error = self._error(entry, partition)
-        if error is None:
-            return None
-        waited = entry.api in {"JoinGroup", "SyncGroup"} and entry.remote_us > _WAITED_US
-        found = _FOUND.get(error)
-        if found is not None:
-            return None if waited else found
-        if self._now[partition] is Service.SERVED:
-            return Service.SERVED
-        # A loading coordinator answers heartbeats as if all were well, and has members sync again.
-        silent = (entry.api == "Heartbeat" and error == Errors.NONE) or (
-            entry.api == "SyncGroup" and error == Errors.REBALANCE_IN_PROGRESS
-        )
-        # What is refused before the coordinator looks at its shards says nothing of them.
-        early = error in {Errors.INVALID_GROUP_ID, Errors.UNSUPPORTED_VERSION, Errors.UNKNOWN_TOPIC_OR_PARTITION}
-        return None if silent or early or entry.api == "ListGroups" else Service.SERVED
+class Silence(NamedTuple):
+    """A time in which nothing arrived and nothing was answered; in microseconds."""
 
-    def _error(self, entry: Entry, partition: int) -> int | None:
-        if entry.response is None:
-            return None
-        if entry.api in SPANNING and not (entry.api == "OffsetFetch" and "groups" not in entry.response):
-            return next(self._group_errors(entry.response, partition), None)
-        return answer_error(entry.response)
+    start_us: int
+    end_us: int
 
-    def _group_errors(self, response: dict[str, Any], partition: int) -> Iterator[int]:
-        for group in [*(response.get("groups") or ()), *(response.get("results") or ())]:
-            if "errorCode" in group and partition_for(group["groupId"], self._partitions) == partition:
-                yield group["errorCode"]
+
+class Availability(NamedTuple):
+    """The control rows to put before a request's row, by (entry number, partition), and when shards were first lost."""
+
+    controls: dict[tuple[int, int], list[Control]]
+    #: By partition, the time in ms from which on the log doesn't tell what the broker had loaded.
+    lost_since: dict[int, int]
+    losses: int
+
+
+def availability(entries: Sequence[Entry], partitions: int) -> Availability:
+    """Follows each shard through a log's requests in order.
+
+    Args:
+        entries: the log in order.
+        partitions: the number of shards.
+    """
+    found = Availability({}, {}, 0)
+    service = [Finding.SERVED] * partitions
+    served_us = [0] * partitions
+    silences = _silences(entries)
+    restarts: dict[Silence, set[int]] = defaultdict(set)
+    losses = 0
+    for entry in entries:
+        for partition, finding in shard_findings(entry, partitions).items():
+            before = service[partition]
+            now = _next(before, finding)
+            if now is not before:
+                silence = _silence_before(silences, served_us[partition], entry.arrived_us)
+                lost_ms = silence.start_us // 1000 if silence else entry.log_ts
+                if before is Finding.SERVED:
+                    losses += 1
+                    found.lost_since.setdefault(partition, lost_ms)
+                    if silence:
+                        restarts[silence].add(partition)
+                found.controls[entry.number, partition] = [
+                    Control(api, lost_ms if api == "Unload" else entry.log_ts) for api in _STEPS[before, now]
+                ]
+                service[partition] = now
+            if now is Finding.SERVED:
+                served_us[partition] = entry.answered_us
+    _restart_the_rest(entries, partitions, restarts, found)
+    return found._replace(losses=losses)
+
+
+def _next(service: Finding, finding: Finding) -> Finding:
+    """What a shard is after an answer, if it was this before."""
+    if finding is Finding.NOTHING:
+        return service
+    if finding is Finding.SERVED_OR_LOADING:
+        return Finding.SERVED if service is Finding.SERVED else Finding.LOADING
+    return finding
+
+
+def _restart_the_rest(
+    entries: Sequence[Entry], partitions: int, restarts: dict[Silence, set[int]], found: Availability
+) -> None:
+    """A silence that no connection outlived was a restart: shards that nobody asked at the time were lost as well."""
+    for silence, lost in restarts.items():
+        before = {entry.connection for entry in entries if entry.arrived_us <= silence.start_us}
+        after = [entry for entry in entries if entry.arrived_us >= silence.end_us]
+        if any(entry.connection in before for entry in after):
+            continue
+        missing = set(range(partitions)) - lost
+        for entry in after:
+            for partition in shard_findings(entry, partitions):
+                if partition in missing:
+                    missing.discard(partition)
+                    rows = [Control("Unload", silence.start_us // 1000), Control("Failover", entry.log_ts)]
+                    found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
+                    found.lost_since.setdefault(partition, silence.start_us // 1000)
+            if not missing:
+                break
+
+
+def _silences(entries: Sequence[Entry]) -> list[Silence]:
+    moments = sorted({moment for entry in entries for moment in (entry.arrived_us, entry.answered_us)})
+    return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
+
+
+def _silence_before(silences: Sequence[Silence], served_us: int, arrived_us: int) -> Silence | None:
+    """The last silence between a shard's last served request and another one."""
+    place = bisect_right(silences, arrived_us, key=lambda silence: silence.end_us) - 1
+    return silences[place] if place >= 0 and silences[place].start_us >= served_us else None

@@ -11,7 +11,8 @@ from coordinator_udf.log_rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.requests import VERSIONS, Topic
 from coordinator_udf.replay.compare import answer_error
-from coordinator_udf.replay.kafka_availability import Availability
+from coordinator_udf.replay.kafka_availability import Availability, availability
+from coordinator_udf.replay.kafka_findings import likely_partitions
 from coordinator_udf.replay.kafka_line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.kafka_order import in_order
 from coordinator_udf.replay.kafka_topics import OFFSETS_TOPIC, TopicHistory, topic_history
@@ -19,8 +20,6 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Answer, Recording, Rejection, ReplaySource, clip, number_offsets
 from coordinator_udf.replay.text_lines import Line, read_lines
 
-#: Kafka's default of offsets.topic.num.partitions.
-DEFAULT_PARTITIONS = 50
 #: Whether commits to partitions that don't exist are refused: a broker does so.
 _BROKER_SETTINGS = {"offsets.topic.partition.check": True}
 #: How long after the last line the clock runs on, at least, so that all that waits ends.
@@ -75,7 +74,7 @@ class _KafkaReader:
     def replay(self, entries: Sequence[Entry], history: TopicHistory) -> None:
         """Fills `out` from the entries in order."""
         out = self.out
-        out.partitions = self._options.partitions or history.offsets_partitions or DEFAULT_PARTITIONS
+        out.partitions = self._options.partitions or history.offsets_partitions or likely_partitions(entries)
         out.notes.update({"topics known by id only": len(history.nameless)} if history.nameless else {})
         if not entries:
             out.rejections.append(Rejection(f"{out.source} holds no line that could be read"))
@@ -85,23 +84,25 @@ class _KafkaReader:
         self._control("LoadEnd", start_ms)
         changes = iter(history.changes)
         change = next(changes, None)
-        availability = Availability(out.partitions)
+        available = availability(entries, out.partitions)
         for entry in entries:
             while change is not None and change.ts_us <= entry.handled_us:
                 self._topics(change.topics, change.ts_us // 1000)
                 change = next(changes, None)
             if entry.api in GROUP_APIS:
-                self._request(entry, availability)
+                self._request(entry, available)
             else:
                 out.foreign[entry.api] += 1
                 if entry.api == "WriteTxnMarkers":
                     self._markers(entry)
         self._tail(entries)
-        if availability.losses:
-            out.notes["shard unavailable in the recording, adopted"] += availability.losses
+        if available.losses:
+            out.notes["shard lost by the broker"] += available.losses
+            if self._options.partitions is None and history.offsets_partitions is None:
+                out.notes["number of the broker's shards, estimated"] += 1
         number_offsets(out.rows)
 
-    def _request(self, entry: Entry, availability: Availability) -> None:
+    def _request(self, entry: Entry, available: Availability) -> None:
         self.out.requests += 1
         request_id = self._unique(entry)
         log_ts = entry.log_ts
@@ -122,13 +123,21 @@ class _KafkaReader:
             self._refuse(entry, request_id, str(error))
         else:
             for row in rows:
-                self.out.rows += availability.before(entry, row["partition"], log_ts)
+                self.out.rows += self._controls_before(entry, row["partition"], available)
                 self.out.rows.append(row)
                 if entry.api == "TxnOffsetCommit" and isinstance(producer_id := entry.request.get("producerId"), int):
                     self._transactions[producer_id].add(row["partition"])
         if entry.response is not None:
             answered = entry.answered_us // 1000
             self.out.recording.answers.append(Answer(request_id, entry.api, entry.api_version, answer, answered))
+
+    def _controls_before(self, entry: Entry, partition: int, available: Availability) -> list[dict[str, Any]]:
+        return [
+            row
+            for control in available.controls.get((entry.number, partition), ())
+            for row in control_rows(partitions=self.out.partitions, log_ts=control.log_ts, api=control.api)
+            if row["partition"] == partition
+        ]
 
     def _unique(self, entry: Entry) -> str:
         """The request id; a number that a connection uses again gets the line's number added."""

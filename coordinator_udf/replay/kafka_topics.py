@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.replay.kafka_line import Entry
+from coordinator_udf.replay.kafka_topic_names import names_by_offsets
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -47,6 +48,8 @@ def topic_history(entries: Sequence[Entry], given: Iterable[Topic] = ()) -> Topi
         seen.look_at(entry)
     topics = {topic.name: topic for topic in given}
     born = {name for _, kind, name, _, _ in changes if kind == "create"}
+    for name, topic_id in names_by_offsets(entries, seen.known_ids(changes)).items():
+        seen.ids.setdefault(name, topic_id)
     names = {topic_id: name for name, topic_id in seen.ids.items()}
     for name in sorted(set(seen.partitions) | set(seen.ids)):
         if name not in topics and name not in born:
@@ -113,6 +116,10 @@ class _Seen:
         self.partitions: dict[str, int] = {}
         self.partitions_of_id: dict[str, int] = {}
         self.ids: dict[str, str] = {}
+
+    def known_ids(self, changes: Iterable[tuple[int, str, str, int, str]]) -> set[str]:
+        """The ids whose topic's name the log says outright."""
+        return {*self.ids.values(), *(topic_id for _, kind, _, _, topic_id in changes if kind == "create")}
 
     def look_at(self, entry: Entry) -> None:
         answer = entry.response or {}
