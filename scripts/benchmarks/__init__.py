@@ -1,0 +1,1 @@
+"""Benchmarks of the coordinator, in ratios that one can believe. ``scripts/bench`` runs them."""

@@ -1,0 +1,73 @@
+"""The command line: runs benchmarks, prints a table, writes JSON, compares with an earlier run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scripts.benchmarks import shard
+from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
+from scripts.benchmarks.running import BenchmarkError, Options, say
+
+
+class Name(StrEnum):
+    """The benchmarks."""
+
+    shard = "shard"
+    all = "all"
+
+
+_RUN: dict[Name, Callable[[Options], Outcome]] = {
+    Name.shard: shard.run,
+}
+
+
+def main(
+    names: Annotated[list[Name] | None, typer.Argument(metavar="[NAME]...", help=", ".join(Name))] = None,
+    *,
+    scale: Annotated[float, typer.Option(min=0.0001, help="Sizes, relative to the documented ones.")] = 1.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each short measurement; the median counts.")] = 5,
+    against: Annotated[Path | None, typer.Option(metavar="FILE", help="Earlier results to compare with.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the JSON goes. [default: DATA/<time>.json]")
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Where generated logs and the tables of runs are kept.")] = Path(
+        "data/bench"
+    ),
+    oracle_jar: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="JAR", envvar="MUSTER_ORACLE_JAR", help="Has Kafka's own coordinator run beside (`bench` command)."
+        ),
+    ] = None,
+    plots: Annotated[Path, typer.Option(help="Where the plots of `scale` go.")] = Path("docs/plots"),
+) -> None:
+    """Measures the coordinator. Ratios of one run count; absolute figures are for orientation."""
+    chosen = list(_RUN) if not names or Name.all in names else list(dict.fromkeys(names))
+    options = Options(scale, repeats, data, oracle_jar, plots)
+    try:
+        before = load(against) if against is not None else None
+        results = Results(environment(), scale, {})
+        for name in chosen:
+            say(f"{name.value}, scale {scale:g}")
+            started = time.perf_counter()
+            outcome = _RUN[name](options)
+            outcome.seconds = round(time.perf_counter() - started, 1)
+            results.benchmarks[name.value] = outcome
+    except (BenchmarkError, ResultsError) as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(1) from error
+    target = out or data / f"{results.environment.taken_at.replace(':', '')}.json"
+    save(results, target)
+    for line in table(results, before):
+        typer.echo(line)
+    typer.echo(f"written to {target}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,126 @@
+"""What every benchmark is told, and how it says how far it is."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class BenchmarkError(Exception):
+    """A benchmark can't give a figure; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person chose.
+
+    Attributes:
+        scale: 1 for the sizes that the documentation tells of; 0.01 takes seconds.
+        repeats: how often a short measurement is repeated; the median counts.
+        data: where logs and tables are kept between runs.
+        oracle_jar: a jar whose command ``bench`` measures Kafka's own coordinator; None to leave that out.
+        plots: where plots go.
+    """
+
+    scale: float
+    repeats: int
+    data: Path
+    oracle_jar: Path | None
+    plots: Path
+
+    def sized(self, full: int, least: int) -> int:
+        """A size at this scale."""
+        return max(round(full * self.scale), least)
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(f"bench: {line}", file=sys.stderr, flush=True)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Sums up wall time and this process's CPU time, in seconds, over what runs inside ``with clock.running():``."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts what runs inside."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.wall += time.perf_counter() - wall
+            self.cpu += time.process_time() - cpu
+
+
+@dataclass(slots=True)
+class Rates:
+    """Rates of several runs of one thing, by two clocks."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def add(self, count: int, clock: Clock) -> None:
+        """Adds one run."""
+        self.wall.append(count / clock.wall)
+        self.cpu.append(count / max(clock.cpu, 1e-9))
+
+
+def median(values: list[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The least value that ``share`` of all values don't exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def wait_until(done: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Waits.
+
+    Raises:
+        BenchmarkError: it doesn't come true in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        if time.monotonic() > deadline:
+            raise BenchmarkError(f"{what} took longer than {timeout_s:.0f} s")
+        time.sleep(0.1)
+
+
+def tree_rss(pid: int) -> dict[str, int]:
+    """Resident memory of a process and of all its descendants, in bytes, by what they run (java, python)."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    sizes: dict[str, int] = {}
+    waiting = [pid]
+    while waiting:
+        process = waiting.pop()
+        waiting += parents.get(process, [])
+        try:
+            name = Path(f"/proc/{process}/comm").read_text().strip()
+            pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        except OSError:
+            continue
+        kind = "java" if name == "java" else "python" if name.startswith(("python", "pyspark")) else "other"
+        sizes[kind] = sizes.get(kind, 0) + pages * os.sysconf("SC_PAGE_SIZE")
+    return sizes

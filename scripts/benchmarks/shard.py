@@ -1,0 +1,132 @@
+"""`shard`: the pure core in one process, and Kafka's own coordinator in turn with it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_rows import process_columns
+from scripts.benchmarks import kafka, workload
+from scripts.benchmarks.results import Outcome
+from scripts.benchmarks.running import BenchmarkError, Clock, Options, Rates, median, say
+from scripts.benchmarks.workload import Columns, Group, Rows
+
+MEMBERS = 10
+SHARDS = 50
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Shards with their groups; every group is stable."""
+
+    shards: list[Shard]
+    groups: list[list[Group]]
+    rows: list[Rows]
+    now_ms: int = workload.START_MS + 10_000
+    commits: int = 0
+
+    @classmethod
+    def grown(cls, groups: int, members: int, shards: int) -> Cluster:
+        """Groups that were joined and synced."""
+        made = workload.make_groups(groups, members, shards)
+        cluster = cls([Shard(p, Settings()) for p in range(shards)], made, [Rows(p) for p in range(shards)])
+        for shard, rows, of_shard in zip(cluster.shards, cluster.rows, made, strict=True):
+            for columns in workload.life(rows, of_shard):
+                process_columns(shard, "live", columns)
+        return cluster
+
+    @property
+    def members(self) -> int:
+        """How many members there are in all."""
+        return sum(len(group.member_ids) for groups in self.groups for group in groups)
+
+    def measure(self, make: Callable[[Rows, list[Group]], None]) -> Clock:
+        """Handles what ``make`` makes for each shard, which is done before the clock runs.
+
+        Raises:
+            BenchmarkError: an answer is an error, or one is missing.
+        """
+        clock = Clock()
+        for shard, rows, groups in zip(self.shards, self.rows, self.groups, strict=True):
+            make(rows, groups)
+            columns = rows.take()
+            gc.collect()
+            with clock.running():
+                outputs = process_columns(shard, "live", columns)
+            _check(columns, outputs["kind"], outputs["error_code"])
+        return clock
+
+    def heartbeats(self) -> Clock:
+        """Each member beats once in three seconds."""
+        self.now_ms += 3_000
+        return self.measure(lambda rows, groups: workload.add_heartbeats(rows, groups, self.now_ms, 3_000))
+
+    def rebalances(self) -> Clock:
+        """Each member joins and syncs once more, group by group."""
+        self.now_ms += 3_000
+
+        def make(rows: Rows, groups: list[Group]) -> None:
+            for group in groups:
+                workload.add_joins(rows, group, self.now_ms)
+                workload.add_syncs(rows, group, self.now_ms)
+
+        return self.measure(make)
+
+    def commit(self) -> Clock:
+        """Each member commits one partition."""
+        self.now_ms += 3_000
+        self.commits += 1
+        return self.measure(lambda rows, groups: workload.add_commits(rows, groups, self.now_ms, self.commits))
+
+
+def _check(columns: Columns, kinds: Iterable[str], codes: Iterable[int | None]) -> None:
+    answers = [code for kind, code in zip(kinds, codes, strict=True) if kind == "response"]
+    wrong = [code for code in answers if code != 0]
+    if wrong or len(answers) != len(columns["api"]):
+        raise BenchmarkError(
+            f"{len(columns['api'])} requests were answered {len(answers)} times, {len(wrong)} times with errors "
+            f"({sorted(set(wrong), key=str)[:3]}): what was measured is not what was meant"
+        )
+
+
+def run(options: Options) -> Outcome:
+    """Heartbeats, joins with their syncs and commits a second; ratios to Kafka's where its jar is there."""
+    outcome = Outcome()
+    groups = options.sized(10_000, 50)
+    shards = min(SHARDS, groups)
+    cluster = Cluster.grown(groups, MEMBERS, shards)
+    cluster.heartbeats()
+    missing = kafka.why_not(options)
+    ours = {"heartbeats": Rates(), "joins": Rates(), "commits": Rates()}
+    theirs: list[dict[str, dict[str, float]]] = []
+    for number in range(options.repeats):
+        say(f"shard: run {number + 1} of {options.repeats}")
+        ours["heartbeats"].add(cluster.members, cluster.heartbeats())
+        ours["joins"].add(cluster.members, cluster.rebalances())
+        cluster.heartbeats()
+        ours["commits"].add(cluster.members, cluster.commit())
+        if missing is None:
+            say(f"shard: run {number + 1} of {options.repeats}, Kafka")
+            theirs.append(kafka.run_once(options, groups, MEMBERS, options.sized(2_000_000, 20_000)))
+    for what, rates in ours.items():
+        outcome.add(what, median(rates.cpu), "/s CPU")
+        outcome.add(f"{what} (wall)", median(rates.wall), "/s")
+    if missing is not None:
+        outcome.notes.append(missing)
+    else:
+        _compare(outcome, ours, theirs)
+    outcome.notes.append(f"{groups} groups of {MEMBERS} members in {shards} shards; a join counts with its sync")
+    return outcome
+
+
+def _compare(outcome: Outcome, ours: dict[str, Rates], theirs: list[dict[str, dict[str, float]]]) -> None:
+    for what in ("heartbeats", "joins"):
+        for clock in ("process", "thread", "wall"):
+            outcome.add(f"Kafka's {what} ({clock})", median([run[what][clock] for run in theirs]), "/s", "neither")
+        kafkas = median([run[what]["process"] for run in theirs])
+        outcome.add(f"{what}, ratio to Kafka's", median(ours[what].cpu) / kafkas, "CPU time of the process")
+        kafkas = median([run[what]["wall"] for run in theirs])
+        outcome.add(f"{what}, ratio to Kafka's (wall)", median(ours[what].wall) / kafkas, "wall time")
