@@ -26,7 +26,7 @@ def check(path: Path, options: ReplayOptions) -> tuple[ReplaySource, Verdict]:
     """Reads one input, runs it and compares."""
     source = read_source(path, path.name, options)
     said = said_of(run_in_process(source))
-    return source, compare(source.source, source.recording, said, excluded_by(source))
+    return source, compare(source.source, source.recording, said, excluded_by(source), source.undecided)
 
 
 def main(  # noqa: PLR0917
@@ -41,7 +41,7 @@ def main(  # noqa: PLR0917
     overrides = dict(pair.partition("=")[::2] for pair in set_ or ())
     options = ReplayOptions(overrides=overrides, partitions=partitions)
     total: dict[str, Counter[tuple[str, str, str]]] = {
-        name: Counter() for name in ("identical", "different", "excluded")
+        name: Counter() for name in ("identical", "different", "undecided", "excluded")
     }
     clean = 0
     began = time.monotonic()
@@ -50,7 +50,8 @@ def main(  # noqa: PLR0917
         total["identical"] += verdict.identical
         total["different"] += verdict.different
         total["excluded"] += verdict.incomparable
-        clean += not verdict.differences
+        total["undecided"] += sum(verdict.undecided.values(), Counter())
+        clean += not verdict.different
         _print_source(source, verdict, [d for d in verdict.differences if _wanted(d, what, api)][:first])
     typer.echo(f"\n{clean} of {len(inputs)} inputs without a difference, {time.monotonic() - began:.1f} s")
     for place in sorted(set().union(*total.values())):
@@ -61,12 +62,14 @@ def main(  # noqa: PLR0917
 
 
 def _wanted(difference: Difference, what: str, api: str) -> bool:
-    return what in {"", difference.what} and api in {"", difference.api}
+    return difference.undecided is None and what in {"", difference.what} and api in {"", difference.api}
 
 
 def _print_source(source: ReplaySource, verdict: Verdict, differences: list[Difference]) -> None:
     different, excluded = sum(verdict.different.values()), sum(verdict.incomparable.values())
     line = f"{source.source}: identical {sum(verdict.identical.values())}, different {different}"
+    for reason, places in verdict.undecided.items():
+        line += f", undecided {sum(places.values())} ({reason})"
     if excluded:
         line += f", not compared {excluded}"
     if source.rejections:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -65,14 +65,37 @@ class Excluded(NamedTuple):
 NOTHING_EXCLUDED = Excluded(frozenset(), {})
 
 
-def compare(source: str, recording: Recording, said: Said, excluded: Excluded = NOTHING_EXCLUDED) -> Verdict:
-    """Compares all answers; where the recording is exact also their times and causes, records and descriptions."""
+def compare(
+    source: str,
+    recording: Recording,
+    said: Said,
+    excluded: Excluded = NOTHING_EXCLUDED,
+    undecided: Callable[[Difference], str | None] = lambda _: None,
+) -> Verdict:
+    """Compares all answers; where the recording is exact also their times and causes, records and descriptions.
+
+    Args:
+        undecided: says why the log itself can't tell what is right at a difference; None where it can.
+    """
     verdict = Verdict(Counter(), Counter(), Counter(), [], {})
     _compare_answers(source, recording, said, excluded, verdict)
     if recording.exact:
         _compare_records(source, recording.records, said.records, excluded, verdict)
         _compare_descriptions(source, recording.descriptions, said.descriptions, excluded, verdict)
-    return verdict
+    return _decided(verdict, undecided)
+
+
+def _decided(verdict: Verdict, undecided: Callable[[Difference], str | None]) -> Verdict:
+    """Takes what the log can't decide out of what differs, and counts it by reason."""
+    differences = []
+    for difference in verdict.differences:
+        reason = undecided(difference)
+        if reason is not None:
+            place = (difference.what, difference.api, difference.error)
+            verdict.different[place] -= 1
+            verdict.undecided.setdefault(reason, Counter())[place] += 1
+        differences.append(msgspec.structs.replace(difference, undecided=reason))
+    return verdict._replace(different=+verdict.different, differences=differences)
 
 
 def answer_error(body: Mapping[str, Any]) -> int:

@@ -78,7 +78,7 @@ def availability(entries: Sequence[Entry], partitions: int) -> Availability:
                     losses += 1
                     found.lost_since.setdefault(partition, lost_ms)
                     if silence:
-                        restarts[silence].add(partition)
+                        restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
                 found.controls[entry.number, partition] = [
                     Control(api, lost_ms if api == "Unload" else entry.log_ts) for api in _STEPS[before, now]
                 ]

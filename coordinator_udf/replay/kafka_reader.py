@@ -16,6 +16,7 @@ from coordinator_udf.replay.kafka_findings import likely_partitions
 from coordinator_udf.replay.kafka_line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.kafka_order import in_order
 from coordinator_udf.replay.kafka_topics import OFFSETS_TOPIC, TopicHistory, topic_history
+from coordinator_udf.replay.kafka_undecided import LogFacts
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Answer, Recording, Rejection, ReplaySource, clip, number_offsets
 from coordinator_udf.replay.text_lines import Line, read_lines
@@ -45,6 +46,7 @@ class _KafkaReader:
         self._options = options
         self.out = ReplaySource(source, options.settings(_BROKER_SETTINGS), 0, [], Recording(exact=False))
         self._seen: set[str] = set()
+        self._request_ids: dict[int, str] = {}
         #: The shards that hold open commits of a producer.
         self._transactions: defaultdict[int, set[int]] = defaultdict(set)
 
@@ -96,6 +98,9 @@ class _KafkaReader:
                 if entry.api == "WriteTxnMarkers":
                     self._markers(entry)
         self._tail(entries)
+        facts = LogFacts(entries, self._request_ids, out.partitions)
+        facts.lost_since = available.lost_since
+        out.undecided = facts.undecided
         if available.losses:
             out.notes["shard lost by the broker"] += available.losses
             if self._options.partitions is None and history.offsets_partitions is None:
@@ -104,7 +109,7 @@ class _KafkaReader:
 
     def _request(self, entry: Entry, available: Availability) -> None:
         self.out.requests += 1
-        request_id = self._unique(entry)
+        request_id = self._request_ids[entry.number] = self._unique(entry)
         log_ts = entry.log_ts
         answer = entry.response or {}
         try:

@@ -74,7 +74,7 @@ def run_recorded(job: Job) -> TaskResult:
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:
     outputs = run_in_process(source)
-    verdict = compare(source.source, source.recording, said_of(outputs), excluded_by(source))
+    verdict = compare(source.source, source.recording, said_of(outputs), excluded_by(source), source.undecided)
     report = _report(source, outputs, verdict)
     files = TableFiles(job.out)
     tables = to_tables(outputs)

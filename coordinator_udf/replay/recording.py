@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -90,8 +91,10 @@ class ReplaySource(msgspec.Struct):
     unsupported: Counter[str] = msgspec.field(default_factory=Counter)
     #: Requests that a broker answers without its group coordinator, by API.
     foreign: Counter[str] = msgspec.field(default_factory=Counter)
-    #: What the log cannot tell, by kind: why an answer may differ although nobody erred.
+    #: What the log doesn't tell and the reader had to guess, by kind.
     notes: Counter[str] = msgspec.field(default_factory=Counter)
+    #: Says of a difference why the log itself can't tell what is right; None where it can.
+    undecided: Callable[[Any], str | None] = lambda _: None
 
 
 def clip(raw: str) -> str:
