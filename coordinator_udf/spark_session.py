@@ -17,6 +17,18 @@ DELTA_SETTINGS: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
+#: What a session of this machine alone has where nothing else is said: quiet, and not to be reached from elsewhere.
+LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A table's list of files is short: no need to compute it in 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+LOGGING_CONF: Final = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
+
 #: Where scripts/setup keeps the paths of Delta's jars, one a line.
 RESOLVED_JARS: Final = Path(sys.prefix) / "delta-jars"
 
@@ -32,13 +44,23 @@ def delta_session(app_name: str, settings: Mapping[str, str] | None = None) -> S
         settings: Spark settings; they win over those that spark-submit was given.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = {**({} if submitted else _local(settings or {})), **DELTA_SETTINGS, **(settings or {})}
     builder = SparkSession.Builder().appName(app_name)
-    for name, value in {**DELTA_SETTINGS, **(settings or {})}.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not submitted:
         jars = resolved_jars()
         builder = builder.config("spark.jars", jars) if jars else configure_spark_with_delta_pip(builder)
     return builder.getOrCreate()
+
+
+def _local(settings: Mapping[str, str]) -> dict[str, str]:
+    if not settings.get("spark.master", "local").startswith("local"):
+        return {}
+    if not LOGGING_CONF.is_file():
+        return dict(LOCAL_SETTINGS)
+    return {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}"}
 
 
 def resolved_jars() -> str | None:
@@ -51,10 +73,8 @@ def resolved_jars() -> str | None:
 
 def resolve_jars() -> None:
     """Has Spark resolve Delta's jars into its Ivy cache and remembers where they are."""
-    local = {"spark.master": "local[1]", "spark.ui.enabled": "false"}
-    loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     RESOLVED_JARS.unlink(missing_ok=True)
-    spark = delta_session("muster-setup", {**local, **loopback})
+    spark = delta_session("muster-setup", {"spark.master": "local[1]"})
     jars = [jar.removeprefix("file://") for jar in spark.conf.get("spark.jars", "").split(",")]  # type: ignore[union-attr]
     spark.stop()
     RESOLVED_JARS.write_text("".join(f"{jar}\n" for jar in jars), encoding="utf-8")

@@ -43,7 +43,7 @@ def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
     Raises:
         NoTables: there is none at all.
     """
-    found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, f"{folder}/{name}"))
+    found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, _path(folder, name)))
     if not found:
         raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(_SHAPES))}")
     return found
@@ -70,7 +70,7 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
     found = tables_in(spark, folder)
     for name, shape in _SHAPES.items():
         if name in found:
-            path = f"{folder}/{name}".replace("`", "``")
+            path = _path(folder, name).replace("`", "``")
             # As text, not as a DataFrame: so every query sees the table's newest version.
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
         else:
@@ -82,6 +82,11 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
     for name, text in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
     return found
+
+
+def _path(folder: str, table: str) -> str:
+    # In SQL a path must be a whole one.
+    return f"{folder}/{table}" if "://" in folder else str((Path(folder) / table).absolute())
 
 
 def register_log(spark: SparkSession, path: Path) -> None:

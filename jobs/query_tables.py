@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from coordinator_udf.spark_session import delta_session
 from coordinator_udf.sql import NoTables
 from coordinator_udf.sql_shell import Shell
 
-SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # A table's list of files is small: no need to compute it in 50 tasks.
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
+SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 
 
 def main(
@@ -31,7 +27,7 @@ def main(
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
     spark = delta_session("muster-sql", SETTINGS)
-    spark.sparkContext.setLogLevel("ERROR")
+    quiet(spark)
     log = root / "request-log.db"
     shell = Shell(spark, folder, log if log.is_file() else None, max_rows=rows, vertical=vertical)
     try:
@@ -42,6 +38,13 @@ def main(
     except (NoTables, PySparkException) as error:
         typer.echo(f"sql: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def quiet(spark: SparkSession) -> None:
+    """Leaves it to the shell to tell what went wrong with a statement."""
+    spark.sparkContext.setLogLevel("ERROR")
+    # PySpark logs each refused statement with the JVM's stack trace, all on one line.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 if __name__ == "__main__":

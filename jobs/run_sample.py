@@ -19,7 +19,7 @@ from coordinator_udf.replay.read_source import read_source
 from coordinator_udf.replay.rerun import compare_with_tables, put_on_log
 from coordinator_udf.spark_session import delta_session
 from coordinator_udf.sql_shell import Shell
-from jobs.query_tables import SETTINGS
+from jobs.query_tables import SETTINGS, quiet
 
 HERE = Path(__file__).resolve().parents[1]
 SAMPLE = HERE / "tests" / "data" / "crash.log.gz"
@@ -48,6 +48,7 @@ def main(
     else:
         put_on_log(source, log).close()
         typer.echo(f"put {source.requests} requests of {sample.name}, which a real broker answered, on {log}")
+    sys.stdout.flush()
     stream = [sys.executable, str(HERE / "jobs" / "coordinator_stream.py"), "--root", str(root), "--available-now"]
     settings = ["--set", "offsets.topic.partition.check=true"]
     status = subprocess.run([*stream, *settings, *context.args], check=False).returncode
@@ -59,7 +60,7 @@ def main(
 
 def _show(root: Path) -> None:
     spark = delta_session("muster-sample", SETTINGS)
-    spark.sparkContext.setLogLevel("ERROR")
+    quiet(spark)
     shell = Shell(spark, str(root / "tables"), max_rows=100, vertical=False)
     for title, question in QUESTIONS.items():
         typer.echo(f"\n{title}")

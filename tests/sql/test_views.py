@@ -207,6 +207,13 @@ def test_a_table_that_comes_later_is_seen_after_registering_again(spark: SparkSe
     assert spark.table("members").count() == 1
 
 
+def test_a_folder_may_be_a_relative_path(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_table(tmp_path / "tables", "group_transitions", [transition(1, "a", "Stable")])
+    monkeypatch.chdir(tmp_path)
+    assert register(spark, str((tmp_path / "tables").relative_to(tmp_path))) == ("group_transitions",)
+    assert spark.table("groups").count() == 1
+
+
 def test_the_request_log_may_be_an_embedded_one(ask: Callable[..., Ask], spark: SparkSession, tmp_path: Path) -> None:
     query = ask(group_responses=[{"seq": 0, "ts": 0, "request_id": "r0"}])
     log = EmbeddedLog.create(tmp_path / "log", 2)
