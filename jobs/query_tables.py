@@ -28,7 +28,7 @@ def main(
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
     spark = delta_session("muster-sql", SETTINGS)
     quiet(spark)
-    log = root / "request-log.db"
+    log = root / "log"
     shell = Shell(spark, folder, log if log.is_file() else None, max_rows=rows, vertical=vertical)
     try:
         if statement is None:

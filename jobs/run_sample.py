@@ -42,7 +42,7 @@ def main(
 ) -> None:
     """Run the live coordinator on a recorded log and show what came of it."""
     source = read_source(sample, sample.name, ReplayOptions(partitions=PARTITIONS))
-    log = root / "request-log.db"
+    log = root / "log"
     if log.exists():
         typer.echo(f"{log} is there already: going on with what is on it")
     else:
