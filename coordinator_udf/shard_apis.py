@@ -22,6 +22,7 @@ from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     empty_group_metadata_value,
+    empty_group_sizes,
     group_metadata_key,
 )
 from coordinator_udf.groups.store import GroupStore
@@ -81,6 +82,9 @@ def answer_request(ctx: Context, store: GroupStore, availability: Availability, 
         BadRequest: what the row says can't be a request.
     """
     HANDLERS[row.api](ctx, store, _UNAVAILABLE.get(availability), row, body)
+    if ctx.append_failed:
+        ctx.append_failed = False
+        store.undo_unwritten(ctx)
 
 
 def _reply(ctx: Context, row: Request, body: Body, refs: tuple[int, ...] = ()) -> None:
@@ -112,6 +116,8 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
         return refuse(Errors.UNKNOWN_MEMBER_ID)
     is_new_group = group is None
     if group is None:
+        if not ctx.fits([empty_group_sizes(body.group_id)]):
+            return refuse(Errors.UNKNOWN_SERVER_ERROR, "")
         group = store.create(ctx, body.group_id)
     end_offset = ctx.end_offset
     try:

@@ -6,11 +6,11 @@ from typing import Any
 
 from coordinator_udf.groups.classic import ClassicGroup, Member
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.offsets import delete_all_offsets, end_group
-from coordinator_udf.groups.records import placeholder
+from coordinator_udf.groups.offsets import delete_all_offsets, end_group, offset_partitions, write_or_refuse
+from coordinator_udf.groups.records import group_tombstone_sizes, offset_sizes, placeholder
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.store import Group, GroupStore
-from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.errors import ApiError, Errors
 
 _GROUP_ID_NOT_FOUND_VERSION = 6
 _NO_AUTHORIZED_OPERATIONS = -(2**31)
@@ -99,19 +99,26 @@ def _list(group: Group) -> dict[str, Any]:
 
 def delete_groups(ctx: Context, store: GroupStore, group_ids: tuple[str, ...]) -> list[dict[str, Any]]:
     """Deletes empty groups with their offsets; the answer's results. A name that is repeated is asked once."""
-    results = []
-    for group_id in dict.fromkeys(group_ids):
-        error = _delete(ctx, store, group_id)
-        results.append({"groupId": group_id, "errorCode": int(error)})
-    return results
+    errors = {group_id: _refusal(store, group_id) for group_id in group_ids}
+    doomed = [group_id for group_id, error in errors.items() if error is Errors.NONE]
+    sizes = []
+    for group_id in doomed:
+        sizes += [offset_sizes(group_id, topic, None) for topic, _ in offset_partitions(store, group_id)]
+        sizes.append(group_tombstone_sizes(group_id))
+    try:
+        write_or_refuse(ctx, sizes)
+    except ApiError as refused:
+        errors = dict.fromkeys(group_ids, refused.error)
+    else:
+        for group_id in doomed:
+            delete_all_offsets(ctx, store, group_id)
+            end_group(ctx, store, group_id, GroupEvent.DELETED)
+    return [{"groupId": group_id, "errorCode": int(error)} for group_id, error in errors.items()]
 
 
-def _delete(ctx: Context, store: GroupStore, group_id: str) -> Errors:
+def _refusal(store: GroupStore, group_id: str) -> Errors:
+    """Why a group can't be deleted; NONE if it can."""
     group = store.get(group_id)
     if group is None or group.state is ClassicGroupState.DEAD:
         return Errors.GROUP_ID_NOT_FOUND
-    if not group.is_empty():
-        return Errors.NON_EMPTY_GROUP
-    delete_all_offsets(ctx, store, group_id)
-    end_group(ctx, store, group_id, GroupEvent.DELETED)
-    return Errors.NONE
+    return Errors.NONE if group.is_empty() else Errors.NON_EMPTY_GROUP

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.records import Sizes, batch_bytes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.timers import Timers
 from coordinator_udf.protocol.requests import Topic
@@ -97,6 +98,7 @@ class Context:
         cause: the request or timer that is being handled.
         end_offset: the offset that the next record will have.
         effects: what was decided since the shard last took it away.
+        append_failed: whether what the request in hand would have written was too large for the log.
     """
 
     def __init__(self, settings: Settings, timers: Timers) -> None:
@@ -107,6 +109,7 @@ class Context:
         self.end_offset = 0
         self.topics: dict[str, Topic] = {}
         self.effects: list[Effect] = []
+        self.append_failed = False
 
     def answer(
         self,
@@ -164,6 +167,10 @@ class Context:
         self.end_offset += 1
         self.effects.append(record)
         return record
+
+    def fits(self, records: Sequence[Sizes]) -> bool:
+        """Whether the log takes these records, which one request writes all or none of."""
+        return batch_bytes(records) <= self.settings.group_metadata_max_bytes
 
     def store_assignment(self, group_id: str, record_offset: int, member_id: str, assignment: bytes) -> None:
         """Puts out the bytes that placeholders for this record and member stand for."""

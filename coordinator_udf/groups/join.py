@@ -20,8 +20,8 @@ from coordinator_udf.groups.rebalance import (
 from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
-    group_metadata_batch_bytes,
     group_metadata_key,
+    group_metadata_sizes,
     group_metadata_value,
 )
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
@@ -208,7 +208,8 @@ class Join:
         """Writes the group with the static member's new id; whether the record was small enough."""
         ctx, group = self.ctx, self.group
         sizes = {m.member_id: m.assignment.size for m in group.members.values() if m.assignment is not None}
-        if group_metadata_batch_bytes(group, sizes) > ctx.settings.group_metadata_max_bytes:
+        if not ctx.fits([group_metadata_sizes(group, sizes)]):
+            ctx.append_failed = True
             return False
         value = group_metadata_value(group)
         refs = tuple(sorted({m.assignment.record_offset for m in group.members.values() if m.assignment is not None}))

@@ -5,14 +5,14 @@ Source: OffsetMetadataManager and ClassicGroup (validateOffsetCommit, validateOf
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset
 from coordinator_udf.groups.rebalance import restart_session
-from coordinator_udf.groups.records import GROUP_METADATA, OFFSET_COMMIT, batch_bytes, group_metadata_key
+from coordinator_udf.groups.records import GROUP_METADATA, OFFSET_COMMIT, Sizes, group_metadata_key, offset_sizes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
@@ -146,9 +146,9 @@ def _commit(
             partitions.append(_partition(partition.partition_index, error))
             if error is Errors.NONE:
                 value = _offset_value(ctx, partition, topic_id, expire)
-                _check_size(ctx, group_id, topic.name, value)
                 values.append((topic.name, partition.partition_index, value))
         answers.append({"name": topic.name, "topicId": topic.topic_id, "partitions": partitions})
+    write_or_refuse(ctx, [offset_sizes(group_id, name, value) for name, _, value in values])
     for name, index, value in values:
         key = {"type": OFFSET_COMMIT, "group": group_id, "topic": name, "partition": index}
         producer_id, producer_epoch = producer or (None, None)
@@ -197,11 +197,14 @@ def _offset_value(ctx: Context, partition: CommitPartition, topic_id: str, expir
     return value if topic_id == ZERO_UUID else {**value, "topicId": topic_id}
 
 
-def _check_size(ctx: Context, group_id: str, topic: str, value: dict[str, Any]) -> None:
-    """Raises ApiError if the record is larger than the log takes."""
-    key_bytes = 2 + 2 + len(group_id.encode()) + 2 + len(topic.encode()) + 4
-    value_bytes = 2 + 8 + 4 + 1 + 5 + len(value["metadata"].encode()) + 8 + 16
-    if batch_bytes(key_bytes, value_bytes) > ctx.settings.group_metadata_max_bytes:
+def write_or_refuse(ctx: Context, records: Sequence[Sizes]) -> None:
+    """Refuses a request whose records are larger together than the log takes; it writes all of them or none.
+
+    Raises:
+        ApiError: UNKNOWN_SERVER_ERROR.
+    """
+    if records and not ctx.fits(records):
+        ctx.append_failed = True
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
 
 
@@ -223,12 +226,17 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
         raise ApiError(Errors.GROUP_ID_NOT_FOUND)
     if not group.is_empty() and not group.uses_consumer_protocol():
         raise ApiError(Errors.NON_EMPTY_GROUP)
-    pending = store.offsets.pending_partitions(body.group_id)
-    return [_delete_topic(ctx, store, group, topic, pending) for topic in body.topics]
+    there = set(offset_partitions(store, body.group_id))
+    doomed: list[tuple[str, int]] = []
+    answers = [_delete_topic(ctx, group, topic, there, doomed) for topic in body.topics]
+    write_or_refuse(ctx, [offset_sizes(body.group_id, name, None) for name, _ in doomed])
+    for name, index in doomed:
+        _tombstone(ctx, store, body.group_id, name, index)
+    return answers
 
 
 def _delete_topic(
-    ctx: Context, store: GroupStore, group: ClassicGroup, topic: DeleteTopic, pending: set[tuple[str, int]]
+    ctx: Context, group: ClassicGroup, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
 ) -> dict[str, Any]:
     subscribed = group.is_subscribed_to(topic.name)
     partitions = []
@@ -241,20 +249,24 @@ def _delete_topic(
             partitions.append(_partition(index, Errors.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         partitions.append(_partition(index, Errors.NONE))
-        if store.offsets.get(group.group_id, topic.name, index) or (topic.name, index) in pending:
-            _tombstone(ctx, store, group.group_id, topic.name, index)
+        if (topic.name, index) in there:
+            doomed.append((topic.name, index))
     return {"name": topic.name, "partitions": partitions}
 
 
-def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
-    """Deletes every offset of a group, pending ones too."""
+def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]:
+    """The partitions for which a group has an offset, committed or pending."""
     committed = [
         (topic, partition)
         for topic, partitions in store.offsets.committed.get(group_id, {}).items()
         for partition in partitions
     ]
-    pending = sorted(store.offsets.pending_partitions(group_id) - set(committed))
-    for topic, partition in committed + pending:
+    return committed + sorted(store.offsets.pending_partitions(group_id) - set(committed))
+
+
+def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
+    """Deletes every offset of a group, pending ones too."""
+    for topic, partition in offset_partitions(store, group_id):
         _tombstone(ctx, store, group_id, topic, partition)
 
 

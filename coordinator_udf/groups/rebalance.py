@@ -16,6 +16,7 @@ from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     group_metadata_key,
+    group_metadata_sizes,
     group_metadata_value,
     placeholder,
 )
@@ -201,12 +202,10 @@ def _begin_generation(
     group.subscribed_topics = group.compute_subscribed_topics()
     if not group.members:
         ctx.move(group, GroupEvent.EMPTIED)
-        ctx.append(
-            GROUP_METADATA,
-            group_metadata_key(group.group_id),
-            GROUP_METADATA_VALUE_VERSION,
-            group_metadata_value(group),
-        )
+        # If it is too large the last generation stays in the log; loaded from there, its members would soon expire.
+        if ctx.fits([group_metadata_sizes(group, {})]):
+            key, value = group_metadata_key(group.group_id), group_metadata_value(group)
+            ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, value)
         return
     ctx.move(group, event, f"removed members that haven't joined: {', '.join(absent)}" if absent else None)
     for member in group.in_order():

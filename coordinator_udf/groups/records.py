@@ -5,6 +5,7 @@ Assignments stand in values as placeholders (schemas/outputs.py). Source: GroupC
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup
@@ -15,8 +16,11 @@ END_TXN_MARKER = "EndTxnMarker"
 
 GROUP_METADATA_VALUE_VERSION = 3
 
-#: A record batch's header, and a record's own bytes beside key and value where all of its varints take one byte.
+#: A record batch's header.
 _BATCH_OVERHEAD_BYTES = 61
+
+#: The bytes of a record's key and of its value; None is a tombstone.
+Sizes = tuple[int, int | None]
 
 
 def placeholder(ref: AssignmentRef | None) -> str:
@@ -69,10 +73,11 @@ def empty_group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
     }
 
 
-def group_metadata_batch_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int:
-    """How large the record batch of a group's record is in Kafka's format, uncompressed.
+def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
+    """How large a group's record is in Kafka's format.
 
     Args:
+        group: the group as it would be written.
         sizes: member id -> bytes of its assignment.
     """
     value = 2 + _text(group.protocol_type or "") + 4 + _text(group.protocol_name) + _text(group.leader) + 8 + 4
@@ -88,13 +93,39 @@ def group_metadata_batch_bytes(group: ClassicGroup, sizes: dict[str, int]) -> in
             + 4
             + sizes.get(member.member_id, 0)
         )
-    return batch_bytes(2 + _text(group.group_id), value)
+    return 2 + _text(group.group_id), value
 
 
-def batch_bytes(key_bytes: int, value_bytes: int) -> int:
-    """The size of a record batch that holds one record (DefaultRecord, DefaultRecordBatch)."""
-    body = 1 + 1 + 1 + _varint(key_bytes) + key_bytes + _varint(value_bytes) + value_bytes + 1
-    return _BATCH_OVERHEAD_BYTES + _varint(body) + body
+def group_tombstone_sizes(group_id: str) -> Sizes:
+    """How large the record is that ends a group."""
+    return 2 + _text(group_id), None
+
+
+def empty_group_sizes(group_id: str) -> Sizes:
+    """How large the record is of a group that nobody has joined."""
+    return 2 + _text(group_id), 2 + 2 + 4 + 2 + 2 + 8 + 4
+
+
+def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Sizes:
+    """How large an offset's record is, or its tombstone. With an expiry of its own its value is one of version 1."""
+    key = 2 + _text(group_id) + _text(topic) + 4
+    if value is None:
+        return key, None
+    metadata = len(value["metadata"].encode("utf-8", "replace"))
+    if "expireTimestamp" in value:
+        return key, 2 + 8 + 2 + metadata + 8 + 8
+    tagged = 1 + 1 + 1 + 16 if "topicId" in value else 1
+    return key, 2 + 8 + 4 + _unsigned_varint(metadata + 1) + metadata + 8 + tagged
+
+
+def batch_bytes(records: Iterable[Sizes]) -> int:
+    """The size of the record batch that holds these records, uncompressed (DefaultRecord, DefaultRecordBatch)."""
+    size = _BATCH_OVERHEAD_BYTES
+    for delta, (key_bytes, value_bytes) in enumerate(records):
+        body = 1 + 1 + _varint(delta) + _varint(key_bytes) + key_bytes + 1
+        body += 1 if value_bytes is None else _varint(value_bytes) + value_bytes
+        size += _varint(body) + body
+    return size
 
 
 def _text(text: str | None) -> int:
@@ -102,9 +133,8 @@ def _text(text: str | None) -> int:
 
 
 def _varint(value: int) -> int:
-    zigzag = value << 1
-    length = 1
-    while zigzag >= 0x80:
-        zigzag >>= 7
-        length += 1
-    return length
+    return _unsigned_varint(value << 1)
+
+
+def _unsigned_varint(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)

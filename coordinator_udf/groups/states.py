@@ -42,7 +42,7 @@ class GroupEvent(StrEnum):
     SESSION_EXPIRED = "SESSION_EXPIRED"
     #: Members didn't send their SyncGroup within the rebalance timeout.
     SYNC_EXPIRED = "SYNC_EXPIRED"
-    #: The group with its assignments could not be stored.
+    #: The group with its assignments could not be stored; or nothing at all of a new group.
     STORE_FAILED = "STORE_FAILED"
     #: The group was loaded with more members than group.max.size allows.
     OVER_CAPACITY = "OVER_CAPACITY"
@@ -88,6 +88,8 @@ TRANSITIONS: dict[tuple[ClassicGroupState, GroupEvent], ClassicGroupState] = {
     (_S.STABLE, _E.OVER_CAPACITY): _S.PREPARING_REBALANCE,
     (_S.EMPTY, _E.DELETED): _S.DEAD,
     (_S.EMPTY, _E.OFFSETS_EXPIRED): _S.DEAD,
+    # Nothing was ever written of the group, so it never was.
+    (_S.EMPTY, _E.STORE_FAILED): _S.DEAD,
     **{(state, _E.UNLOADED): _S.DEAD for state in _S if state is not _S.DEAD},
 }
 

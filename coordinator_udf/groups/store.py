@@ -13,6 +13,7 @@ from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
 from coordinator_udf.groups.records import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.timers import SESSION, TimerKey
 from coordinator_udf.protocol.requests import ZERO_UUID
 
 #: Every kind of group that there is. A shard, its timers, its records and its codec don't look inside.
@@ -44,6 +45,19 @@ class GroupStore:
         self.groups[group_id] = group
         ctx.note(group, None, GroupEvent.CREATED)
         return group
+
+    def undo_unwritten(self, ctx: Context) -> None:
+        """What follows from records that were too large for the log: groups that nothing was ever written of are gone.
+
+        Kafka goes back to where the log ends, and with it every group that came to be since something was logged.
+        """
+        for group in list(self.groups.values()):
+            if not isinstance(group, ClassicGroup) or not group.is_empty() or group.created_at < ctx.end_offset:
+                continue
+            del self.groups[group.group_id]
+            for member_id in group.pending_join:
+                ctx.timers.cancel(TimerKey(SESSION, group.group_id, member_id))
+            ctx.move(group, GroupEvent.STORE_FAILED)
 
     def apply(
         self,
