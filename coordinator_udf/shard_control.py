@@ -35,12 +35,19 @@ LogEntry = tuple[int, str, dict[str, Any], dict[str, Any] | None, int | None]
 
 
 def load_group(shard: Shard, row: Request) -> None:
-    """One record of the offsets table; the first one begins a cold start."""
+    """One record of the offsets table; the first one begins a cold start.
+
+    A body without a record says by ``nextSeq`` from where on the shard numbers its outputs, so that they don't get
+    the numbers of what the tables have already.
+    """
     if shard.availability is not Availability.LOADING:
         _forget(shard, Availability.LOADING)
     if row.body is None:
         return
     entry = msgspec.json.decode(row.body)
+    shard.next_seq = max(shard.next_seq, entry.get("nextSeq", 0))
+    if "key" not in entry:
+        return
     key = entry["key"]
     loaded = (entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId"))
     _apply(shard, loaded)
