@@ -13,20 +13,17 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator_udf.replay.compare import Difference, Verdict, compare
-from coordinator_udf.replay.excluded import excluded_by
-from coordinator_udf.replay.in_process import run_in_process
+from coordinator_udf.replay.compare import Difference, Verdict
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.read_source import read_source
+from coordinator_udf.replay.recorded_task import run_and_compare
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.said import said_of
 
 
 def check(path: Path, options: ReplayOptions) -> tuple[ReplaySource, Verdict]:
     """Reads one input, runs it and compares."""
     source = read_source(path, path.name, options)
-    said = said_of(run_in_process(source))
-    return source, compare(source.source, source.recording, said, excluded_by(source), source.undecided)
+    return source, run_and_compare(source)[1]
 
 
 def main(  # noqa: PLR0917
@@ -68,6 +65,8 @@ def _wanted(difference: Difference, what: str, api: str) -> bool:
 def _print_source(source: ReplaySource, verdict: Verdict, differences: list[Difference]) -> None:
     different, excluded = sum(verdict.different.values()), sum(verdict.incomparable.values())
     line = f"{source.source}: identical {sum(verdict.identical.values())}, different {different}"
+    if source.notes:
+        line += f", notes {dict(source.notes)}"
     for reason, places in verdict.undecided.items():
         line += f", undecided {sum(places.values())} ({reason})"
     if excluded:

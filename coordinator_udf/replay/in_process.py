@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from coordinator_udf.assignments import complete_assignments
 from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_rows import process_rows
@@ -23,15 +25,27 @@ _SLICE_ROWS = 5_000
 
 def run_in_process(source: ReplaySource) -> pa.Table:
     """The completed outputs of a source, the answers of spanning requests merged: rows of SHARD_OUTPUT by shard."""
-    shards: dict[int, list[Request]] = defaultdict(list)
+    shards: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in source.rows:
-        shards[row["partition"]].append(Request(*(row[name] for name in _REQUEST_FIELDS)))
-    outputs: list[Output] = []
-    for partition, rows in sorted(shards.items()):
-        shard = Shard(partition, source.settings, keep_log=any(row.api == FAILOVER for row in rows))
-        for start in range(0, len(rows), _SLICE_ROWS):
-            outputs += process_rows(shard, rows[start : start + _SLICE_ROWS])
+        shards[row["partition"]].append(row)
+    outputs = [
+        output for partition, rows in sorted(shards.items()) for output in _outputs(source.settings, partition, rows)
+    ]
     return complete_assignments(outputs_table(source.source, outputs), lambda refs: {})
+
+
+def run_shard(source: str, settings: Settings, partition: int, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The completed outputs of one shard; the answers to parts of spanning requests stay parts."""
+    return complete_assignments(outputs_table(source, _outputs(settings, partition, rows)), lambda refs: {})
+
+
+def _outputs(settings: Settings, partition: int, rows: Sequence[Mapping[str, Any]]) -> list[Output]:
+    requests = [Request(*(row[name] for name in _REQUEST_FIELDS)) for row in rows]
+    shard = Shard(partition, settings, keep_log=any(request.api == FAILOVER for request in requests))
+    outputs: list[Output] = []
+    for start in range(0, len(requests), _SLICE_ROWS):
+        outputs += process_rows(shard, requests[start : start + _SLICE_ROWS])
+    return outputs
 
 
 def outputs_table(source: str, outputs: list[Output]) -> pa.Table:

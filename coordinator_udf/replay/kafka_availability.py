@@ -46,12 +46,11 @@ class Silence(NamedTuple):
 
 
 class Availability(NamedTuple):
-    """The control rows to put before a request's row, by (entry number, partition), and when shards were first lost."""
+    """The control rows to put before a request's row, by (entry number, partition), and when shards were lost."""
 
     controls: dict[tuple[int, int], list[Control]]
-    #: By partition, the time in ms from which on the log doesn't tell what the broker had loaded.
-    lost_since: dict[int, int]
-    losses: int
+    #: By partition, when the broker lost the shard, in ms: what it had loaded afterwards, the log doesn't tell.
+    losses: dict[int, list[int]]
 
 
 def availability(entries: Sequence[Entry], partitions: int) -> Availability:
@@ -61,12 +60,11 @@ def availability(entries: Sequence[Entry], partitions: int) -> Availability:
         entries: the log in order.
         partitions: the number of shards.
     """
-    found = Availability({}, {}, 0)
+    found = Availability({}, defaultdict(list))
     service = [Finding.SERVED] * partitions
     served_us = [0] * partitions
     silences = _silences(entries)
     restarts: dict[Silence, set[int]] = defaultdict(set)
-    losses = 0
     for entry in entries:
         for partition, finding in shard_findings(entry, partitions).items():
             before = service[partition]
@@ -75,8 +73,7 @@ def availability(entries: Sequence[Entry], partitions: int) -> Availability:
                 silence = _silence_before(silences, served_us[partition], entry.arrived_us)
                 lost_ms = silence.start_us // 1000 if silence else entry.log_ts
                 if before is Finding.SERVED:
-                    losses += 1
-                    found.lost_since.setdefault(partition, lost_ms)
+                    found.losses[partition].append(lost_ms)
                     if silence:
                         restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
                 found.controls[entry.number, partition] = [
@@ -86,7 +83,7 @@ def availability(entries: Sequence[Entry], partitions: int) -> Availability:
             if now is Finding.SERVED:
                 served_us[partition] = entry.answered_us
     _restart_the_rest(entries, partitions, restarts, found)
-    return found._replace(losses=losses)
+    return found
 
 
 def _next(service: Finding, finding: Finding) -> Finding:
@@ -114,7 +111,7 @@ def _restart_the_rest(
                     missing.discard(partition)
                     rows = [Control("Unload", silence.start_us // 1000), Control("Failover", entry.log_ts)]
                     found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
-                    found.lost_since.setdefault(partition, silence.start_us // 1000)
+                    found.losses[partition].append(silence.start_us // 1000)
             if not missing:
                 break
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from coordinator_udf.replay.kafka_availability import Availability, availability
 from coordinator_udf.replay.kafka_findings import likely_partitions
 from coordinator_udf.replay.kafka_line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.kafka_order import in_order
+from coordinator_udf.replay.kafka_settle import settle_order
 from coordinator_udf.replay.kafka_topics import OFFSETS_TOPIC, TopicHistory, topic_history
 from coordinator_udf.replay.kafka_undecided import LogFacts
 from coordinator_udf.replay.options import ReplayOptions
@@ -99,10 +101,11 @@ class _KafkaReader:
                     self._markers(entry)
         self._tail(entries)
         facts = LogFacts(entries, self._request_ids, out.partitions)
-        facts.lost_since = available.lost_since
+        facts.losses = available.losses
         out.undecided = facts.undecided
+        out.settle = partial(settle_order, out, facts.entries)
         if available.losses:
-            out.notes["shard lost by the broker"] += available.losses
+            out.notes["shard lost by the broker"] += sum(map(len, available.losses.values()))
             if self._options.partitions is None and history.offsets_partitions is None:
                 out.notes["number of the broker's shards, estimated"] += 1
         number_offsets(out.rows)

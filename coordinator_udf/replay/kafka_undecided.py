@@ -1,13 +1,11 @@
 """Why a broker's request log itself can't tell what is right at a difference. Such differences are counted by reason.
 
-A log tells when requests arrived and were answered, not when the coordinator handled them; it doesn't tell what was
-there before it began, what a broker had in memory when it stopped, nor what was still waiting when the log ended.
+A log doesn't tell what was there before it began, what a broker had in memory when it stopped, nor what was still
+waiting when the log ended.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,15 +17,7 @@ from coordinator_udf.replay.kafka_line import Entry
 
 OLDER: Final = "it was there before the log began"
 LOST: Final = "the broker had lost and loaded the shard; what waited and what it loaded is not in the log"
-ORDER: Final = "other requests to the group were being handled at the same time on other connections"
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
-
-#: How far an estimated time may be off, in microseconds: the line's time is exact to the millisecond.
-_SLACK_US = 1_000
-#: How long the coordinator may take to get to a request that it was given; measured on a busy machine.
-_HANDOVER_US = 5_000
-
-_JOINS_AND_LEAVES = frozenset({"JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat"})
 
 
 class LogFacts:
@@ -41,20 +31,20 @@ class LogFacts:
             request_ids: by entry number.
             partitions: the number of shards.
         """
-        self._entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
+        #: By request id.
+        self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
         self._partitions = partitions
-        self.lost_since: Mapping[int, int] = {}
+        self.losses: Mapping[int, Sequence[int]] = {}
         self._members: set[str] = set()
         self._groups: dict[str, int] = {}
         self._committed: dict[tuple[str, str], int] = {}
         self._last_join: dict[str, int] = {}
-        self._changes: dict[str, list[Entry]] = defaultdict(list)
         for entry in entries:
             self._note(entry)
 
     def undecided(self, difference: Difference) -> str | None:
         """Why the log can't decide a difference between two answers; None where it can."""
-        entry = self._entries.get(difference.request_id or "")
+        entry = self.entries.get(difference.request_id or "")
         if entry is None or difference.recorded is None or difference.ours is None:
             return None
         group_id = entry.request.get("groupId")
@@ -65,8 +55,6 @@ class LogFacts:
             return OLDER
         if any(self._has_ended(group, entry, difference) for group in named):
             return ENDED
-        if any(self._is_contested(group, entry) for group in named):
-            return ORDER
         return None
 
     def _note(self, entry: Entry) -> None:
@@ -87,8 +75,6 @@ class LogFacts:
             for topic in request.get("topics") or ():
                 name = topic.get("name") or topic.get("topicId")
                 self._committed.setdefault((group_id, str(name)), entry.log_ts)
-        if entry.api in _JOINS_AND_LEAVES:
-            self._changes[group_id].append(entry)
 
     def _named(self, entry: Entry, difference: Difference) -> list[str]:
         """The groups that one of both answers differs in."""
@@ -96,8 +82,10 @@ class LogFacts:
         return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
 
     def _is_lost(self, group_id: str, entry: Entry) -> bool:
-        since = self.lost_since.get(partition_for(group_id, self._partitions))
-        return since is not None and entry.log_ts >= since
+        """Whether the group was there when the broker lost its shard, before this request."""
+        first = self._groups.get(group_id, entry.log_ts)
+        losses = self.losses.get(partition_for(group_id, self._partitions), ())
+        return any(first < lost <= entry.log_ts for lost in losses)
 
     def _is_older(self, entry: Entry, difference: Difference) -> bool:
         """Whether both answers agree but for what was there before; or the member is older than the log."""
@@ -146,27 +134,6 @@ class LogFacts:
             group.get("groupState") == "PreparingRebalance" for group in _groups_of(difference.recorded).values()
         )
         return going_on and self._last_join.get(group_id, 0) < entry.arrived_us
-
-    def _is_contested(self, group_id: str, entry: Entry) -> bool:
-        """Whether the group's members changed at a moment that may as well be before as after this request."""
-        start, end = _handled_between(entry)
-        changes = self._changes.get(group_id, [])
-        first = bisect_left(changes, start - 1_000_000, key=lambda change: change.arrived_us)
-        for change in changes[first:]:
-            if change.arrived_us > end + _SLACK_US:
-                break
-            if change.connection == entry.connection:
-                continue
-            other_start, other_end = _handled_between(change)
-            if other_start <= end + _SLACK_US and start <= other_end + _SLACK_US:
-                return True
-        return False
-
-
-def _handled_between(entry: Entry) -> tuple[int, int]:
-    """The moments between which the coordinator handled a request; its answer may have waited for others."""
-    latest = entry.handled_us + entry.local_us + _HANDOVER_US
-    return entry.arrived_us, min(entry.answered_us, latest)
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:

@@ -72,9 +72,26 @@ def run_recorded(job: Job) -> TaskResult:
         return TaskResult(SourceReport(job.source, failure=f"the replay broke: {details}"))
 
 
+def run_and_compare(source: ReplaySource) -> tuple[pa.Table, Verdict]:
+    """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order."""
+
+    def judge() -> tuple[pa.Table, Verdict]:
+        outputs = run_in_process(source)
+        return outputs, compare(
+            source.source, source.recording, said_of(outputs), excluded_by(source), source.undecided
+        )
+
+    outputs, verdict = judge()
+    differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}
+    moved = source.settle({request_id for request_id in differing if request_id is not None})
+    if not moved:
+        return outputs, verdict
+    source.notes["order of requests handled at one moment, taken from their answers"] += moved
+    return judge()
+
+
 def _replay(job: Job, source: ReplaySource) -> TaskResult:
-    outputs = run_in_process(source)
-    verdict = compare(source.source, source.recording, said_of(outputs), excluded_by(source), source.undecided)
+    outputs, verdict = run_and_compare(source)
     report = _report(source, outputs, verdict)
     files = TableFiles(job.out)
     tables = to_tables(outputs)

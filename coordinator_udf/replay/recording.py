@@ -95,6 +95,9 @@ class ReplaySource(msgspec.Struct):
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     #: Says of a difference why the log itself can't tell what is right; None where it can.
     undecided: Callable[[Any], str | None] = lambda _: None
+    #: Reorders the rows where the log leaves their order open and the answers of these requests tell it; the number of
+    #: requests that were moved.
+    settle: Callable[[set[str]], int] = lambda _: 0
 
 
 def clip(raw: str) -> str:
