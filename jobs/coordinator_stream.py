@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +47,9 @@ def main(
     trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
     tick: Annotated[int, typer.Option(min=50, metavar="MS", help="How often time passes without requests.")] = 500,
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
+    recover: Annotated[
+        bool, typer.Option("--recover-from-offsets", help="Load the groups from consumer_offsets; new checkpoint.")
+    ] = False,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve Kafka clients there.")] = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
@@ -65,21 +68,23 @@ def main(
             trigger_ms=trigger,
             tick_ms=tick,
             max_rows=max_rows,
+            recover=recover,
         )
         door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config))
         stop = threading.Event()
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
-        with ExitStack() as running:
-            answers = None if door is None else door.answers
-            coordinator = running.enter_context(Coordinator(spark, options, settings, answers))
-            if door is not None:
-                running.enter_context(door.open(coordinator.log))
+        answers = None if door is None else door.answers
+        with (
+            Coordinator(spark, options, settings, answers) as coordinator,
+            nullcontext() if door is None else door.open(coordinator, stop),
+        ):
             coordinator.wait(stop)
+            # While clients can still be told what the last micro-batch decided.
+            coordinator.stop()
         totals = coordinator.sink.totals
-        typer.echo(
-            f"handled {totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected", err=True
-        )
+        said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
+        typer.echo(f"handled {said}", err=True)
         spark.stop()
 
 

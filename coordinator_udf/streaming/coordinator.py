@@ -24,6 +24,7 @@ from coordinator_udf.streaming import sources
 from coordinator_udf.streaming.delta_tables import OutputTables
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.log_source import DEFAULT_MAX_ROWS
+from coordinator_udf.streaming.recovery import is_begun, recover, starting_append
 from coordinator_udf.streaming.shard_function import coordinate
 from coordinator_udf.streaming.sink import Answers, CoordinatorSink
 from coordinator_udf.streaming.status import StatusLine
@@ -58,9 +59,7 @@ class StreamOptions:
         trigger_ms: the least time from one micro-batch to the next.
         tick_ms: how often the job makes time pass.
         max_rows: the most rows of the embedded log in one micro-batch.
-        starting_append: where a query without a checkpoint starts in the embedded log.
-        keep_appends: how many appends that were handled the embedded log keeps, beyond which they are folded into the
-            table request_log; None keeps all.
+        recover: load the groups from consumer_offsets and begin a new checkpoint with that.
     """
 
     log: str
@@ -72,8 +71,7 @@ class StreamOptions:
     trigger_ms: int = 0
     tick_ms: int = 500
     max_rows: int = DEFAULT_MAX_ROWS
-    starting_append: int = 0
-    keep_appends: int | None = 20_000
+    recover: bool = False
 
 
 class Coordinator:
@@ -182,6 +180,8 @@ class Coordinator:
         options = self.options
         if options.source == "embedded":
             return self._embedded(undo)
+        if options.recover:
+            raise StartError("--recover-from-offsets puts the groups on the log, so it needs --source embedded")
         partitions = options.partitions or 8
         read = sources.delta_requests if options.source == "delta" else sources.json_requests
         requests = read(self._spark, options.log, partitions)
@@ -207,18 +207,21 @@ class Coordinator:
                 "that number stays for good: leave --partitions out, or choose another --log"
             )
         self.log = log
+        if options.recover:
+            now_ms = 0 if options.available_now else log.now_ms()
+            recover(self._spark, log, options.tables, options.checkpoint, self.config, now_ms=now_ms)
         tell_topics(log, self.config)
         if not options.available_now:
             ticker = Ticker(log, options.tick_ms)
             ticker.start()
             undo.callback(ticker.stop)
         return sources.embedded_requests(
-            self._spark, path, starting_append=options.starting_append, max_rows=options.max_rows
+            self._spark, path, starting_append=starting_append(options.checkpoint), max_rows=options.max_rows
         )
 
     def _refuse_new_checkpoint_on_old_tables(self, tables: OutputTables) -> None:
-        checkpoint = Path(self.options.checkpoint)
-        if "://" in self.options.checkpoint or (checkpoint / "metadata").exists() or self.options.starting_append:
+        checkpoint = self.options.checkpoint
+        if "://" in checkpoint or self.options.recover or is_begun(checkpoint):
             return
         if tables.table("consumer_offsets").count() > 0:
             raise StartError(

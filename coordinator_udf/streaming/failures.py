@@ -13,10 +13,11 @@ from coordinator_udf.shard_codec import StateVersionError
 from coordinator_udf.streaming.coordinator import StartError
 from coordinator_udf.streaming.delta_tables import TableError
 from coordinator_udf.streaming.embedded_log import LogError
+from coordinator_udf.streaming.recovery import RecoveryError
 from coordinator_udf.streaming.session import SparkConfError
 from coordinator_udf.streaming.sources import SourceError
 
-_KNOWN = (SettingsError, StartError, TableError, LogError, SparkConfError, SourceError)
+_KNOWN = (SettingsError, StartError, RecoveryError, TableError, LogError, SparkConfError, SourceError)
 
 #: Errors that are raised on workers, by their names in what Spark tells of them.
 _TOLD_BY_SPARK = (StateVersionError.__name__, LogError.__name__, "MissingAssignmentError")

@@ -1,0 +1,120 @@
+"""What the tests of the stream share: the session with the coordinator's sources, recordings, and undisturbed runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.replay.in_process import run_in_process
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.read_source import read_source
+from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
+from coordinator_udf.streaming.session import register_sources
+from coordinator_udf.table_rows import to_tables
+from schemas.tables import TABLES
+from tests.conftest import SAMPLE_LOG
+
+ORDER = {"consumer_offsets": "offset", "group_responses": "seq", "group_transitions": "seq", "rejected_requests": "seq"}
+
+
+@pytest.fixture(scope="session")
+def coordinator_spark(spark: SparkSession) -> SparkSession:
+    register_sources(spark)
+    return spark
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A recorded log, and what an undisturbed replay of it leaves in the tables."""
+
+    settings: Settings
+    partitions: int
+    rows: list[dict[str, Any]]
+    expected: dict[str, pa.Table]
+
+    def make_log(self, path: Path, sizes: Sequence[int]) -> EmbeddedLog:
+        """An embedded log with the rows in appends of the given sizes, over and over."""
+        log = EmbeddedLog.create(path, self.partitions, clock_skew_max_ms=None)
+        self.append(log, sizes)
+        return log
+
+    def append(self, log: EmbeddedLog, sizes: Sequence[int], start: int = 0, stop: int | None = None) -> None:
+        rows = self.rows[start:stop]
+        at = turn = 0
+        while at < len(rows):
+            size = sizes[turn % len(sizes)]
+            log.append(rows[at : at + size])
+            at, turn = at + size, turn + 1
+
+
+def scenario(source: ReplaySource) -> Scenario:
+    # In the order of time, as they came; Kafka's own log has several partitions.
+    rows = sorted(source.rows, key=lambda row: row["log_ts"])
+    expected = to_tables(run_in_process(source))
+    return Scenario(source.settings, source.partitions, rows, expected)
+
+
+@pytest.fixture(scope="session")
+def sample() -> Scenario:
+    """The shipped sample of a real broker's traffic, in two partitions."""
+    return scenario(read_source(SAMPLE_LOG, LIVE, ReplayOptions(partitions=2)))
+
+
+def read_tables(folder: Path) -> dict[str, pa.Table]:
+    """The tables, each in its canonical order."""
+    return {name: in_order(name, DeltaTable(str(folder / name)).to_pyarrow_table()) for name in TABLES}
+
+
+def in_order(name: str, table: pa.Table) -> pa.Table:
+    return table.sort_by([("source", "ascending"), ("partition", "ascending"), (ORDER[name], "ascending")])
+
+
+def assert_same_tables(spark: SparkSession, folder: Path, expected: dict[str, pa.Table]) -> None:
+    """Row for row; where they differ, chispa shows the rows."""
+    from chispa import assert_df_equality
+
+    found = read_tables(folder)
+    for name in TABLES:
+        left, right = found[name].to_pylist(), in_order(name, expected[name]).to_pylist()
+        if left != right:
+            assert_df_equality(
+                spark.createDataFrame(left, TABLES[name]),
+                spark.createDataFrame(right, TABLES[name]),
+                ignore_nullable=True,
+            )
+            raise AssertionError(f"{name} differs")
+
+
+Run = Callable[..., Coordinator]
+
+
+@pytest.fixture
+def run(coordinator_spark: SparkSession, tmp_path: Path) -> Run:
+    """Runs a coordinator on what is in the log under `tmp_path`, to its end."""
+
+    def drain(settings: Settings, **options: Any) -> Coordinator:
+        import threading
+
+        chosen = StreamOptions(
+            log=options.pop("log", str(tmp_path / "log")),
+            tables=options.pop("tables", str(tmp_path / "tables")),
+            checkpoint=options.pop("checkpoint", str(tmp_path / "checkpoint")),
+            available_now=True,
+            **options,
+        )
+        with Coordinator(coordinator_spark, chosen, CoordinatorConfig(settings)) as coordinator:
+            coordinator.wait(threading.Event())
+        return coordinator
+
+    return drain
