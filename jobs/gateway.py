@@ -48,9 +48,7 @@ def main(
         signal.signal(number, lambda *_: stop.set())
     options = GatewayOptions(listen, advertise, config, request_timeout)
     try:
-        serve_alone(
-            options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop
-        )
+        serve_alone(options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop)
     except (SettingsError, LogError) as error:
         typer.echo(f"gateway: {error}", err=True)
         raise typer.Exit(1) from error

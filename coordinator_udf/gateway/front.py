@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,13 @@ from coordinator_udf.gateway.responses_table import ResponsesFollower, Responses
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.protocol.settings import SettingsError
 from coordinator_udf.settings_file import load_settings
+from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
 
 _log = logging.getLogger(__name__)
 
 _WATCH_S: Final = 2.0
+_WARM_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +76,28 @@ class FrontDoor:
             self._gateway.answers(table)
 
     @contextmanager
-    def open(self, log: EmbeddedLog | None) -> Iterator[Gateway]:
-        """Serves clients for as long as the context lasts.
+    def open(self, coordinator: Coordinator, stop: threading.Event) -> Iterator[None]:
+        """Serves clients for as long as the context lasts, once the coordinator has been through its first batch.
+
+        That one takes long. A client that finds nobody listening tries again in a moment; one that is let in and left
+        without an answer waits until it times out.
 
         Args:
-            log: the coordinator's log, with the topics of the settings file on it.
+            coordinator: it runs, and has put the topics of the settings file on its log.
+            stop: ends the waiting.
 
         Raises:
             GatewaySettingsError: the address can't be listened on, or the coordinator reads no embedded log.
         """
-        if log is None:
+        if coordinator.log is None:
             raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
-        topics = load_settings(self._options.config).topics
-        gateway = Gateway(log, topics, self._settings, announce=False)
+        while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
+            pass
+        gateway = Gateway(coordinator.log, coordinator.config.topics, self._settings, announce=False)
         with _listening(gateway, self._options, threading.Event()):
             self._gateway = gateway
-            yield gateway
+            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+            yield
 
 
 def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: int, stop: threading.Event) -> None:
@@ -106,6 +115,7 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         follower = ResponsesFollower(ResponsesTable(str(tables / "group_responses")), gateway.answers, poll_ms)
         follower.start()
         with _listening(gateway, options, stop):
+            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             stop.wait()
         follower.stop()
     finally:

@@ -130,6 +130,11 @@ class Gateway:
         pairs = [(ids[i], body) for i, body in zip(mine, bodies, strict=True)]
         self._in_loop(lambda: self._coordinator.deliver(pairs))
 
+    @property
+    def address(self) -> str:
+        """Where it listens, HOST:PORT."""
+        return f"{self._settings.host}:{self.port}"
+
     def set_topics(self, topics: Iterable[Topic]) -> None:
         """Changes the topics that clients see; where they differ from before, the log gets them. From any thread."""
         catalog = TopicCatalog(topics)

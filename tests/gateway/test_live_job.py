@@ -1,0 +1,134 @@
+"""Real clients before the real live job: Spark in a process of its own, with a gateway in its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+from tests.conftest import ROOT
+from tests.gateway.fleet import Fleet, Member, Place, wait
+
+JOB = ROOT / "jobs" / "coordinator_stream.py"
+PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}
+BOTH = ("t1", "t2")
+
+#: A cold JVM on a busy machine.
+START_S = 180
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+class LiveJob:
+    """The job as a person starts it, and starts again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._config = directory / "coordinator.toml"
+        self._config.write_text(
+            "group.initial.rebalance.delay.ms = 1000\n"
+            '[[topics]]\nname = "t1"\npartitions = 4\n[[topics]]\nname = "t2"\npartitions = 2\n'
+        )
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.log = directory / "job.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def tables(self) -> Path:
+        return self._directory / "live" / "tables"
+
+    def start(self) -> None:
+        command = [sys.executable, str(JOB), "--root", str(self._directory / "live"), "--config", str(self._config)]
+        before = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--listen", self.address], stdout=log, stderr=log, start_new_session=True
+            )
+        listening = f"listening on {self.address}".encode()
+        wait(lambda: listening in self.log.read_bytes()[before:], "the job listens", self.log.read_text, START_S)
+
+    def kill(self) -> None:
+        """kill -9, of the JVM and of Python's workers too."""
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(120)
+
+    def table(self, name: str) -> DeltaTable:
+        return DeltaTable(str(self.tables / name))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[LiveJob]:
+    job = LiveJob(tmp_path)
+    job.start()
+    yield job
+    if job.process is not None and job.process.poll() is None:
+        job.kill()
+
+
+def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables(job: LiveJob, tmp_path: Path) -> None:
+    with Fleet(tmp_path, job.address, session_ms=20_000, heartbeat_ms=1_000) as fleet:
+        first = fleet.start("kafka-python", group="g", topics=BOTH)
+        fleet.wait_for_assignment([first], PLACES, 90)
+        others = [fleet.start(client, group="g", topics=BOTH) for client in ("confluent", "aiokafka")]
+        fleet.wait_for_assignment([first, *others], PLACES, 90)
+        for member in others:
+            member.close()
+        fleet.wait_for_assignment([first], PLACES, 90)
+        first.close()
+    assert job.stop() == 0, job.log.read_text()
+    transitions = job.table("group_transitions").to_pyarrow_table().to_pylist()
+    assert [row["to_state"] for row in transitions if row["group_id"] == "g"][-1] == "Empty"
+    assert {"kafka-python-0", "confluent-1", "aiokafka-2"} <= {row["cause_client_id"] for row in transitions}
+    responses = job.table("group_responses").to_pyarrow_table()
+    assert pc.sum(pc.equal(responses.column("error_code"), -1)).as_py() in (0, None)
+    assert not (job.tables / "rejected_requests" / "_delta_log").exists() or not len(
+        job.table("rejected_requests").to_pyarrow_table()
+    )
+
+
+def test_offsets_and_static_members_live_through_kill_nine_of_the_coordinator(job: LiveJob, tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, job.address, session_ms=120_000, heartbeat_ms=1_000)
+    try:
+        members = [
+            fleet.start(client, group="g", topics=BOTH, instance=f"i-{client}")
+            for client in ("kafka-python", "confluent")
+        ]
+        fleet.wait_for_assignment(members, PLACES, 90)
+        owned = [member.assignment for member in members]
+        for offset, member in enumerate(members):
+            member.order("committed", do="commit", place=min(member.assignment), offset=100 + offset)
+        job.kill()
+        time.sleep(2)
+        job.start()
+        for offset, member in enumerate(members):
+            place = min(member.assignment)
+            wait(lambda m=member, p=place: _finds(m, p), "the coordinator answers again", timeout_s=120)
+            assert member.order("found", do="find", place=place)["offset"] == 100 + offset
+        assert [member.assignment for member in members] == owned
+        members[1].kill()
+        again = fleet.start("confluent", group="g", topics=BOTH, instance="i-confluent")
+        wait(lambda: again.assignment == owned[1], "the instance has its partitions back", again.tail, 90)
+    finally:
+        fleet.kill()
+
+
+def _finds(member: Member, place: Place) -> bool:
+    found: int = member.order("found", do="find", place=place)["offset"]
+    return found >= 0
