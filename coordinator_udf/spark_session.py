@@ -58,6 +58,8 @@ def delta_session(app_name: str, settings: Mapping[str, str] | None = None) -> S
 def _local(settings: Mapping[str, str]) -> dict[str, str]:
     if not settings.get("spark.master", "local").startswith("local"):
         return {}
+    # Else Spark warns, on a machine whose name is a loopback address, that it takes another.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if not LOGGING_CONF.is_file():
         return dict(LOCAL_SETTINGS)
     return {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}"}

@@ -14,7 +14,6 @@ from coordinator_udf.streaming.log_source import EmbeddedLogSource
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK_CONF: Final = ROOT / "conf" / "spark.conf"
-LOGGING_CONF: Final = ROOT / "conf" / "log4j2.properties"
 
 #: What the stream counts on, whatever spark-submit was told.
 REQUIRED: Final = {
@@ -53,11 +52,6 @@ def coordinator_session(conf: Path | None = None) -> SparkSession:
         settings = {name: value for name, value in settings.items() if name not in given}
     else:
         _let_workers_find_the_package()
-        # Else Spark warns, on a machine whose name is a loopback address, that it takes another.
-        if settings.get("spark.driver.bindAddress") == "127.0.0.1":
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        if LOGGING_CONF.is_file():
-            settings.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}")
     spark = delta_session("muster-coordinator", settings | REQUIRED)
     register_sources(spark)
     return spark
