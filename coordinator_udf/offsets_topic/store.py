@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.dataset as pads
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from coordinator_udf.offsets_topic.codec import CodecError
 from coordinator_udf.offsets_topic.dump import line_to_row, read_line, row_to_line
@@ -27,6 +28,7 @@ REJECTED: Final = "rejected_requests"
 IMPORT_API: Final = "ImportOffsets"
 
 _ROWS_A_BATCH: Final = 10_000
+_APPEND_ATTEMPTS: Final = 10
 
 
 class StoreError(Exception):
@@ -217,7 +219,14 @@ def _count(row: dict[str, Any], report: Imported) -> None:
 
 def _append(path: Path, rows: pa.Table) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    write_deltalake(str(path), rows, mode="append")
+    for attempt in range(1, _APPEND_ATTEMPTS + 1):
+        try:
+            write_deltalake(str(path), rows, mode="append")
+            return
+        except CommitFailedError:
+            # delta-rs takes rows that were deleted meanwhile for a conflict, though an append reads none.
+            if attempt == _APPEND_ATTEMPTS:
+                raise
 
 
 def _scan(path: Path, source: str) -> Iterator[pa.RecordBatch]:

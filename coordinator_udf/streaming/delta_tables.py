@@ -36,6 +36,7 @@ PROPERTIES: Final = {
 COMPACT_AFTER_COMMITS: Final = 64
 _FILE_BYTES: Final = 32 * 1024 * 1024
 _VACUUM_AFTER_COMPACTIONS: Final = 16
+_APPEND_ATTEMPTS: Final = 10
 
 
 class TableError(Exception):
@@ -102,7 +103,15 @@ class OutputTables:
 
     def _write_small(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
         transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
-        write_deltalake(self._tables[name], rows, mode="append", commit_properties=transaction)
+        for attempt in range(1, _APPEND_ATTEMPTS + 1):
+            try:
+                write_deltalake(self._tables[name], rows, mode="append", commit_properties=transaction)
+                return
+            except CommitFailedError:
+                # delta-rs takes rows that were deleted meanwhile (jobs/compact_offsets.py) for a conflict, though an
+                # append reads none. Only if somebody else wrote this very batch it is one.
+                if attempt == _APPEND_ATTEMPTS or self.newest_batch(name, app_id) >= batch:
+                    raise
 
     def _write_large(self, spark: SparkSession, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
         (
