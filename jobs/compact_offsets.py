@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from delta import DeltaTable, configure_spark_with_delta_pip
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
 from coordinator_udf.offsets_topic.compaction import CompactionConflictError, Removed, compact, pack_files
+from coordinator_udf.spark_session import delta_session
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -46,19 +46,13 @@ def main(
     Commits of open transactions stay, and so do the markers that the commits which stay depend on. Log time is the
     newest record's time of each source. What the views answer doesn't change. Old files go with Delta's VACUUM.
     """
-    builder = (
-        SparkSession.Builder()
-        .appName("muster-compact-offsets")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    )
-    spark = configure_spark_with_delta_pip(builder).getOrCreate()
     table = str((tables / "consumer_offsets").absolute())
-    if not DeltaTable.isDeltaTable(spark, table):
+    if not DeltaTable.is_deltatable(table):
         typer.echo(
             f"compact_offsets: {table} is no Delta table; --tables expects the directory that holds it", err=True
         )
         raise typer.Exit(1)
+    spark = delta_session("muster-compact-offsets")
     try:
         removed = compact(
             spark,
@@ -74,7 +68,7 @@ def main(
         raise typer.Exit(1) from error
     _tell(removed)
     if pack:
-        gone, come = pack_files(spark, table)
+        gone, come = pack_files(table)
         typer.echo(f"packed {gone} files into {come}")
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delta import DeltaTable
-from delta.exceptions import DeltaConcurrentModificationException
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
@@ -25,6 +27,9 @@ log = logging.getLogger(__name__)
 
 _SHARD: Final = ("source", "partition")
 _PLACE: Final = (*_SHARD, "offset")
+
+#: How many rows go in one commit; their places are held in memory.
+_ROWS_A_COMMIT: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +76,11 @@ def compact(
     min_lag_ms: int,
     attempts: int = 5,
 ) -> list[Removed]:
-    """Removes what the newer records of a consumer_offsets table make superfluous, in one Delta commit.
+    """Removes what the newer records of a consumer_offsets table make superfluous.
 
     Time is log time: the newest ``ts`` of a source. Appends to the table may go on meanwhile; where another commit
-    changed the same files, the compaction starts again on the table as it then is.
+    changed the same files, the compaction starts again on the table as it then is. An append that delta-rs is about to
+    commit when rows are deleted fails there with a conflict, and is to be tried again.
 
     Args:
         spark: a session with Delta's extension.
@@ -90,6 +96,7 @@ def compact(
     Raises:
         CompactionConflictError: all attempts failed.
     """
+    # What goes is judged by Spark at one version, and is superfluous in every later one.
     for attempt in range(1, attempts + 1):
         try:
             return _compact_once(
@@ -100,7 +107,7 @@ def compact(
                 delete_retention_ms=delete_retention_ms,
                 min_lag_ms=min_lag_ms,
             )
-        except DeltaConcurrentModificationException as error:
+        except CommitFailedError as error:
             log.warning("attempt %d of %d: another commit changed the same files: %s", attempt, attempts, error)
     raise CompactionConflictError(
         f"{table} was changed by others in each of {attempts} attempts; run it again, with more --attempts or when "
@@ -108,15 +115,13 @@ def compact(
     )
 
 
-def pack_files(spark: SparkSession, table: str) -> tuple[int, int]:
-    """Rewrites many small files as few large ones (Delta's OPTIMIZE), no row changed.
+def pack_files(table: str) -> tuple[int, int]:
+    """Rewrites many small files as few large ones, no row changed.
 
     Returns:
         How many files went and how many came.
     """
-    metrics = DeltaTable.forPath(spark, table).optimize().executeCompaction().select("metrics.*").first()
-    if metrics is None:
-        raise RuntimeError(f"OPTIMIZE of {table} returned no metrics; see Spark's log")
+    metrics = DeltaTable(table).optimize.compact()
     return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
 
@@ -129,55 +134,59 @@ def _compact_once(
     delete_retention_ms: int,
     min_lag_ms: int,
 ) -> list[Removed]:
-    delta = DeltaTable.forPath(spark, table)
-    newest = delta.history(1).select("version").first()
-    if newest is None:
-        raise RuntimeError(f"{table} has no version; it is no Delta table that can be compacted")
-    rows = spark.read.format("delta").option("versionAsOf", newest["version"]).load(table)
+    rows = spark.read.format("delta").option("versionAsOf", DeltaTable(table).version()).load(table)
     if source is not None:
         rows = rows.where(F.col("source") == source)
     if partition is not None:
         rows = rows.where(F.col("partition") == partition)
-    judged = verdicts(rows, delete_retention_ms=delete_retention_ms, min_lag_ms=min_lag_ms).persist()
+    scope = _with_fate(_below_watermark(rows, min_lag_ms)).persist()
+    records = _judged_records(scope, delete_retention_ms).persist()
     try:
+        judged = records.unionByName(_judged_markers(scope, records, delete_retention_ms)).drop("needs")
         removed = list(_summary(judged))
         if any(shard.total for shard in removed):
-            _delete(delta, judged.where(F.col("verdict") != "keep"))
+            _delete(table, judged.where(F.col("verdict") != "keep").select(*_PLACE, "ts").toArrow())
     finally:
-        judged.unpersist()
+        records.unpersist()
+        scope.unpersist()
     return removed
 
 
-def verdicts(rows: DataFrame, *, delete_retention_ms: int, min_lag_ms: int) -> DataFrame:
-    """Each row below its partition's watermark: `source`, `partition`, `offset`, `watermark` and a `verdict`.
+def _judged_records(scope: DataFrame, delete_retention_ms: int) -> DataFrame:
+    """All records but markers: `source`, `partition`, `offset`, `ts`, `watermark`, `verdict` and the marker it `needs`.
 
-    The verdict is ``keep``, or why the row may go: ``superseded``, ``tombstone``, ``aborted``, ``marker``.
+    The verdict is ``keep``, or why the row may go: ``superseded``, ``tombstone``, ``aborted``.
     """
-    scope = _with_fate(_below_watermark(rows, min_lag_ms))
     by_key = Window.partitionBy(*_SHARD, "slot")
     by_key_and_producer = Window.partitionBy(*_SHARD, "slot", "producer_id")
     settled = F.col("fate").isin("plain", "committed")
     tombstone_at = F.when(F.col("is_tombstone"), F.col("offset"))
-    records = (
+    verdict = _verdict(delete_retention_ms)
+    return (
         scope.where("fate <> 'marker'")
         .withColumn("newest", F.max(F.when(settled, F.col("offset"))).over(by_key))
         .withColumn("newest_generation", F.max_by("generation", F.when(settled, F.col("offset"))).over(by_key))
         .withColumn("newest_tombstone", F.max(tombstone_at).over(by_key))
         .withColumn("newest_pending", F.max(F.when(~settled, F.col("offset"))).over(by_key_and_producer))
-        .withColumn("verdict", _verdict(delete_retention_ms))
+        .withColumn("verdict", verdict)
+        .withColumn("needs", F.when(F.expr("verdict = 'keep' AND fate = 'committed'"), F.col("marker_offset")))
+        .select(*_PLACE, "ts", "watermark", "verdict", "needs")
     )
-    # A marker stays as long as a commit does that counts because of it.
-    needed = records.where("verdict = 'keep' AND fate = 'committed'").select(
-        *_SHARD, F.col("marker_offset").alias("offset")
-    )
+
+
+def _judged_markers(scope: DataFrame, records: DataFrame, delete_retention_ms: int) -> DataFrame:
+    """The transaction markers, with the columns of `_judged_records` and the verdict ``keep`` or ``marker``.
+
+    A marker stays as long as a commit does that counts because of it.
+    """
+    needed = records.where("needs IS NOT NULL").select(*_SHARD, F.col("needs").alias("offset")).distinct()
     young = F.col("ts") > F.col("log_time") - delete_retention_ms
-    markers = (
+    verdict = F.when(F.col("is_needed") | young | _is_last(), "keep").otherwise("marker")
+    return (
         scope.where("fate = 'marker'")
-        .join(needed.distinct().withColumn("needed", F.lit(True)), list(_PLACE), "left")
-        .withColumn("verdict", F.when(F.col("needed") | young | _is_last(), "keep").otherwise("marker"))
+        .join(needed.withColumn("is_needed", F.lit(True)), list(_PLACE), "left")
+        .select(*_PLACE, "ts", "watermark", verdict.alias("verdict"), F.lit(None).cast("long").alias("needs"))
     )
-    columns = (*_PLACE, "watermark", "verdict")
-    return records.select(*columns).unionByName(markers.select(*columns))
 
 
 def _below_watermark(rows: DataFrame, min_lag_ms: int) -> DataFrame:
@@ -290,11 +299,21 @@ def _summary(judged: DataFrame) -> Iterator[Removed]:
         )
 
 
-def _delete(delta: DeltaTable, doomed: DataFrame) -> None:
-    bounds = doomed.agg(F.min("offset").alias("low"), F.max("offset").alias("high")).first()
-    if bounds is None:
-        raise RuntimeError("an aggregate without groups returned no row")
+def _delete(table: str, doomed: pa.Table) -> None:
+    """Deletes rows by their places, the lowest offsets first: so what an interruption leaves is a valid log as well.
+
+    delta-rs does it, since Delta on Spark takes any append meanwhile for a conflict. delta-rs looks at the statistics
+    of the files that came, and what is appended now is later than all that goes.
+    """
+    doomed = doomed.sort_by("offset")
     same = " AND ".join(f"kept.{name} = doomed.{name}" for name in _PLACE)
-    # The bounds spare Delta all files that have only newer rows.
-    only = f"kept.offset >= {bounds['low']} AND kept.offset <= {bounds['high']}"
-    delta.alias("kept").merge(doomed.alias("doomed"), f"{same} AND {only}").whenMatchedDelete().execute()
+    for start in range(0, len(doomed), _ROWS_A_COMMIT):
+        rows = doomed.slice(start, _ROWS_A_COMMIT)
+        newest_ts = pc.max(rows.column("ts")).as_py()
+        merge = DeltaTable(table).merge(
+            rows.select(list(_PLACE)),
+            predicate=f"{same} AND kept.ts <= {newest_ts}",
+            source_alias="doomed",
+            target_alias="kept",
+        )
+        merge.when_matched_delete().execute()

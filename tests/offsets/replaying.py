@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 Key = tuple[str, str, int]
 Commit = tuple[int, Mapping[str, Any]]
 
@@ -65,13 +67,23 @@ class State:
         return self.offsets, {producer: commits for producer, commits in self.pending.items() if commits}, self.values
 
 
-def replay(rows: Iterable[Mapping[str, Any]]) -> State:
-    """The state after the rows of one source, of any partitions."""
-    state: dict[int, State] = {}
+def replay_shards(rows: Iterable[Mapping[str, Any]]) -> dict[int, State]:
+    """The state of each partition after the rows of one source."""
+    shards: dict[int, State] = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
-        state.setdefault(row["partition"], State()).replay(row)
+        shards.setdefault(row["partition"], State()).replay(row)
+    return shards
+
+
+def known(rows: Iterable[Mapping[str, Any]]) -> dict[int, tuple[Any, ...]]:
+    """All that the coordinator of each partition knows after the rows of one source."""
+    return {partition: shard.known() for partition, shard in replay_shards(rows).items()}
+
+
+def replay(rows: Iterable[Mapping[str, Any]]) -> State:
+    """The state of all partitions together, where no group is of two partitions."""
     whole = State()
-    for shard in state.values():
+    for shard in replay_shards(rows).values():
         whole.offsets |= shard.offsets
         whole.values |= shard.values
         for producer, commits in shard.pending.items():
@@ -80,7 +92,5 @@ def replay(rows: Iterable[Mapping[str, Any]]) -> State:
 
 
 def _group(key: str) -> str:
-    import msgspec
-
     fields = msgspec.json.decode(key, type=dict[str, Any])
     return str(fields.get("group", fields.get("groupId")))
