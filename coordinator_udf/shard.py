@@ -30,7 +30,7 @@ from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, client_reason, error_body, read_body
 from coordinator_udf.shard_control import CONTROLS, LogEntry
-from coordinator_udf.shard_outputs import to_output
+from coordinator_udf.shard_outputs import to_outputs
 
 
 class PoisonRow(Exception):
@@ -105,7 +105,8 @@ class Shard:
             raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
         self._drain(outputs)
         # Timers armed without a delay fire at once and not with the next row.
-        self.run_timers(row.log_ts, index, outputs)
+        if row.log_ts >= self.ctx.timers.bound_ms:
+            self.run_timers(row.log_ts, index, outputs)
 
     def cool(self, group_id: str | None) -> None:
         """What is kept for a group's heartbeats may no longer hold; None means all groups."""
@@ -176,11 +177,15 @@ class Shard:
             self.arm_expiry()
 
     def _drain(self, outputs: list[Output]) -> None:
-        for effect in self.ctx.take_effects():
-            if self.log is not None and isinstance(effect, Record):
-                self.log.append((effect.offset, effect.type, effect.key, self._own(effect), effect.producer_id))
-            outputs.append(to_output(effect, self.partition, self.next_seq))
-            self.next_seq += 1
+        effects = self.ctx.take_effects()
+        if not effects:
+            return
+        if self.log is not None:
+            for effect in effects:
+                if isinstance(effect, Record):
+                    self.log.append((effect.offset, effect.type, effect.key, self._own(effect), effect.producer_id))
+        to_outputs(effects, self.partition, self.next_seq, outputs)
+        self.next_seq += len(effects)
 
     def _own(self, record: Record) -> dict[str, Any] | None:
         """A record's value as loading wants it: with where the members' assignments lie in place of placeholders."""

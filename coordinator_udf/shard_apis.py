@@ -49,6 +49,8 @@ _UNAVAILABLE = {
 
 Body = dict[str, Any]
 
+_DECODERS = {api: msgspec.json.Decoder(body) for api, body in r.BODIES.items()}
+
 
 def read_body(row: Request) -> Any:
     """A row's body as the struct of its API.
@@ -61,7 +63,7 @@ def read_body(row: Request) -> Any:
             raise BadRequest("group_id", None, "text")
         return r.Heartbeat(row.group_id, row.generation_or_epoch or 0, row.member_id or "", row.group_instance_id)
     try:
-        return msgspec.json.decode(row.body or "{}", type=r.BODIES[row.api])
+        return _DECODERS[row.api].decode(row.body or "{}")
     except (msgspec.DecodeError, UnicodeError) as error:
         raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
 

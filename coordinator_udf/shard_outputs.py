@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,15 +17,10 @@ _NAMED_PROTOCOL_VERSION = 7
 _encode = msgspec.json.Encoder().encode
 
 
-def to_output(effect: Effect, partition: int, seq: int) -> Output:
-    """The row of one effect."""
-    if isinstance(effect, Answer):
-        return _answer(effect, partition, seq)
-    if isinstance(effect, StoredAssignment):
-        return _assignment(effect, partition, seq)
-    if isinstance(effect, Record):
-        return _record(effect, partition, seq)
-    return _transition(effect, partition, seq)
+def to_outputs(effects: Sequence[Effect], partition: int, seq: int, outputs: list[Output]) -> None:
+    """Appends the rows of effects, the first of which gets the number ``seq``."""
+    for number, effect in enumerate(effects, seq):
+        outputs.append(_ROWS[type(effect)](effect, partition, number))
 
 
 def render(api: str, api_version: int, body: dict[str, Any]) -> str:
@@ -36,7 +32,33 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
     if api == "JoinGroup":
         named = body["protocolName"] or None
         body["protocolName"] = named if api_version >= _NAMED_PROTOCOL_VERSION else named or ""
-    return _encode(_cut(body, shape(api, api_version))).decode()
+    if not _is_whole(body, _plan(api, api_version)):
+        body = _cut(body, shape(api, api_version))
+    return _encode(body).decode()
+
+
+class _Plan(NamedTuple):
+    """The names of an answer's fields in order, and the plans of those that have fields below them."""
+
+    names: tuple[str, ...]
+    nested: tuple[tuple[str, _Plan], ...]
+
+
+@lru_cache(maxsize=256)
+def _plan(api: str, api_version: int) -> _Plan:
+    return _planned(shape(api, api_version))
+
+
+def _planned(fields: tuple[tuple[str, Any], ...]) -> _Plan:
+    nested = tuple((name, _planned(below)) for name, below in fields if below is not None)
+    return _Plan(tuple(name for name, _ in fields), nested)
+
+
+def _is_whole(body: dict[str, Any], plan: _Plan) -> bool:
+    """Whether a body has the version's fields and no others, in their order: most are of the newest version."""
+    return tuple(body) == plan.names and all(
+        not body[name] or all(_is_whole(item, below) for item in body[name]) for name, below in plan.nested
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -55,21 +77,14 @@ def _cut(body: dict[str, Any], fields: tuple[tuple[str, Any], ...]) -> dict[str,
 
 
 def _answer(answer: Answer, partition: int, seq: int) -> Output:
-    return Output(
-        "response",
-        partition,
-        seq,
-        answer.ts,
-        answer.request_id,
-        answer.by,
-        answer.api,
-        answer.api_version,
-        answer.group_id,
-        answer.member_id,
-        answer.error_code,
-        render(answer.api, answer.api_version, answer.body),
-        assignment_refs=_refs(answer.refs),
-        parts=answer.parts,
+    ts, request_id, by, api, version, group_id, member_id, body, error_code, refs, parts = answer
+    text = render(api, version, body)
+    # By far the most frequent row: made without the detour over a constructor with 21 arguments.
+    return tuple.__new__(
+        Output,
+        ("response", partition, seq, ts, request_id, by, api, version, group_id, member_id, error_code, text)
+        + (None,) * 6
+        + (_refs(refs) if refs else None, parts, None),
     )
 
 
@@ -143,3 +158,12 @@ def _transition(transition: Transition, partition: int, seq: int) -> Output:
 
 def _refs(refs: tuple[int, ...]) -> str | None:
     return ",".join(map(str, refs)) if refs else None
+
+
+#: How each kind of effect becomes a row.
+_ROWS: dict[type[Effect], Callable[[Any, int, int], Output]] = {
+    Answer: _answer,
+    StoredAssignment: _assignment,
+    Record: _record,
+    Transition: _transition,
+}

@@ -192,6 +192,7 @@ def _run_hot(
     add_row, add_seq = answers.rows.append, answers.seqs.append
     add_time, add_code = answers.times.append, answers.codes.append
     hot_columns = (columns[name][start:end] for name in _HOT_COLUMNS)
+    every = [columns[name] for name in Request._fields]
     for index, (api, ts, group_id, member_id, generation_id, instance, body) in enumerate(
         zip(*hot_columns, strict=True), start
     ):
@@ -217,8 +218,9 @@ def _run_hot(
                         next_seq += 1
                         continue
         ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
-        row = _row(columns, index)
-        shard.run_timers(ts, index, outputs)
+        row = Request._make([column[index] for column in every])
+        if ts >= bound_ms:
+            shard.run_timers(ts, index, outputs)
         shard.handle_row(row, index, outputs)
         if api == "Heartbeat":
             _missed(shard, group_id)

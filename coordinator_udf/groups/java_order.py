@@ -31,12 +31,15 @@ def grown_table(table: int, entries: int) -> int:
 
 def hash_order(keys: Iterable[str], table: int = INITIAL_TABLE) -> list[str]:
     """The keys, given in the order of their insertion, in the order in which a HashMap with that table has them."""
-    known = list(keys)
-    if len(known) < 2:
-        return known
+    return list(_hash_order(tuple(keys), table))
+
+
+# A rebalance walks the same members half a dozen times. Few are kept, for each may be thousands of ids.
+@lru_cache(maxsize=64)
+def _hash_order(known: tuple[str, ...], table: int) -> tuple[str, ...]:
     mask = table - 1
     places = [_spread(key) & mask for key in known]
-    return [known[i] for i in sorted(range(len(known)), key=places.__getitem__)]
+    return tuple(known[i] for i in sorted(range(len(known)), key=places.__getitem__))
 
 
 @lru_cache(maxsize=65_536)

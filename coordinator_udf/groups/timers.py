@@ -63,12 +63,14 @@ class Timers:
 
     def arm(self, key: TimerKey, deadline_ms: int, *data: int) -> None:
         """Arms a timer, in place of one with the same key."""
-        self.set(Timer(deadline_ms, self.next_seq, key, data))
+        self._set(deadline_ms, self.next_seq, key, data)
         self.next_seq += 1
 
     def set(self, timer: Timer) -> Entry:
         """Arms a timer with the number that it already has."""
-        deadline_ms, seq, key, data = timer
+        return self._set(*timer)
+
+    def _set(self, deadline_ms: int, seq: int, key: TimerKey, data: tuple[int, ...]) -> Entry:
         entries: dict[Any, Entry]
         if key.kind == SESSION:
             entries = self.sessions.setdefault(key.group_id, {})
