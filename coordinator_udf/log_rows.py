@@ -14,6 +14,10 @@ from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import SPANNING, VERSIONS
 
+#: The fields that other APIs call otherwise.
+_EPOCH_FIELDS = {"OffsetCommit": "generationIdOrMemberEpoch", "ConsumerGroupHeartbeat": "memberEpoch"}
+_INSTANCE_FIELDS = {"ConsumerGroupHeartbeat": "instanceId"}
+
 _INT32 = (-(2**31), 2**31 - 1)
 
 
@@ -75,9 +79,8 @@ def request_rows(
     row["partition"] = partition_for(group_id, partitions)
     row["group_id"] = group_id
     row["member_id"] = _text(body, "memberId")
-    row["group_instance_id"] = _text(body, "groupInstanceId")
-    field = "generationIdOrMemberEpoch" if api == "OffsetCommit" else "generationId"
-    row["generation_or_epoch"] = _int32(body, field)
+    row["group_instance_id"] = _text(body, _INSTANCE_FIELDS.get(api, "groupInstanceId"))
+    row["generation_or_epoch"] = _int32(body, _EPOCH_FIELDS.get(api, "generationId"))
     if api != "Heartbeat":
         row["body"] = _json(body)
     return [row]

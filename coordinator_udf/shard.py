@@ -13,17 +13,14 @@ from typing import Any
 
 import msgspec
 
+from coordinator_udf.assignors import configured_assignors
 from coordinator_udf.groups import timers as kinds
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Cause, Context, Record
 from coordinator_udf.groups.hot import HARMLESS, HotGroup, heat
 from coordinator_udf.groups.offsets import expire_offsets
-from coordinator_udf.groups.rebalance import (
-    join_expired,
-    session_expired,
-    sync_expired,
-)
 from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.groups.timeouts import fire
 from coordinator_udf.groups.timers import Timer, TimerKey, Timers
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Output, Request
@@ -61,6 +58,7 @@ class Shard:
         """
         self.partition = partition
         self.ctx = Context(settings, Timers())
+        self.ctx.assignors = configured_assignors(settings.group_consumer_assignors)
         self.store = GroupStore()
         self.availability = Availability.ACTIVE
         self.started = False
@@ -245,15 +243,7 @@ class Shard:
             expire_offsets(self.ctx, self.store)
             self.arm_expiry()
             return
-        group = self.store.get(timer.key.group_id)
-        if not isinstance(group, ClassicGroup):
-            return
-        if timer.key.kind == kinds.SESSION:
-            session_expired(self.ctx, group, timer.key.member_id)
-        elif timer.key.kind == kinds.JOIN:
-            join_expired(self.ctx, group, timer.data)
-        else:
-            sync_expired(self.ctx, group, *timer.data)
+        fire(self.ctx, self.store, timer)
 
     def arm_expiry(self) -> None:
         """The timer of the next look for expired offsets begins anew."""

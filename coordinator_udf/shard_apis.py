@@ -12,6 +12,16 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.groups.admin import delete_groups, describe_groups, list_groups
+from coordinator_udf.groups.consumer_classic import (
+    ClassicJoin,
+    heartbeat_classic_member,
+    leave_classic_members,
+    sync_classic_member,
+)
+from coordinator_udf.groups.consumer_describe import describe_consumer_groups, undescribed
+from coordinator_udf.groups.consumer_heartbeat import ConsumerHeartbeat, check_request, heartbeat_body
+from coordinator_udf.groups.consumer_records import group_tombstones
+from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.join import Join
 from coordinator_udf.groups.membership import heartbeat, leave_group, member_answer
@@ -114,6 +124,14 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
     if unavailable is not None:
         return refuse(unavailable, "")
     group = store.get(body.group_id)
+    ended = []
+    if isinstance(group, ConsumerGroup):
+        if not group.is_empty():
+            return _join_consumer_group(ctx, store, group, row, body)
+        # An empty consumer group makes room for a classic one.
+        ended = group_tombstones(group)
+        store.vanish(ctx, body.group_id)
+        group = None
     if group is None and body.member_id:
         return refuse(Errors.UNKNOWN_MEMBER_ID)
     is_new_group = group is None
@@ -128,9 +146,20 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
         return refuse(refused.error, "")
     if is_new_group and ctx.end_offset == end_offset:
         # A group that was made is written at once, so that it is there after a restart.
+        for type_, tombstone_key, _ in ended:
+            ctx.append(type_, tombstone_key, None, None)
         key = group_metadata_key(body.group_id)
         ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, empty_group_metadata_value(group))
     return None
+
+
+def _join_consumer_group(
+    ctx: Context, store: GroupStore, group: ConsumerGroup, row: Request, body: r.JoinGroup
+) -> None:
+    try:
+        ClassicJoin(ctx, store, group, row, body).handle()
+    except ApiError as refused:
+        _reply(ctx, row, join_body(error=refused.error))
 
 
 def _sync(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.SyncGroup) -> None:
@@ -146,7 +175,12 @@ def _sync(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
         group = store.get(body.group_id)
         if group is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
-        sync_group(ctx, group, row, body)
+        if isinstance(group, ConsumerGroup):
+            if group.is_empty():
+                raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+            sync_classic_member(ctx, group, row, body)
+        else:
+            sync_group(ctx, group, row, body)
     except ApiError as refused:
         _reply(ctx, row, sync_body(refused.error))
 
@@ -162,6 +196,10 @@ def _heartbeat(ctx: Context, store: GroupStore, unavailable: Errors | None, row:
             group = store.get(body.group_id)
             if group is None:
                 error = Errors.UNKNOWN_MEMBER_ID
+            elif isinstance(group, ConsumerGroup):
+                error = heartbeat_classic_member(
+                    ctx, group, body.member_id, body.group_instance_id, body.generation_id
+                )
             else:
                 error = heartbeat(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
     except ApiError as refused:
@@ -182,6 +220,8 @@ def _leave(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Req
         group = store.get(body.group_id)
         if group is None:
             members = [member_answer(identity, Errors.UNKNOWN_MEMBER_ID) for identity in leaving]
+        elif isinstance(group, ConsumerGroup):
+            members = leave_classic_members(ctx, store, group, leaving)
         else:
             members = leave_group(ctx, group, leaving)
     except ApiError as refused:
@@ -284,6 +324,30 @@ def _delete_groups(
     _reply(ctx, row, {"throttleTimeMs": 0, "results": results})
 
 
+def _consumer_heartbeat(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ConsumerGroupHeartbeat
+) -> None:
+    try:
+        check_request(ctx, row.api_version, body)
+        if unavailable is not None:
+            raise ApiError(unavailable)
+        ConsumerHeartbeat(ctx, store, row, body).handle()
+    except ApiError as refused:
+        # What isn't foreseen isn't told.
+        message = None if refused.error is Errors.UNKNOWN_SERVER_ERROR else refused.message
+        _reply(ctx, row, heartbeat_body(refused.error, message))
+
+
+def _consumer_describe(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ConsumerGroupDescribe
+) -> None:
+    if unavailable is not None:
+        groups = [undescribed(group_id, unavailable) for group_id in body.group_ids]
+    else:
+        groups = describe_consumer_groups(ctx, store, body.group_ids)
+    _reply(ctx, row, {"throttleTimeMs": 0, "groups": groups})
+
+
 def error_body(api: str, api_version: int, error: Errors) -> dict[str, Any]:
     """The shortest answer of an API that says an error, for requests that were not understood."""
     code = int(error)
@@ -298,6 +362,8 @@ def error_body(api: str, api_version: int, error: Errors) -> dict[str, Any]:
         "DescribeGroups": {"throttleTimeMs": 0, "groups": []},
         "ListGroups": {"throttleTimeMs": 0, "errorCode": code, "groups": []},
         "DeleteGroups": {"throttleTimeMs": 0, "results": []},
+        "ConsumerGroupHeartbeat": heartbeat_body(error),
+        "ConsumerGroupDescribe": {"throttleTimeMs": 0, "groups": []},
     }
     return bodies.get(api, {"throttleTimeMs": 0, "errorCode": code})
 
@@ -314,4 +380,6 @@ HANDLERS: dict[str, Callable[[Context, GroupStore, Errors | None, Request, Any],
     "DescribeGroups": _describe_groups,
     "ListGroups": _list_groups,
     "DeleteGroups": _delete_groups,
+    "ConsumerGroupHeartbeat": _consumer_heartbeat,
+    "ConsumerGroupDescribe": _consumer_describe,
 }

@@ -26,7 +26,7 @@ from coordinator_udf.shard import Shard
 from coordinator_udf.shard_apis import Availability
 
 #: The version of what `encode` writes. Versions that `decode` reads: this one.
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 #: The columns of schemas.outputs.SHARD_STATE.
 StateRow = tuple[int, int | None, bytes, bytes]
@@ -73,6 +73,11 @@ class _Cold(msgspec.Struct, array_like=True):
     pending: dict[int, dict[str, dict[str, dict[int, CommittedOffset]]]]
     #: A list of _IndexedGroup: what the heartbeats of the groups need.
     index: bytes
+    #: `Context.topics_version`, `Context.new_topics_version`, `Context.group_settings`.
+    topics_version: int
+    new_topics_version: int
+    group_settings: dict[str, dict[str, int]]
+    ghosts: dict[str, tuple[int, Group]]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -149,7 +154,15 @@ def encode(shard: Shard) -> StateRow:
         shard.hot_changed = False
     offsets = shard.store.offsets
     cold = _Cold(
-        list(shard.ctx.topics.values()), _encoded(groups), _encoded(offsets.committed), offsets.pending, shard.index
+        list(shard.ctx.topics.values()),
+        _encoded(groups),
+        _encoded(offsets.committed),
+        offsets.pending,
+        shard.index,
+        shard.ctx.topics_version,
+        shard.ctx.new_topics_version,
+        shard.ctx.group_settings,
+        shard.store.ghosts,
     )
     return STATE_VERSION, _next_deadline(deadlines, others), _encoder.encode(hot), _encoder.encode(cold)
 
@@ -217,7 +230,11 @@ def restore(shard: Shard, state: StateRow) -> None:
         raise StateVersionError(version)
     hot = _hot_decoder.decode(hot_bytes)
     cold = _cold_decoder.decode(cold_bytes)
+    assignors = shard.ctx.assignors
     shard.ctx = Context(shard.ctx.settings, _restore_timers(shard, hot, cold.index))
+    shard.ctx.assignors = assignors
+    shard.ctx.topics_version, shard.ctx.new_topics_version = cold.topics_version, cold.new_topics_version
+    shard.ctx.group_settings = cold.group_settings
     shard.ctx.now_ms = hot.now_ms
     shard.ctx.end_offset = hot.end_offset
     shard.ctx.topics = {topic.name: topic for topic in cold.topics}
@@ -225,6 +242,7 @@ def restore(shard: Shard, state: StateRow) -> None:
     offsets.committed = LazyMap(cold.committed, _offsets_decoder)
     offsets.pending = cold.pending
     shard.store = GroupStore(LazyMap(cold.groups, _group_decoder), offsets)
+    shard.store.ghosts = cold.ghosts
     shard.next_seq = hot.next_seq
     shard.started = hot.started
     shard.availability = Availability(hot.availability)

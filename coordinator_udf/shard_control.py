@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.consumer_members import resume
+from coordinator_udf.groups.consumer_state import ConsumerGroupState
 from coordinator_udf.groups.offsets import expire_offsets, forget_topics
 from coordinator_udf.groups.rebalance import (
     answer_join,
@@ -59,19 +62,28 @@ def load_group(shard: Shard, row: Request) -> None:
 def load_end(shard: Shard, _: Request) -> None:
     """The shard is loaded: members get fresh sessions, and groups that are too large a rebalance."""
     shard.availability = Availability.ACTIVE
-    limit = shard.ctx.settings.group_max_size
     for group in list(shard.store.groups.values()):
         group.created_at = -1
         shard.ctx.note(group, None, GroupEvent.LOADED)
-        for member in group.in_order():
-            restart_session(shard.ctx, group, member)
-        if len(group.members) > limit:
-            reason = (
-                f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity {limit}. "
-                "Rebalancing in order to give a chance for consumers to commit offsets"
-            )
-            prepare_rebalance(shard.ctx, group, GroupEvent.OVER_CAPACITY, reason)
+        if isinstance(group, ClassicGroup):
+            _resume_classic(shard, group)
+        else:
+            resume(shard.ctx, group)
+    # What regular expressions match may be of a life with more versions of the topics behind it.
+    shard.ctx.new_topics_version = shard.ctx.topics_version
     shard.arm_expiry()
+
+
+def _resume_classic(shard: Shard, group: ClassicGroup) -> None:
+    for member in group.in_order():
+        restart_session(shard.ctx, group, member)
+    limit = shard.ctx.settings.group_max_size
+    if len(group.members) > limit:
+        reason = (
+            f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity {limit}. "
+            "Rebalancing in order to give a chance for consumers to commit offsets"
+        )
+        prepare_rebalance(shard.ctx, group, GroupEvent.OVER_CAPACITY, reason)
 
 
 def unload(shard: Shard, _: Request) -> None:
@@ -96,6 +108,9 @@ def topic_metadata(shard: Shard, row: Request) -> None:
     old = shard.ctx.topics
     deleted = {name: topic.id for name, topic in old.items() if name not in topics or topics[name].id != topic.id}
     shard.ctx.topics = topics
+    shard.ctx.topics_version += 1
+    if any(name not in old or old[name].id != topic.id for name, topic in topics.items()):
+        shard.ctx.new_topics_version = shard.ctx.topics_version
     if deleted and shard.availability is Availability.ACTIVE:
         forget_topics(shard.ctx, shard.store, deleted)
 
@@ -126,8 +141,14 @@ def describe(shard: Shard, row: Request) -> None:
     shard.ctx.answer(row.request_id, "Describe", 0, described, refs=refs, parts=row.parts)
 
 
-def group_config(_: Shard, __: Request) -> None:
-    """Settings of one group: they concern consumer groups (KIP-848) only."""
+def group_config(shard: Shard, row: Request) -> None:
+    """Settings of one consumer group (KIP-848), all that it has for itself."""
+    body: r.GroupConfig = read_body(row)
+    own = shard.ctx.settings.of_group(body.configs)
+    if own:
+        shard.ctx.group_settings[body.group] = own
+    else:
+        shard.ctx.group_settings.pop(body.group, None)
 
 
 CONTROLS: dict[str, Callable[[Shard, Request], None]] = {
@@ -147,6 +168,9 @@ def _forget(shard: Shard, availability: Availability) -> None:
     """The shard is no longer ours: who waits is sent elsewhere, and nothing is remembered."""
     for group in list(shard.store.groups.values()):
         previous = group.state
+        if not isinstance(group, ClassicGroup):
+            shard.ctx.note(group, group.state, GroupEvent.UNLOADED, to=ConsumerGroupState.DEAD)
+            continue
         shard.ctx.move(group, GroupEvent.UNLOADED)
         for member in group.in_order():
             if previous is ClassicGroupState.PREPARING_REBALANCE:
@@ -174,7 +198,13 @@ def _apply(shard: Shard, entry: LogEntry) -> None:
 
 def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:
     """A record's value as it was read from JSON, with the bytes of members decoded."""
-    if value is None or "members" not in value:
+    if value is None:
+        return value
+    classic = value.get("classicMemberMetadata")
+    if classic:
+        protocols = [{**p, "metadata": b64decode(p["metadata"] or "")} for p in classic["supportedProtocols"]]
+        return {**value, "classicMemberMetadata": {**classic, "supportedProtocols": protocols}}
+    if "members" not in value:
         return value
     members = [
         {**member, **{name: b64decode(member[name] or "") for name in ("subscription", "assignment")}}

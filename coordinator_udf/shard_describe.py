@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_udf.groups.classic import ClassicGroup, Member
+from coordinator_udf.groups.consumer_describe import consumer_group_state
 from coordinator_udf.groups.records import placeholder
 from coordinator_udf.groups.store import GroupStore
 
@@ -17,8 +18,11 @@ def describe_state(store: GroupStore, only: tuple[str, ...] | None) -> tuple[dic
         if only and group_id not in only:
             continue
         group = store.groups[group_id]
-        groups.append({**_classic(group), "offsets": _offsets(store, group_id)})
-        refs.update(m.assignment.record_offset for m in group.members.values() if m.assignment is not None)
+        if isinstance(group, ClassicGroup):
+            groups.append({**_classic(group), "offsets": _offsets(store, group_id)})
+            refs.update(m.assignment.record_offset for m in group.members.values() if m.assignment is not None)
+        else:
+            groups.append({**consumer_group_state(group), "offsets": _offsets(store, group_id)})
     return {"groups": groups}, tuple(sorted(refs))
 
 

@@ -109,7 +109,7 @@ def _record(record: Record, partition: int, seq: int) -> Output:
         seq,
         record.ts,
         record.cause,
-        group_id=record.key.get("group"),
+        group_id=record.key.get("group") or record.key.get("groupId"),
         body=None if record.value is None else _encode(record.value).decode(),
         record_type=record.type,
         record_key=_encode(record.key).decode(),

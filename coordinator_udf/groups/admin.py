@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_udf.groups.classic import ClassicGroup, Member
+from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offsets import delete_all_offsets, end_group, offset_partitions, write_or_refuse
 from coordinator_udf.groups.records import group_tombstone_sizes, offset_sizes, placeholder
@@ -24,8 +25,9 @@ def describe_groups(
     refs: set[int] = set()
     for group_id in group_ids:
         group = store.committed(ctx, group_id)
-        if group is None:
-            described.append(_not_found(group_id, f"Group {group_id} not found.", api_version))
+        if not isinstance(group, ClassicGroup):
+            what = "not found" if group is None else "is not a classic group"
+            described.append(_not_found(group_id, f"Group {group_id} {what}.", api_version))
         else:
             described.append(_describe(group))
             refs.update(m.assignment.record_offset for m in group.members.values() if m.assignment is not None)
@@ -78,11 +80,11 @@ def list_groups(
     states = {state.lower().strip() for state in states_filter}
     types = {type_.lower() for type_ in types_filter}
     listed = []
-    for group_id in store.groups:
+    for group_id in dict.fromkeys([*store.groups, *store.ghosts]):
         group = store.committed(ctx, group_id)
         if group is None or (states and group.state.value.lower() not in states):
             continue
-        if types and "classic" not in types:
+        if types and _kind(group) not in types:
             continue
         listed.append(_list(group))
     return listed
@@ -93,8 +95,12 @@ def _list(group: Group) -> dict[str, Any]:
         "groupId": group.group_id,
         "protocolType": group.protocol_type or "",
         "groupState": group.state.value,
-        "groupType": "classic",
+        "groupType": _kind(group),
     }
+
+
+def _kind(group: Group) -> str:
+    return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
 def delete_groups(ctx: Context, store: GroupStore, group_ids: tuple[str, ...]) -> list[dict[str, Any]]:

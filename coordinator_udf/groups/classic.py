@@ -40,6 +40,8 @@ class AssignmentRef(msgspec.Struct, frozen=True, array_like=True):
     record_offset: int
     assigned_as: str
     size: int
+    #: The bytes themselves, of a group of consumers that may become a consumer group: then somebody has to read them.
+    data: bytes | None = None
 
 
 class Member(msgspec.Struct, array_like=True):
@@ -140,6 +142,19 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol()
         return topic in self.subscribed_topics
+
+    def may_expire_offsets(self) -> bool:
+        """Whether offsets of topics to which nobody is subscribed may go."""
+        if self.protocol_type is None or self.is_empty():
+            return True
+        stable = self.state is ClassicGroupState.STABLE
+        return stable and self.uses_consumer_protocol() and self.subscribed_topics is not None
+
+    def offset_age_since(self, commit_timestamp_ms: int) -> int:
+        """From when on the retention of an offset counts: where there was a membership, from its end."""
+        if self.protocol_type is not None and self.is_empty() and self.state_timestamp is not None:
+            return self.state_timestamp
+        return commit_timestamp_ms
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
         """Checks that the member is there, and is the one that owns the instance id.

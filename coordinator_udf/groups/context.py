@@ -5,15 +5,19 @@ Handlers decide; what they decided is collected here in order and becomes the sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.records import Sizes, batch_bytes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.timers import Timers
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.settings import Settings
+
+if TYPE_CHECKING:
+    from coordinator_udf.groups.consumer_target import Assignor
 
 
 class Cause(NamedTuple):
@@ -108,6 +112,13 @@ class Context:
         self.cause = Cause()
         self.end_offset = 0
         self.topics: dict[str, Topic] = {}
+        #: How often the topics have changed, and as of when the newest of them is there.
+        self.topics_version = 0
+        self.new_topics_version = 0
+        #: Group id -> the settings that it has for itself, by the names of the fields of `Settings` without "group_".
+        self.group_settings: dict[str, dict[str, int]] = {}
+        #: By the name that members call it by; the first is the default. The shard gives them.
+        self.assignors: Mapping[str, Assignor] = {}
         self.effects: list[Effect] = []
         self.append_failed = False
 
@@ -190,16 +201,29 @@ class Context:
         group.state_timestamp = self.now_ms
         self.note(group, previous, event, reason)
 
+    def group_setting(self, group_id: str, name: str) -> int:
+        """A setting of one group, in milliseconds: its own, else the coordinator's."""
+        own = self.group_settings.get(group_id)
+        if own is not None and name in own:
+            return own[name]
+        value: int = getattr(self.settings, f"group_{name}")
+        return value
+
     def note(
-        self, group: ClassicGroup, previous: ClassicGroupState | None, event: GroupEvent, reason: str | None = None
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        previous: ClassicGroupState | ConsumerGroupState | None,
+        event: GroupEvent,
+        reason: str | None = None,
+        to: ClassicGroupState | ConsumerGroupState | None = None,
     ) -> None:
-        """Puts out a transition row for the state that the group is in now."""
+        """Puts out a transition row for the state that the group is in now, or that it ended in."""
         self.effects.append(
             Transition(
                 self.now_ms,
                 group.group_id,
                 None if previous is None else previous.value,
-                group.state.value,
+                (to or group.state).value,
                 group.generation_id,
                 group.protocol_type,
                 group.protocol_name,

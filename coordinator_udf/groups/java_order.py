@@ -29,6 +29,11 @@ def grown_table(table: int, entries: int) -> int:
     return table
 
 
+def table_for(entries: int) -> int:
+    """The table's size of a HashMap that is made as a copy of another with so many entries."""
+    return 1 << (int(entries / 0.75 + 1) - 1).bit_length() if entries else INITIAL_TABLE
+
+
 def hash_order(keys: Iterable[str], table: int = INITIAL_TABLE) -> list[str]:
     """The keys, given in the order of their insertion, in the order in which a HashMap with that table has them."""
     return list(_hash_order(tuple(keys), table))

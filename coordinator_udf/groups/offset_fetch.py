@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset
 from coordinator_udf.groups.offsets import topic_name
@@ -46,12 +47,31 @@ def refuse_fetch(api_version: int, body: OffsetFetch, error: Errors) -> dict[str
 def _fetch_group(
     ctx: Context, store: GroupStore, api_version: int, group: FetchGroup, require_stable: bool
 ) -> dict[str, Any]:
+    error = _refusal(ctx, store, group)
+    if error is not Errors.NONE:
+        return {"groupId": group.group_id, "topics": [], "errorCode": int(error)}
     unstable = store.offsets.pending_partitions(group.group_id) if require_stable else set()
     if group.topics is None:
         topics = _all_topics(ctx, store, api_version, group.group_id, unstable)
     else:
         topics = _named_topics(ctx, store, api_version, group, unstable)
     return {"groupId": group.group_id, "topics": topics, "errorCode": 0}
+
+
+def _refusal(ctx: Context, store: GroupStore, asked: FetchGroup) -> Errors:
+    """Why a member of a consumer group isn't told: it names another epoch than its own. NONE if it is told."""
+    group = store.committed(ctx, asked.group_id)
+    if not isinstance(group, ConsumerGroup) or (asked.member_id is None and asked.member_epoch < 0):
+        return Errors.NONE
+    if asked.member_id is None:
+        # Kafka's coordinator throws here.
+        return Errors.UNKNOWN_SERVER_ERROR
+    member = group.members.get(asked.member_id)
+    if member is None:
+        return Errors.UNKNOWN_MEMBER_ID
+    if member.member_epoch == asked.member_epoch:
+        return Errors.NONE
+    return Errors.STALE_MEMBER_EPOCH if member.classic is None else Errors.ILLEGAL_GENERATION
 
 
 def _all_topics(

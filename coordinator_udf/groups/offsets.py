@@ -9,12 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.consumer_commit import PartitionCheck, member_commit_check, txn_commit_check
+from coordinator_udf.groups.consumer_records import group_tombstones
+from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset
 from coordinator_udf.groups.rebalance import restart_session
 from coordinator_udf.groups.records import GROUP_METADATA, OFFSET_COMMIT, Sizes, group_metadata_key, offset_sizes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
-from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import (
     ZERO_UUID,
@@ -34,30 +37,44 @@ _TOPIC_ID_VERSION = 10
 def commit_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetCommit) -> list[dict[str, Any]]:
     """Commits offsets; the answer's topics. An error that concerns the whole request stands at every partition."""
     known, answers = _resolve_topics(ctx, api_version, body.topics)
+    known, missing = _existing(ctx, known)
+    answers += missing
     if body.topics and not known:
         return answers
     try:
         generation_id = body.generation_id_or_member_epoch
         group = _group_to_commit(ctx, store, body.group_id, generation_id, api_version)
-        _validate_commit(group, body.member_id, body.group_instance_id, generation_id, transactional=False)
-        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
-            restart_session(ctx, group, group.members[body.member_id])
+        check: PartitionCheck | None = None
+        if isinstance(group, ConsumerGroup):
+            check = member_commit_check(group, body.member_id, generation_id, api_version)
+        else:
+            _validate_commit(group, body.member_id, body.group_instance_id, generation_id, transactional=False)
+            if group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
+                restart_session(ctx, group, group.members[body.member_id])
         expire = None if body.retention_time_ms == -1 else ctx.now_ms + body.retention_time_ms
-        return _commit(ctx, store, body.group_id, known, expire=expire, producer=None) + answers
+        accepted = _commit(ctx, store, body.group_id, known, expire=expire, producer=None, check=check)
+        return _merged(accepted + answers)
     except ApiError as refused:
-        return refuse_commit((topic for topic, _ in known), refused.error) + answers
+        return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
 
 
 def commit_txn_offsets(ctx: Context, store: GroupStore, body: TxnOffsetCommit) -> list[dict[str, Any]]:
     """Commits offsets within a producer's transaction: they count once the transaction is committed."""
+    known, answers = _existing(ctx, [(topic, ZERO_UUID) for topic in body.topics])
+    if body.topics and not known:
+        return answers
     try:
         group = _group_to_commit(ctx, store, body.group_id, body.generation_id, api_version=0)
-        _validate_commit(group, body.member_id, body.group_instance_id, body.generation_id, transactional=True)
+        check: PartitionCheck | None = None
+        if isinstance(group, ConsumerGroup):
+            check = txn_commit_check(ctx, group, body)
+        else:
+            _validate_commit(group, body.member_id, body.group_instance_id, body.generation_id, transactional=True)
         producer = (body.producer_id, body.producer_epoch)
-        topics = [(topic, ZERO_UUID) for topic in body.topics]
-        return _commit(ctx, store, body.group_id, topics, expire=None, producer=producer)
+        accepted = _commit(ctx, store, body.group_id, known, expire=None, producer=producer, check=check)
+        return _merged(accepted + answers)
     except ApiError as refused:
-        return refuse_commit(body.topics, refused.error)
+        return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
 
 
 def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str, Any]]:
@@ -92,6 +109,37 @@ def _resolve_topics(
     return known, answers
 
 
+def _existing(
+    ctx: Context, topics: list[tuple[CommitTopic, str]]
+) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
+    """Topics with the partitions that exist, and the answers for those that don't.
+
+    A broker refuses those before the coordinator hears of the request, so they say the same whatever it answers.
+    """
+    if not ctx.settings.offsets_topic_partition_check:
+        return topics, []
+    known: list[tuple[CommitTopic, str]] = []
+    answers = []
+    for topic, topic_id in topics:
+        there = tuple(p for p in topic.partitions if _exists(ctx, topic.name, p.partition_index))
+        missing = tuple(p for p in topic.partitions if not _exists(ctx, topic.name, p.partition_index))
+        if there:
+            known.append((CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=there), topic_id))
+        if missing:
+            lost = CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=missing)
+            answers += refuse_commit([lost], Errors.UNKNOWN_TOPIC_OR_PARTITION)
+    return known, answers
+
+
+def _merged(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answer's topics, each once."""
+    topics: dict[tuple[str, str], dict[str, Any]] = {}
+    for answer in answers:
+        topic = topics.setdefault((answer["name"], answer["topicId"]), {**answer, "partitions": []})
+        topic["partitions"] += answer["partitions"]
+    return list(topics.values())
+
+
 def topic_name(ctx: Context, topic_id: str) -> str | None:
     """The name of the topic with an id; None if there is none."""
     return next((topic.name for topic in ctx.topics.values() if topic.id == topic_id), None)
@@ -99,7 +147,7 @@ def topic_name(ctx: Context, topic_id: str) -> str | None:
 
 def _group_to_commit(
     ctx: Context, store: GroupStore, group_id: str, generation_id: int, api_version: int
-) -> ClassicGroup:
+) -> Group:
     group = store.get(group_id)
     if group is not None:
         return group
@@ -136,15 +184,18 @@ def _commit(
     *,
     expire: int | None,
     producer: tuple[int, int] | None,
+    check: PartitionCheck | None = None,
 ) -> list[dict[str, Any]]:
     answers = []
     values = []
     for topic, topic_id in topics:
         partitions = []
         for partition in topic.partitions:
-            error = _refusal(ctx, topic, partition)
+            error = _refusal(ctx, partition)
             partitions.append(_partition(partition.partition_index, error))
             if error is Errors.NONE:
+                if check is not None:
+                    check(topic.name, topic_id, partition.partition_index)
                 value = _offset_value(ctx, partition, topic_id, expire)
                 values.append((topic.name, partition.partition_index, value))
         answers.append({"name": topic.name, "topicId": topic.topic_id, "partitions": partitions})
@@ -158,10 +209,8 @@ def _commit(
     return answers
 
 
-def _refusal(ctx: Context, topic: CommitTopic, partition: CommitPartition) -> Errors:
+def _refusal(ctx: Context, partition: CommitPartition) -> Errors:
     metadata = partition.committed_metadata
-    if ctx.settings.offsets_topic_partition_check and not _exists(ctx, topic.name, partition.partition_index):
-        return Errors.UNKNOWN_TOPIC_OR_PARTITION
     if metadata is not None and _java_length(metadata) > ctx.settings.offset_metadata_max_bytes:
         return Errors.OFFSET_METADATA_TOO_LARGE
     return Errors.NONE
@@ -224,7 +273,7 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
     group = store.get(body.group_id)
     if group is None or group.state is ClassicGroupState.DEAD:
         raise ApiError(Errors.GROUP_ID_NOT_FOUND)
-    if not group.is_empty() and not group.uses_consumer_protocol():
+    if isinstance(group, ClassicGroup) and not group.is_empty() and not group.uses_consumer_protocol():
         raise ApiError(Errors.NON_EMPTY_GROUP)
     there = set(offset_partitions(store, body.group_id))
     doomed: list[tuple[str, int]] = []
@@ -236,7 +285,7 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
 
 
 def _delete_topic(
-    ctx: Context, group: ClassicGroup, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
+    ctx: Context, group: Group, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
 ) -> dict[str, Any]:
     subscribed = group.is_subscribed_to(topic.name)
     partitions = []
@@ -271,7 +320,15 @@ def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
 
 
 def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent) -> None:
-    """Writes the tombstone of an empty group, which ends it."""
+    """Writes the tombstones of an empty group, which end it."""
+    group = store.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        previous = group.state
+        for type_, key, value in group_tombstones(group):
+            record = ctx.append(type_, key, None, value)
+            store.apply(ctx, record.offset, type_, key, value)
+        ctx.note(group, previous, event, to=ConsumerGroupState.DEAD)
+        return
     key = group_metadata_key(group_id)
     record = ctx.append(GROUP_METADATA, key, None, None)
     store.apply(ctx, record.offset, GROUP_METADATA, key, None, event=event)
@@ -285,13 +342,13 @@ def expire_offsets(ctx: Context, store: GroupStore) -> None:
             end_group(ctx, store, group_id, GroupEvent.OFFSETS_EXPIRED)
 
 
-def _expire_group_offsets(ctx: Context, store: GroupStore, group: ClassicGroup) -> bool:
+def _expire_group_offsets(ctx: Context, store: GroupStore, group: Group) -> bool:
     """Deletes a group's expired offsets; whether none is left and no transaction is open."""
     topics = store.offsets.committed.get(group.group_id)
     pending = store.offsets.pending_partitions(group.group_id)
     if topics is None:
         return not pending
-    if not _may_expire(group):
+    if not group.may_expire_offsets():
         return False
     none_left = True
     for topic, partitions in list(topics.items()):
@@ -306,20 +363,10 @@ def _expire_group_offsets(ctx: Context, store: GroupStore, group: ClassicGroup) 
     return none_left and not pending
 
 
-def _may_expire(group: ClassicGroup) -> bool:
-    if group.protocol_type is None or group.is_empty():
-        return True
-    stable = group.state is ClassicGroupState.STABLE
-    return stable and group.uses_consumer_protocol() and group.subscribed_topics is not None
-
-
-def _is_expired(ctx: Context, group: ClassicGroup, value: CommittedOffset) -> bool:
+def _is_expired(ctx: Context, group: Group, value: CommittedOffset) -> bool:
     if value.expire_timestamp is not None:
         return ctx.now_ms >= value.expire_timestamp
-    since = value.commit_timestamp
-    if group.protocol_type is not None and group.is_empty() and group.state_timestamp is not None:
-        since = group.state_timestamp
-    return ctx.now_ms - since >= ctx.settings.offsets_retention_ms
+    return ctx.now_ms - group.offset_age_since(value.commit_timestamp) >= ctx.settings.offsets_retention_ms
 
 
 def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:

@@ -54,6 +54,18 @@ class GroupEvent(StrEnum):
     EMPTIED = "EMPTIED"
     #: The leader's assignment was stored.
     LEADER_SYNCED = "LEADER_SYNCED"
+    #: A classic group became a consumer group, for a member of the consumer protocol joined.
+    UPGRADED = "UPGRADED"
+    #: A consumer group became a classic group, for the last member of the consumer protocol left.
+    DOWNGRADED = "DOWNGRADED"
+    #: A member of a consumer group came closer to its target assignment.
+    RECONCILED = "RECONCILED"
+    #: A topic to which members of a consumer group are subscribed came, went or grew.
+    TOPICS_CHANGED = "TOPICS_CHANGED"
+    #: A regular expression was matched against the topics that there are.
+    REGEX_RESOLVED = "REGEX_RESOLVED"
+    #: A member of a consumer group didn't give up its partitions within the rebalance timeout.
+    REBALANCE_EXPIRED = "REBALANCE_EXPIRED"
     #: DeleteGroups, or the conversion to another kind of group.
     DELETED = "DELETED"
     #: All offsets of an empty group expired.
@@ -86,6 +98,7 @@ TRANSITIONS: dict[tuple[ClassicGroupState, GroupEvent], ClassicGroupState] = {
     (_S.STABLE, _E.SESSION_EXPIRED): _S.PREPARING_REBALANCE,
     (_S.STABLE, _E.SYNC_EXPIRED): _S.PREPARING_REBALANCE,
     (_S.STABLE, _E.OVER_CAPACITY): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.DOWNGRADED): _S.PREPARING_REBALANCE,
     (_S.EMPTY, _E.DELETED): _S.DEAD,
     (_S.EMPTY, _E.OFFSETS_EXPIRED): _S.DEAD,
     # Nothing was ever written of the group, so it never was.

@@ -9,6 +9,8 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup, Member
+from coordinator_udf.groups.consumer_records import CONSUMER_RECORDS, GROUP_EPOCH, apply_record
+from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
 from coordinator_udf.groups.records import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
@@ -17,7 +19,7 @@ from coordinator_udf.groups.timers import SESSION, TimerKey
 from coordinator_udf.protocol.requests import ZERO_UUID
 
 #: Every kind of group that there is. A shard, its timers, its records and its codec don't look inside.
-Group = ClassicGroup
+Group = ClassicGroup | ConsumerGroup
 
 #: The longest there is, for readers that see all that was decided and not only what is in the log.
 LATEST = 2**63 - 1
@@ -29,6 +31,8 @@ class GroupStore:
     def __init__(self, groups: MutableMapping[str, Group] | None = None, offsets: OffsetStore | None = None) -> None:
         self.groups: MutableMapping[str, Group] = {} if groups is None else groups
         self.offsets = OffsetStore() if offsets is None else offsets
+        #: Groups that ended without a record, with the log's end then: readers of the log know of them until it grows.
+        self.ghosts: dict[str, tuple[int, Group]] = {}
 
     def get(self, group_id: str) -> Group | None:
         """A group as the latest decision left it."""
@@ -36,8 +40,16 @@ class GroupStore:
 
     def committed(self, ctx: Context, group_id: str) -> Group | None:
         """A group, if a reader of the log can know of it: something was logged since it came to be."""
+        ghost = self.ghosts.get(group_id)
+        if ghost is not None and ghost[0] == ctx.end_offset:
+            return ghost[1]
         group = self.groups.get(group_id)
         return group if group is not None and group.created_at < ctx.end_offset else None
+
+    def vanish(self, ctx: Context, group_id: str) -> None:
+        """Ends a group without a record."""
+        self.ghosts = {name: ghost for name, ghost in self.ghosts.items() if ghost[0] == ctx.end_offset}
+        self.ghosts[group_id] = (ctx.end_offset, self.groups.pop(group_id))
 
     def create(self, ctx: Context, group_id: str) -> ClassicGroup:
         """Makes an empty group that wasn't there."""
@@ -85,14 +97,27 @@ class GroupStore:
             if value is None:
                 self._apply_tombstone(ctx, key["group"], event)
             else:
-                self._apply_group(ctx, record_offset, key["group"], value)
+                self._apply_group(record_offset, key["group"], value)
         elif type_ == END_TXN_MARKER:
             if producer_id is not None and value is not None:
                 self.offsets.end_transaction(producer_id, value["committed"])
+        elif type_ in CONSUMER_RECORDS:
+            self._apply_consumer(type_, key, value)
         else:
-            raise ValueError(
-                f"record type is {type_!r}, expected {OFFSET_COMMIT}, {GROUP_METADATA} or {END_TXN_MARKER}"
-            )
+            known = ", ".join(sorted(CONSUMER_RECORDS | {OFFSET_COMMIT, GROUP_METADATA, END_TXN_MARKER}))
+            raise ValueError(f"record type is {type_!r}, expected one of {known}")
+
+    def _apply_consumer(self, type_: str, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+        group_id = key["groupId"]
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            # In place of none, or of a simple group, which an offset made that was committed before.
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        apply_record(group, type_, key, value)
+        if type_ == GROUP_EPOCH and value is None:
+            del self.groups[group_id]
 
     def _apply_offset(
         self,
@@ -126,10 +151,10 @@ class GroupStore:
 
     def _apply_tombstone(self, ctx: Context, group_id: str, event: GroupEvent) -> None:
         group = self.groups.pop(group_id, None)
-        if group is not None and event is not GroupEvent.LOADED:
+        if isinstance(group, ClassicGroup) and event is not GroupEvent.LOADED:
             ctx.move(group, event)
 
-    def _apply_group(self, ctx: Context, record_offset: int, group_id: str, value: dict[str, Any]) -> None:
+    def _apply_group(self, record_offset: int, group_id: str, value: dict[str, Any]) -> None:
         timestamp = value.get("currentStateTimestamp", -1)
         members = value["members"]
         group = ClassicGroup(
@@ -163,7 +188,7 @@ def _assignment(record_offset: int, member: dict[str, Any]) -> AssignmentRef | N
     """A record that this shard wrote knows where the bytes lie; one that was read from outside has them."""
     assignment: AssignmentRef | bytes | None = member["assignment"]
     if isinstance(assignment, bytes):
-        return AssignmentRef(record_offset, member["memberId"], len(assignment)) if assignment else None
+        return AssignmentRef(record_offset, member["memberId"], len(assignment), assignment) if assignment else None
     return assignment
 
 

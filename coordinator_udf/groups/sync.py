@@ -97,9 +97,11 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
         rebalance_or_complete_join(ctx, group, GroupEvent.STORE_FAILED, reason)
         return
     offset = ctx.end_offset
+    may_convert = group.uses_consumer_protocol()
     for member in group.members.values():
         size = sizes[member.member_id]
-        member.assignment = AssignmentRef(offset, member.member_id, size) if size else None
+        data = assigned[member.member_id] if may_convert and size else None
+        member.assignment = AssignmentRef(offset, member.member_id, size, data) if size else None
     record = ctx.append(
         GROUP_METADATA,
         group_metadata_key(group.group_id),

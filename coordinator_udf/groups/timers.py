@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 SESSION = "session"
 JOIN = "join"
 SYNC = "sync"
+REBALANCE = "rebalance"
 EXPIRY = "expiry"
 
 _NEVER = 2**63 - 1
@@ -109,6 +110,12 @@ class Timers:
         found = self.sessions.get(key.group_id, {}).get(key.member_id) if key.kind == SESSION else self._others.get(key)
         if found is not None:
             self._forget(found)
+
+    def is_armed(self, key: TimerKey) -> bool:
+        """Whether a timer is armed."""
+        if key.kind == SESSION:
+            return key.member_id in self.sessions.get(key.group_id, {})
+        return key in self._others
 
     def pop_due(self, now_ms: int) -> Timer | None:
         """Takes the next timer with a deadline of at most ``now_ms``."""

@@ -8,6 +8,7 @@ with a version that it doesn't know: a newer one is read as the newest known, fo
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kio.schema.consumer_protocol_assignment import v3 as assignment_v3
@@ -96,6 +97,29 @@ def decode_subscription_topics(data: bytes) -> list[str]:
     """
     _version(data, "a subscription")
     return list(_read(_READ_SUBSCRIPTION[0], data, "a subscription").topics)
+
+
+def decode_version(data: bytes) -> int:
+    """The version with which a subscription or an assignment begins.
+
+    Raises:
+        MalformedConsumerProtocol: there are no two bytes, or they are negative.
+    """
+    return _version(data, "a subscription")
+
+
+def encode_assignment(partitions: Mapping[str, Sequence[int]], version: int) -> bytes:
+    """Writes an assignment without user data, topics and partitions in the order given.
+
+    Args:
+        version: the version that the member understands; one newer than the newest known is written as that.
+    """
+    parts = [struct.pack(">hi", min(version, len(_READ_SUBSCRIPTION) - 1), len(partitions))]
+    for topic, numbers in partitions.items():
+        name = topic.encode()
+        parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
+    parts.append(struct.pack(">i", -1))
+    return b"".join(parts)
 
 
 def _by_topic(topics: Any) -> dict[str, list[int]]:

@@ -20,6 +20,8 @@ VERSIONS: dict[str, tuple[int, int]] = {
     "DescribeGroups": (0, 6),
     "ListGroups": (0, 5),
     "DeleteGroups": (0, 2),
+    "ConsumerGroupHeartbeat": (0, 1),
+    "ConsumerGroupDescribe": (0, 1),
 }
 
 #: APIs of which one request may ask several shards, with the body's field that lists the groups (None: all groups).
@@ -28,6 +30,7 @@ SPANNING: dict[str, str | None] = {
     "DescribeGroups": "groups",
     "DeleteGroups": "groupsNames",
     "OffsetFetch": "groups",
+    "ConsumerGroupDescribe": "groupIds",
 }
 
 ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -170,6 +173,36 @@ class DeleteGroups(_Body, frozen=True):
     groups_names: tuple[str, ...] = ()
 
 
+class OwnedPartitions(_Body, frozen=True):
+    topic_id: str
+    partitions: tuple[int, ...] = ()
+
+
+class ConsumerGroupHeartbeat(_Body, frozen=True):
+    group_id: str
+    member_id: str = ""
+    member_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    topic_partitions: tuple[OwnedPartitions, ...] | None = None
+
+
+class ConsumerGroupDescribe(_Body, frozen=True):
+    group_ids: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
+
+
+class GroupConfig(_Body, frozen=True):
+    """Settings of one group under Kafka's names, all that it has for itself."""
+
+    group: str
+    configs: dict[str, str | int]
+
+
 class Topic(_Body, frozen=True):
     """A topic that exists: its name, its number of partitions, its id in Kafka's url-safe base64."""
 
@@ -206,6 +239,9 @@ BODIES: dict[str, type[_Body]] = {
     "DescribeGroups": DescribeGroups,
     "ListGroups": ListGroups,
     "DeleteGroups": DeleteGroups,
+    "ConsumerGroupHeartbeat": ConsumerGroupHeartbeat,
+    "ConsumerGroupDescribe": ConsumerGroupDescribe,
+    "GroupConfig": GroupConfig,
     "TopicMetadata": TopicMetadata,
     "EndTxn": EndTxn,
     "Describe": Describe,

@@ -69,6 +69,40 @@ class Settings:
         """How long the offsets of an empty group are kept."""
         return self.offsets_retention_minutes * 60_000
 
+    def of_group(self, configs: Mapping[str, Any]) -> dict[str, int]:
+        """A consumer group's own settings, put within the coordinator's bounds (GroupConfig.evaluate).
+
+        Args:
+            configs: Kafka's names (``consumer.session.timeout.ms``). Settings of other kinds of groups are left out.
+
+        Returns:
+            By the names of fields here without ``group_``; in milliseconds.
+
+        Raises:
+            SettingsError: a value that is no whole number.
+        """
+        own = {}
+        for name, (least, most) in self._group_bounds().items():
+            if name in configs:
+                own[name.replace(".", "_")] = min(max(_read(name, configs[name], 0), least), most)
+        return own
+
+    def _group_bounds(self) -> dict[str, tuple[int, int]]:
+        return {
+            "consumer.session.timeout.ms": (
+                self.group_consumer_min_session_timeout_ms,
+                self.group_consumer_max_session_timeout_ms,
+            ),
+            "consumer.heartbeat.interval.ms": (
+                self.group_consumer_min_heartbeat_interval_ms,
+                self.group_consumer_max_heartbeat_interval_ms,
+            ),
+            "consumer.assignment.interval.ms": (
+                self.group_consumer_min_assignment_interval_ms,
+                self.group_consumer_max_assignment_interval_ms,
+            ),
+        }
+
     @classmethod
     def from_kafka(cls, values: Mapping[str, Any]) -> Settings:
         """Settings from Kafka's names; what is not named has Kafka's default. Text is read as the setting's type.

@@ -1,0 +1,120 @@
+"""The target assignment of a consumer group: who shall have what, computed by an assignor on the coordinator.
+
+Source: TargetAssignmentBuilder and the assignor's interface (GroupSpec, SubscribedTopicDescriber).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from coordinator_udf.groups.consumer_records import NewRecord, target_epoch, target_member
+from coordinator_udf.groups.consumer_state import (
+    ConsumerGroup,
+    ConsumerMember,
+    ResolvedRegex,
+    Target,
+    is_homogeneous,
+)
+from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, hash_order
+from coordinator_udf.protocol.requests import Topic
+
+
+class MemberSpec(NamedTuple):
+    """A member as an assignor sees it: the existing topics that it wants, and what it shall have until now."""
+
+    instance_id: str | None
+    topic_ids: frozenset[str]
+    target: Target
+
+
+class GroupSpec(NamedTuple):
+    """A group as an assignor sees it.
+
+    Attributes:
+        members: member id -> member, in the order in which Kafka's assignors see them.
+        homogeneous: whether all members want the same topics.
+        partitions: topic id -> number of partitions.
+        names: topic id -> topic name.
+        is_assigned: whether a partition of a topic id is in somebody's target until now.
+    """
+
+    members: dict[str, MemberSpec]
+    homogeneous: bool
+    partitions: Mapping[str, int]
+    names: Mapping[str, str]
+    is_assigned: Callable[[str, int], bool]
+
+
+class Assignor(Protocol):
+    """Assigns partitions. It is given all that it may look at, and gives the same for the same."""
+
+    @property
+    def name(self) -> str:
+        """What members call it."""
+
+    def assign(self, spec: GroupSpec) -> dict[str, Target]:
+        """What each member shall have; a member that isn't there shall have nothing."""
+
+
+def subscribed_topic_ids(
+    topics: Mapping[str, Topic], member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]
+) -> frozenset[str]:
+    """The ids of the existing topics to which a member is subscribed, by name or by its regular expression."""
+    names = set(member.subscribed_topic_names)
+    regex = resolved.get(member.subscribed_topic_regex)
+    if regex is not None:
+        names.update(regex.topics)
+    return frozenset(topics[name].id for name in names if name in topics)
+
+
+def compute_target(
+    topics: Mapping[str, Topic],
+    assignor: Assignor,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    updated: ConsumerMember,
+    *,
+    epoch: int,
+    now_ms: int,
+) -> tuple[list[NewRecord], Target]:
+    """Computes the targets of a group in which one member is about to be another.
+
+    Returns:
+        The records of the targets that are new, and what the updated member shall have.
+    """
+    replaced = group.static_members.get(updated.instance_id) if updated.instance_id is not None else None
+    members = {known.member_id: known for known in group.in_order()}
+    if replaced is not None and replaced != updated.member_id:
+        del members[replaced]
+    members[updated.member_id] = updated
+    old_ids = {updated.member_id: replaced or updated.member_id}
+    order = hash_order(members, grown_table(INITIAL_TABLE, len(group.members | members)))
+    held = {
+        (topic_id, partition)
+        for target in group.targets.values()
+        for topic_id, partitions in target.items()
+        for partition in partitions
+    }
+    spec = GroupSpec(
+        members={
+            member_id: MemberSpec(
+                members[member_id].instance_id,
+                subscribed_topic_ids(topics, members[member_id], group.resolved_regexes),
+                group.target(old_ids.get(member_id, member_id)),
+            )
+            for member_id in order
+        },
+        homogeneous=is_homogeneous(group.members_with(member, updated), group.resolved_regexes),
+        partitions={topic.id: topic.partitions for topic in topics.values()},
+        names={topic.id: topic.name for topic in topics.values()},
+        is_assigned=lambda topic_id, partition: (topic_id, partition) in held,
+    )
+    targets = assignor.assign(spec)
+    records = [
+        target_member(group.group_id, member_id, targets.get(member_id, {}))
+        for member_id in order
+        if targets.get(member_id, {}) != group.targets.get(member_id)
+    ]
+    records.append(target_epoch(group.group_id, epoch, now_ms))
+    return records, targets.get(updated.member_id, {})
