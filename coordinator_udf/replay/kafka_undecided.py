@@ -19,6 +19,11 @@ OLDER: Final = "it was there before the log began"
 LOST: Final = "the broker had lost and loaded the shard; what waited and what it loaded is not in the log"
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
 
+#: The APIs whose answers list groups, or a group's offsets.
+_ASK_GROUPS: Final = frozenset(
+    {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
+)
+
 
 class LogFacts:
     """What a log tells that its rows don't carry."""
@@ -96,7 +101,7 @@ class LogFacts:
         group_id = entry.request.get("groupId")
         if isinstance(group_id, str) and group_id not in self._groups:
             return True
-        if entry.api not in {"ListGroups", "DescribeGroups", "DeleteGroups", "OffsetFetch"}:
+        if entry.api not in _ASK_GROUPS:
             return False
         left, right = (self._without_older(entry, side["body"]) for side in (difference.recorded, difference.ours))
         return bool(left == right)

@@ -77,9 +77,8 @@ def run_and_compare(source: ReplaySource) -> tuple[pa.Table, Verdict]:
 
     def judge() -> tuple[pa.Table, Verdict]:
         outputs = run_in_process(source)
-        return outputs, compare(
-            source.source, source.recording, said_of(outputs), excluded_by(source), source.undecided
-        )
+        said, excluded = said_of(outputs), excluded_by(source)
+        return outputs, compare(source.source, source.recording, said, excluded, source.undecided)
 
     outputs, verdict = judge()
     differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}

@@ -1,0 +1,100 @@
+"""Makes lines of Kafka's request log."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+START_MS = 1_795_229_000_000
+
+
+class KafkaLog:
+    """A request log in the making; times are milliseconds since its start."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._correlation_id = 0
+
+    def add(
+        self,
+        key_name: str,
+        request: dict[str, Any],
+        response: dict[str, Any],
+        *,
+        arrives: float,
+        takes: float = 1.0,
+        connection: str = "a",
+        version: int = 4,
+        **fields: Any,
+    ) -> str:
+        """Adds a completed request; its request id."""
+        self._correlation_id += 1
+        connection_id = f"127.0.0.1:9092-10.0.0.{ord(connection[0]) - ord('a') + 1}:4000-0-{ord(connection[0])}"
+        done_ms = START_MS + arrives + takes
+        time = datetime.fromtimestamp(done_ms / 1000, UTC)
+        line = {
+            "isForwarded": False,
+            "requestHeader": {
+                "requestApiKey": 0,
+                "requestApiVersion": version,
+                "correlationId": self._correlation_id,
+                "clientId": connection,
+                "requestApiKeyName": key_name,
+            },
+            "request": request,
+            "response": response,
+            "connection": connection_id,
+            "totalTimeMs": takes,
+            "requestQueueTimeMs": 0.0,
+            "localTimeMs": min(takes, 0.1),
+            "remoteTimeMs": max(takes - 0.1, 0.0),
+            **fields,
+        }
+        stamp = f"{time:%Y-%m-%d %H:%M:%S},{time.microsecond // 1000:03d}"
+        self.lines.append(f"[{stamp}] DEBUG Completed request:{json.dumps(line)} (kafka.request.logger)")
+        return f"{connection_id}/{self._correlation_id}"
+
+    def heartbeat(self, member_id: str, error: int = 0, *, generation: int = 1, **place: Any) -> str:
+        """A heartbeat in group g."""
+        request = {"groupId": "g", "generationId": generation, "memberId": member_id, "groupInstanceId": None}
+        return self.add("HEARTBEAT", request, {"throttleTimeMs": 0, "errorCode": error}, **place)
+
+    def join(self, member_id: str, answer_id: str, error: int = 0, *, generation: int = 1, **place: Any) -> str:
+        """A member joins group g, of which it is the leader."""
+        request = {
+            "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": member_id,
+            "groupInstanceId": None, "protocolType": "consumer",
+            "protocols": [{"name": "range", "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}],
+        }  # fmt: skip
+        failed = error != 0
+        response = {
+            "throttleTimeMs": 0, "errorCode": error, "generationId": -1 if failed else generation,
+            "protocolName": "" if failed else "range", "leader": "" if failed else answer_id, "memberId": answer_id,
+            "members": [] if failed else [
+                {"memberId": answer_id, "groupInstanceId": None, "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}
+            ],
+        }  # fmt: skip
+        return self.add("JOIN_GROUP", request, response, version=5, **place)
+
+    def write(self, path: Path, *, compress: bool = False) -> Path:
+        """Writes the lines."""
+        data = "".join(line + "\n" for line in self.lines).encode()
+        path.write_bytes(gzip.compress(data) if compress else data)
+        return path
+
+
+def one_member(log: KafkaLog) -> KafkaLog:
+    """A member that joins, syncs and beats."""
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    log.join("m-1", "m-1", arrives=10, takes=3_000, connection="a")
+    sync = {
+        "groupId": "g", "generationId": 1, "memberId": "m-1", "groupInstanceId": None,
+        "assignments": [{"memberId": "m-1", "assignment": "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="}],
+    }  # fmt: skip
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "assignment": "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="}
+    log.add("SYNC_GROUP", sync, answer, version=3, arrives=3_020, connection="a")
+    log.heartbeat("m-1", arrives=4_000, connection="a")
+    return log
