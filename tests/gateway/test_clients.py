@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.gateway.settings import GatewaySettings
+from tests.conftest import ROOT
 from tests.gateway.fleet import Fleet, Place, wait
 from tests.gateway.in_process import Front, topics
 
@@ -125,3 +128,16 @@ def test_a_group_lives_through_a_restart_of_the_coordinator(tmp_path: Path, clie
             assert after.coordinator.rejected == 0
     finally:
         fleet.kill()
+
+
+@pytest.mark.slow
+def test_the_fleet_of_the_demo_joins_and_leaves(front: Front) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "fleet.py"), "--address", front.address, "--topics", "t1,t2"]
+    done = subprocess.run([*command, "--seconds", "4"], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert sum(line.endswith(": left") for line in said) == 3, said
+    before = said[: said.index("consumer-3: left")]
+    shares = {line.partition(": ")[0]: line.partition(": ")[2].split(", ") for line in before}
+    # Range gives the first members of each topic one partition more.
+    assert sorted(len(share) for share in shares.values()) == [1, 2, 3]

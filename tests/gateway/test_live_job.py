@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -76,10 +77,12 @@ class LiveJob:
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[LiveJob]:
     job = LiveJob(tmp_path)
-    job.start()
-    yield job
-    if job.process is not None and job.process.poll() is None:
-        job.kill()
+    try:
+        job.start()
+        yield job
+    finally:
+        if job.process is not None and job.process.poll() is None:
+            job.kill()
 
 
 def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables(job: LiveJob, tmp_path: Path) -> None:
@@ -119,7 +122,7 @@ def test_offsets_and_static_members_live_through_kill_nine_of_the_coordinator(jo
         job.start()
         for offset, member in enumerate(members):
             place = min(member.assignment)
-            wait(lambda m=member, p=place: _finds(m, p), "the coordinator answers again", timeout_s=120)
+            wait(partial(_finds, member, place), "the coordinator answers again", timeout_s=120)
             assert member.order("found", do="find", place=place)["offset"] == 100 + offset
         assert [member.assignment for member in members] == owned
         members[1].kill()

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""A small fleet of real consumers (kafka-python), each a process: they join a group, one leaves, the rest follow.
+
+``python scripts/fleet.py --address 127.0.0.1:9092 --topics orders,payments``
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What the members of a fleet have in common."""
+
+    address: str
+    group: str
+    topics: tuple[str, ...]
+    session_timeout_ms: int
+
+
+def consume(name: str, membership: Membership, stop: Event) -> None:
+    """One member: polls, commits what it has, tells its partitions whenever they change, and leaves when told to."""
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        *membership.topics,
+        bootstrap_servers=membership.address,
+        group_id=membership.group,
+        client_id=name,
+        session_timeout_ms=membership.session_timeout_ms,
+        heartbeat_interval_ms=max(membership.session_timeout_ms // 10, 500),
+        auto_commit_interval_ms=2_000,
+        auto_offset_reset="earliest",
+    )
+    said: list[str] | None = None
+    while not stop.is_set():
+        consumer.poll(timeout_ms=200)
+        now = sorted(f"{place.topic}-{place.partition}" for place in consumer.assignment())
+        if now != said:
+            said = now
+            typer.echo(f"{name}: {', '.join(now) or 'no partitions'}")
+    consumer.close()
+    typer.echo(f"{name}: left")
+
+
+def main(
+    *,
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the coordinator listens.")],
+    topics: Annotated[str, typer.Option(help="Topics of its settings file, with commas between.")],
+    group: Annotated[str, typer.Option(help="The group to join.")] = "fleet",
+    members: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
+    seconds: Annotated[float, typer.Option(help="How long each act lasts: all together, and without one.")] = 15.0,
+    session_timeout: Annotated[int, typer.Option(metavar="MS", help="Of the members.")] = 30_000,
+) -> None:
+    """Let a few consumers join a group, let one of them leave, and then the others."""
+    context = multiprocessing.get_context("spawn")
+    membership = Membership(address, group, tuple(topics.split(",")), session_timeout)
+    fleet = []
+    for number in range(members):
+        stop = context.Event()
+        name = f"consumer-{number + 1}"
+        process = context.Process(target=consume, args=(name, membership, stop), daemon=True)
+        process.start()
+        fleet.append((name, process, stop))
+    time.sleep(seconds)
+    failed = False
+    for number, (name, process, stop) in enumerate(reversed(fleet)):
+        stop.set()
+        process.join(60)
+        if process.exitcode != 0:
+            typer.echo(f"{name}: ended with {process.exitcode}, expected 0", err=True)
+            failed = True
+        if number == 0 and members > 1:
+            time.sleep(seconds)
+    raise typer.Exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    # kafka-python says on its own log what it does; here only what it says of errors is wanted.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    typer.run(main)
