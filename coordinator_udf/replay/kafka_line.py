@@ -87,6 +87,16 @@ class Entry(msgspec.Struct):
         return self.arrived_us + self.queue_us
 
     @property
+    def handled_by_us(self) -> int:
+        """The latest moment at which the coordinator can have handled the request.
+
+        An answer that waits for other members, or for a timer, comes later than that.
+        """
+        if self.api in {"JoinGroup", "SyncGroup"}:
+            return min(self.answered_us, self.handled_us + self.local_us)
+        return self.answered_us
+
+    @property
     def answered_us(self) -> int:
         """When the answer was ready."""
         return self.arrived_us + self.queue_us + self.local_us + self.remote_us

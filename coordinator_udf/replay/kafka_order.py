@@ -10,8 +10,9 @@ of the handler's time 1.0 %, by the answer's time 1.0 %, by the order of the lin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from coordinator_udf.replay.kafka_line import Entry
 
@@ -39,6 +40,23 @@ def _set_log_ts(ordered: Sequence[Entry]) -> None:
     for entry in reversed(ordered):
         earliest_us = min(earliest_us, entry.handled_us)
         entry.log_ts = earliest_us // 1000
+
+
+def set_row_times(rows: Sequence[dict[str, Any]], entries: Mapping[str, Entry]) -> None:
+    """Gives each row the latest time that fits what the log tells: no later than a row behind it on its shard.
+
+    A shard handles its requests one after the other, so each was handled before those behind it were answered. A
+    request that found its shard busy was handled when that was done, and not when it arrived.
+
+    Args:
+        rows: in order; control rows keep their times.
+        entries: the lines of the log by request id.
+    """
+    latest: dict[int, int] = {}
+    for row in reversed(rows):
+        entry = entries.get(row["request_id"] or "")
+        own = row["log_ts"] if entry is None else entry.handled_by_us // 1000
+        row["log_ts"] = latest[row["partition"]] = min(own, latest.get(row["partition"], own))
 
 
 def spread_times(entries: Sequence[Entry]) -> None:

@@ -15,7 +15,7 @@ from coordinator_udf.replay.compare import answer_error
 from coordinator_udf.replay.kafka_availability import Availability, availability
 from coordinator_udf.replay.kafka_findings import likely_partitions
 from coordinator_udf.replay.kafka_line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
-from coordinator_udf.replay.kafka_order import in_order
+from coordinator_udf.replay.kafka_order import in_order, set_row_times
 from coordinator_udf.replay.kafka_settle import settle_order
 from coordinator_udf.replay.kafka_topics import OFFSETS_TOPIC, TopicHistory, topic_history
 from coordinator_udf.replay.kafka_undecided import LogFacts
@@ -108,6 +108,7 @@ class _KafkaReader:
             out.notes["shard lost by the broker"] += sum(map(len, available.losses.values()))
             if self._options.partitions is None and history.offsets_partitions is None:
                 out.notes["number of the broker's shards, estimated"] += 1
+        set_row_times(out.rows, facts.entries)
         number_offsets(out.rows)
 
     def _request(self, entry: Entry, available: Availability) -> None:
