@@ -169,8 +169,8 @@ class Shard:
         answer_request(self.ctx, self.store, self.availability, row, body)
 
     def _begin(self) -> None:
-        """The first row of a shard's life starts its recurring timer."""
-        if not self.started:
+        """The first row of a shard's life starts its recurring timer; one at 0 says nothing of the time."""
+        if not self.started and self.ctx.now_ms > 0:
             self.started = True
             self.arm_expiry()
 
