@@ -1,0 +1,120 @@
+"""The tables' exactly-once writes, by delta-rs and by Spark alike, and what keeps them fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_udf.assignments import complete_assignments, join_assignments
+from coordinator_udf.streaming.delta_tables import COMPACT_AFTER_COMMITS, OutputTables
+from coordinator_udf.streaming.stored_assignments import StoredAssignments
+from coordinator_udf.table_rows import to_tables
+from schemas.outputs import SHARD_OUTPUT
+from tests.streaming.outputs import assignment, record, response, table
+
+pytestmark = pytest.mark.spark
+
+
+def batch(number: int) -> dict[str, pa.Table]:
+    members = {"members": [{"memberId": "m", "assignment": f"@{number}/m"}]}
+    outputs = table(
+        record({"type": "GroupMetadata", "group": "g"}, members, number, assignment_refs=str(number)),
+        assignment(number, "m", bytes([number % 256])),
+        response("Heartbeat", {"errorCode": 0}, request_id=f"{number}"),
+    )
+    return to_tables(complete_assignments(outputs, lambda records: {}))
+
+
+def request_ids(tables: OutputTables) -> list[str]:
+    return sorted(tables.table("group_responses").to_pyarrow_table().column("request_id").to_pylist(), key=int)
+
+
+@pytest.mark.parametrize("large_rows", [1, 10_000], ids=["spark", "delta-rs"])
+@pytest.mark.parametrize("again_large_rows", [1, 10_000], ids=["then-spark", "then-delta-rs"])
+def test_a_batch_counts_once_whoever_writes_it_and_whoever_writes_it_again(
+    spark: SparkSession, tmp_path: Path, large_rows: int, again_large_rows: int
+) -> None:
+    tables = OutputTables(str(tmp_path), spark, large_rows=large_rows)
+    assert tables.write(batch(0), "query", 0) == 2
+    assert tables.write(batch(1), "query", 1) == 2
+    again = OutputTables(str(tmp_path), spark, large_rows=again_large_rows)
+    for _ in range(2):
+        assert again.write(batch(1), "query", 1) == 0
+    assert again.write(batch(2), "query", 2) == 2
+    assert request_ids(tables) == ["0", "1", "2"]
+    assert again.write(batch(3), "another query", 0) == 2, "another query has numbers of its own"
+    # The writers refuse a batch that is there even if nobody looks first: a second driver may be as far.
+    if large_rows == 1:
+        tables._write_large(spark, "group_responses", batch(2)["group_responses"], "query", 2)
+        assert request_ids(tables) == ["0", "1", "2", "3"]
+
+
+def test_a_batch_that_died_between_two_tables_is_completed(spark: SparkSession, tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path), spark)
+    tables._write_small("consumer_offsets", batch(0)["consumer_offsets"], "query", 0)
+    assert tables.write(batch(0), "query", 0) == 1
+    assert tables.table("consumer_offsets").count() == tables.table("group_responses").count() == 1
+
+
+def test_spark_reads_what_both_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    OutputTables(str(tmp_path)).write(batch(0), "query", 0)
+    OutputTables(str(tmp_path), spark, large_rows=1).write(batch(1), "query", 1)
+    rows = spark.read.format("delta").load(str(tmp_path / "consumer_offsets")).orderBy("offset").collect()
+    assert [bytes(row.group_metadata.members[0].assignment) for row in rows] == [b"\x00", b"\x01"]
+
+
+def test_small_files_are_packed_and_rows_stay(tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path))
+    count = COMPACT_AFTER_COMMITS + 5
+    for number in range(count):
+        tables.write(batch(number), "query", number)
+        tables.close()
+    assert len(tables.table("group_responses").file_uris()) <= 6
+    assert request_ids(tables) == [str(number) for number in range(count)]
+    assert OutputTables(str(tmp_path)).newest_batch("group_responses", "query") == count - 1
+
+
+def test_stored_assignments_are_found_in_memory_and_in_the_table(tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path))
+    for number in range(3):
+        tables.write(batch(number), "query", number)
+    stored = StoredAssignments(lambda: tables.table("consumer_offsets"), cache_bytes=100)
+    wanted = [("live", 0, 1), ("live", 0, 2), ("live", 1, 1), ("other", 0, 1), ("live", 0, 99)]
+    assert stored.find(wanted) == {("live", 0, 1): {"m": b"\x01"}, ("live", 0, 2): {"m": b"\x02"}}
+    stored.remember(table(assignment(7, "m", b"new")))
+    assert stored.find([("live", 0, 7)]) == {("live", 0, 7): {"m": b"new"}}
+    stored.remember(table(assignment(8, "m", b"x" * 200)))
+    assert stored.find([("live", 0, 8), ("live", 0, 7)]) == {}, "what is too much for the memory is dropped"
+
+
+def test_the_join_of_dataframes_gives_what_the_arrow_join_gives(spark: SparkSession, tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path))
+    for number in range(3):
+        tables.write(batch(number), "query", number)
+    odd = 'm"\\é'
+    members: list[dict[str, Any]] = [{"memberId": odd, "assignment": f"@9/{odd}"}, {"memberId": "b", "assignment": ""}]
+    outputs = table(
+        record({"type": "GroupMetadata", "group": "g"}, {"members": members}, 9, assignment_refs="9"),
+        assignment(9, odd, b"\x01\x02"),
+        response("SyncGroup", {"errorCode": 0, "assignment": f"@9/{odd}"}, assignment_refs="9", request_id="1"),
+        response("SyncGroup", {"errorCode": 0, "assignment": "@2/m"}, assignment_refs="2", request_id="2"),
+        response("DescribeGroups", {"groups": [{"memberAssignment": "@1/m"}]}, assignment_refs="1", request_id="3"),
+        response("Heartbeat", {"errorCode": 0}, request_id="4"),
+    )
+    stored = StoredAssignments(lambda: tables.table("consumer_offsets"))
+    expected = complete_assignments(outputs, stored.find)
+    joined = join_assignments(
+        spark.createDataFrame(outputs, SHARD_OUTPUT),
+        spark.read.format("delta").load(str(tmp_path / "consumer_offsets")),
+    )
+    assert joined.orderBy("seq").toArrow().to_pylist() == expected.to_pylist()
+
+
+def test_the_join_of_dataframes_names_what_is_missing(spark: SparkSession) -> None:
+    outputs = table(response("SyncGroup", {"assignment": "@5/m"}, assignment_refs="5"))
+    with pytest.raises(Exception, match="record at offset 5 of partition 0 of live"):
+        join_assignments(spark.createDataFrame(outputs, SHARD_OUTPUT), None).collect()

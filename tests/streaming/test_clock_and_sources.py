@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.streaming.clock_source import LAST, ClockReader, bound_by_ticks
+from coordinator_udf.streaming.packing import pack_requests, unpack_requests
+from coordinator_udf.streaming.session import SparkConfError, read_spark_conf
+from coordinator_udf.streaming.sources import placed, read_lines, topics_body
+from schemas.requests import REQUEST_COLUMNS, request_log_arrow
+
+EMPTY: dict[str, Any] = dict.fromkeys(REQUEST_COLUMNS) | {"source": "live", "partition": 0, "offset": 0, "log_ts": 0}
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([EMPTY | row for row in rows], request_log_arrow())
+
+
+def unpacked(rows: Any) -> list[dict[str, Any]]:
+    return [row for _, value in rows for row in unpack_requests([value]).to_pylist()]
+
+
+def test_packed_rows_come_back_by_partition_in_order_of_offset() -> None:
+    given = table(*({"partition": i % 3, "offset": 10 - i, "api": f"a{i}"} for i in range(9)))
+    packed = pa.Table.from_batches(pack_requests(given.to_batches())).to_pylist()
+    assert [row["partition"] for row in packed] == [0, 1, 2]
+    assert [row["api"] for row in unpack_requests([packed[1]["requests"]]).to_pylist()] == ["a7", "a4", "a1"]
+
+
+def test_a_tick_comes_each_interval_and_is_the_same_when_read_again() -> None:
+    reader = ClockReader(partitions=2, interval_ms=50, lag_ms=5_000, topics="")
+    rows, end = reader.read(reader.initialOffset())
+    ticks = unpacked(rows)
+    assert [(row["partition"], row["api"], row["offset"]) for row in ticks] == [(0, "Tick", LAST), (1, "Tick", LAST)]
+    assert 4_000 < time.time() * 1_000 - ticks[0]["log_ts"] < 7_000
+    assert unpacked(reader.readBetweenOffsets(reader.initialOffset(), end)) == ticks
+    rows, same = reader.read(end)
+    assert (list(rows), same) == ([], end)
+    time.sleep(0.06)
+    rows, later = reader.read(end)
+    assert later["ms"] >= end["ms"] + 50
+    assert len(unpacked(rows)) == 2
+
+
+def test_topics_are_told_when_they_change_and_before_the_requests() -> None:
+    topics = topics_body(CoordinatorConfig(Settings(), (Topic("t", 3, "id"),)))
+    reader = ClockReader(partitions=1, interval_ms=50, lag_ms=0, topics=topics)
+    rows, end = reader.read(reader.initialOffset())
+    told = unpacked(rows)
+    assert [row["api"] for row in told] == ["TopicMetadata", "Tick"]
+    assert json.loads(told[0]["body"]) == {"topics": [{"name": "t", "partitions": 3, "id": "id"}]}
+    assert told[0]["offset"] < 0
+    assert [row["api"] for row in unpacked(reader.readBetweenOffsets(end, {**end, "ms": end["ms"] + 1}))] == ["Tick"]
+
+
+def test_requests_of_clocks_that_run_ahead_are_bounded_by_the_tick() -> None:
+    settings = Settings.from_kafka({"log.clock.skew.max.ms": 100})
+    rows = table(
+        {"offset": 1, "log_ts": 1_100, "api": "Heartbeat"},
+        {"offset": 2, "log_ts": 9_999_999, "api": "Heartbeat"},
+        {"offset": 3, "log_ts": None, "api": "Heartbeat"},
+        {"offset": LAST, "log_ts": 1_000, "api": "Tick"},
+    )
+    assert bound_by_ticks(rows, settings).column("log_ts").to_pylist() == [1_100, 1_200, None, 1_000]
+    assert bound_by_ticks(rows.slice(0, 3), settings).column("log_ts").to_pylist() == [1_100, 9_999_999, None]
+
+
+def test_lines_that_are_no_rows_say_so() -> None:
+    good = {"partition": 1, "offset": 5, "log_ts": 7, "api": "Heartbeat", "group_id": "g", "request_id": "r"}
+    lines = [json.dumps(good), "{not json", '{"partition": "one"}', "[]"]
+    rows = pa.Table.from_batches(read_lines(iter([pa.record_batch({"value": lines})]))).to_pylist()
+    assert {name: rows[0][name] for name in good} == good
+    assert rows[0]["source"] == "live"
+    assert [row["body"] for row in rows[1:]] == lines[1:]
+    assert "can't be read (JSON is malformed" in rows[1]["api"]
+    assert "Expected `int`, got `str` - at `$.partition`" in rows[2]["api"]
+
+
+def test_rows_of_partitions_that_are_not_there_go_where_they_are_rejected() -> None:
+    rows = table({"partition": 2, "api": "Heartbeat"}, {"partition": 1, "api": "JoinGroup"}, {"partition": -1})
+    found = placed(rows.to_batches()[0], 2).to_pylist()
+    assert [row["partition"] for row in found] == [0, 1, 0]
+    assert found[0]["api"] == "Heartbeat of partition 2, where the log has 0 to 1"
+    assert found[1]["api"] == "JoinGroup"
+
+
+def test_spark_settings_are_read_and_a_setting_without_a_value_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "spark.conf"
+    path.write_text("# comment\n\nspark.a   b c\nspark.d\te\n")
+    assert read_spark_conf(path) == {"spark.a": "b c", "spark.d": "e"}
+    path.write_text("spark.a 1\nspark.b\n")
+    with pytest.raises(SparkConfError, match="expected a setting's name and its value"):
+        read_spark_conf(path)
+    with pytest.raises(SparkConfError, match="can't be read"):
+        read_spark_conf(tmp_path / "none")
