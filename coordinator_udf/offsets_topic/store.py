@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import pyarrow as pa
-import pyarrow.dataset as pads
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from coordinator_udf.offsets_topic.codec import CodecError
@@ -101,16 +100,10 @@ def export_lines(tables: Path, source: str) -> Iterator[str]:
 
 def sources(tables: Path, name: str = OFFSETS) -> set[str]:
     """The sources that a table has rows of; none where there is no such table."""
-    path = tables / name
-    if not DeltaTable.is_deltatable(str(path)):
-        return set()
-    dataset = DeltaTable(str(path)).to_pyarrow_dataset()
-    found: set[str] = set()
     # A rejected request is no record, whatever its source.
-    only = pads.field("api") == IMPORT_API if name == REJECTED else None
-    for batch in dataset.to_batches(columns=["source"], filter=only):
-        found.update(batch.column("source").unique().to_pylist())
-    return found
+    only = f" WHERE api = {_literal(IMPORT_API)}" if name == REJECTED else ""
+    batches = _query(tables / name, f"SELECT DISTINCT source FROM rows{only}")
+    return {row["source"] for batch in batches for row in batch.to_pylist()}
 
 
 def only_source(tables: Path) -> str:
@@ -230,30 +223,30 @@ def _append(path: Path, rows: pa.Table) -> None:
 
 
 def _scan(path: Path, source: str) -> Iterator[pa.RecordBatch]:
-    """A source's rows by partition and offset, a partition at a time."""
-    if not DeltaTable.is_deltatable(str(path)):
-        return
-    dataset = DeltaTable(str(path)).to_pyarrow_dataset()
-    mine = pads.field("source") == source
-    partitions: set[int] = set()
-    for batch in dataset.to_batches(columns=["partition"], filter=mine):
-        partitions.update(batch.column("partition").unique().to_pylist())
-    for partition in sorted(partitions):
-        rows = dataset.to_table(filter=mine & (pads.field("partition") == partition)).sort_by("offset")
-        yield from rows.to_batches(max_chunksize=_ROWS_A_BATCH)
+    return _query(path, f"SELECT * FROM rows WHERE source = {_literal(source)} ORDER BY partition, offset")
 
 
 def _rejected_lines(tables: Path, source: str) -> Iterator[tuple[tuple[int, int, int], str]]:
-    path = tables / REJECTED
-    if not DeltaTable.is_deltatable(str(path)):
-        return
-    mine = (pads.field("source") == source) & (pads.field("api") == IMPORT_API)
-    rows = DeltaTable(str(path)).to_pyarrow_dataset().to_table(columns=["seq", "raw"], filter=mine)
-    for row in rows.to_pylist():
-        try:
-            line = read_line(row["raw"])
-            place = (0, line.partition, line.offset)
-        except CodecError:
-            # No record at all: after all others, in the order of the file.
-            place = (1, 0, row["seq"])
-        yield place, row["raw"]
+    mine = f"source = {_literal(source)} AND api = {_literal(IMPORT_API)}"
+    for batch in _query(tables / REJECTED, f"SELECT seq, raw FROM rows WHERE {mine}"):
+        for row in batch.to_pylist():
+            try:
+                line = read_line(row["raw"])
+                place = (0, line.partition, line.offset)
+            except CodecError:
+                # No record at all: after all others, in the order of the file.
+                place = (1, 0, row["seq"])
+            yield place, row["raw"]
+
+
+def _query(path: Path, sql: str) -> Iterator[pa.RecordBatch]:
+    """The answer to a query on the table ``rows``; nothing where there is no such table.
+
+    By delta-rs' own engine: its Arrow datasets take a column without statistics for one without values.
+    """
+    if DeltaTable.is_deltatable(str(path)):
+        yield from pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", DeltaTable(str(path))).execute(sql))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
