@@ -30,6 +30,8 @@ _COORDINATED: Final = (
     "DescribeGroups",
     "ListGroups",
     "DeleteGroups",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
 )
 
 COORDINATED: Final[dict[str, tuple[int, int]]] = {api: VERSIONS[api] for api in _COORDINATED}

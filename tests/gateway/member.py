@@ -108,6 +108,11 @@ def confluent(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> None
     }
     if config.get("instance"):
         settings["group.instance.id"] = config["instance"]
+    if config.get("protocol") == "consumer":
+        # The coordinator assigns, and says how often it wants to hear.
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
+            del settings[name]
+        settings |= {"group.protocol": "consumer", "group.remote.assignor": config["strategy"]}
     consumer = Consumer(settings, logger=logging.getLogger("librdkafka"))
     consumer.subscribe(config["topics"])
     reporter = Reporter()

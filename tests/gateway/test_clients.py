@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,31 @@ def test_a_group_grows_from_one_to_three_and_shrinks_again(
             member.close()
         fleet.wait_for_assignment([first], PLACES)
         first.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assignor", ["range", "uniform"])
+def test_members_of_the_consumer_protocol_come_crash_and_go(tmp_path: Path, assignor: str) -> None:
+    fast = {
+        "group.consumer.min.heartbeat.interval.ms": 500,
+        "group.consumer.heartbeat.interval.ms": 500,
+        "group.consumer.min.session.timeout.ms": 3_000,
+        "group.consumer.session.timeout.ms": 3_000,
+    }
+    with Front(tmp_path / "log.db", KNOWN, settings=fast) as front, Fleet(tmp_path, front.address) as fleet:
+        how: dict[str, Any] = {"group": "g", "topics": BOTH, "strategy": assignor, "protocol": "consumer"}
+        first = fleet.start("confluent", **how)
+        fleet.wait_for_assignment([first], PLACES)
+        others = [fleet.start("confluent", **how) for _ in range(2)]
+        fleet.wait_for_assignment([first, *others], PLACES)
+        others[0].kill()
+        fleet.wait_for_assignment([first, others[1]], PLACES)
+        first.order("committed", do="commit", place=min(first.assignment), offset=3)
+        assert first.order("found", do="find", place=min(first.assignment))["offset"] == 3
+        others[1].close()
+        fleet.wait_for_assignment([first], PLACES)
+        first.close()
+        assert front.coordinator.rejected == 0
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def test_what_is_served_is_what_is_said(alone: Alone) -> None:
     with alone.wire() as wire:
         said = wire.ask("ApiVersions", 4, {"clientSoftwareName": "w", "clientSoftwareVersion": "1"})
     assert len(said["apiKeys"]) == len(ADVERTISED)
-    assert {entry["apiKey"] for entry in said["apiKeys"]}.isdisjoint({0, 22, 68})
+    assert {entry["apiKey"] for entry in said["apiKeys"]}.isdisjoint({0, 22, 28, 76})
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(alone: Alone) -> None:
@@ -275,6 +275,19 @@ def _requests(api: str, version: int) -> dict[str, Any]:
         "DescribeGroups": {"groups": ["g", "h"], "includeAuthorizedOperations": False},
         "ListGroups": {"statesFilter": [], "typesFilter": []},
         "DeleteGroups": {"groupsNames": ["g"]},
+        "ConsumerGroupHeartbeat": {
+            "groupId": "g",
+            "memberId": "",
+            "memberEpoch": 0,
+            "instanceId": None,
+            "rackId": None,
+            "rebalanceTimeoutMs": 1_000,
+            "subscribedTopicNames": None,
+            "subscribedTopicRegex": None,
+            "serverAssignor": None,
+            "topicPartitions": None,
+        },
+        "ConsumerGroupDescribe": {"groupIds": ["g"], "includeAuthorizedOperations": False},
     }
     return bodies[api]
 

@@ -19,11 +19,12 @@ def error_answer(api: str, version: int, request: Mapping[str, Any], error: Erro
         return answer(api, version, topics=[_failed_topic(topic, "partitions", code) for topic in request["topics"]])
     if api == "OffsetFetch":
         return _offset_fetch(version, request, code)
-    if api == "DescribeGroups":
-        return answer(api, version, groups=[{"groupId": group, "errorCode": code} for group in request["groups"]])
+    if api in {"DescribeGroups", "ConsumerGroupDescribe"}:
+        named = request["groups" if api == "DescribeGroups" else "groupIds"]
+        return answer(api, version, groups=[{"groupId": group, "errorCode": code} for group in named])
     if api == "DeleteGroups":
-        named = dict.fromkeys(request["groupsNames"])
-        return answer(api, version, results=[{"groupId": group, "errorCode": code} for group in named])
+        results = [{"groupId": group, "errorCode": code} for group in dict.fromkeys(request["groupsNames"])]
+        return answer(api, version, results=results)
     if api == "JoinGroup":
         # Before v7 there is always a protocol name in the answer.
         name = None if version >= 7 else ""

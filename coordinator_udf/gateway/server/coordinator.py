@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -156,7 +157,13 @@ class Coordinator:
 
 
 def _proposed_member_id(call: Call) -> str | None:
-    """The id for a member that joins without one, as Kafka makes them: the client's or the instance's id and a uuid."""
-    if call.api != "JoinGroup" or call.body["memberId"]:
-        return None
-    return f"{call.body.get('groupInstanceId') or call.client_id or ''}-{uuid.uuid4()}"
+    """The id for a member that joins without one, as Kafka makes them.
+
+    A classic member's is the id of its instance or of its client and a uuid; a consumer protocol member's is a uuid in
+    url-safe base64 (from v1 on it makes its own).
+    """
+    if call.api == "JoinGroup" and not call.body["memberId"]:
+        return f"{call.body.get('groupInstanceId') or call.client_id or ''}-{uuid.uuid4()}"
+    if call.api == "ConsumerGroupHeartbeat" and not call.body["memberId"]:
+        return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return None
