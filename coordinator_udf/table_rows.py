@@ -38,6 +38,9 @@ class _Key(_Kafka):
     topic: str | None = None
     partition: int | None = None
     member_id: str | None = None
+    # Of transaction markers.
+    producer_id: int | None = None
+    producer_epoch: int | None = None
 
 
 class _Commit(_Kafka):
@@ -172,6 +175,10 @@ def _consumer_offsets(rows: pa.Table) -> pa.Table:
         "topic_partition": pa.array([key.partition for key in keys], pa.int32()),
         "member_id": pa.array([key.member_id for key in keys], pa.string()),
     }
+    # A marker names its producer in its key; the column has it too, as that of the commits which it ends.
+    for name, kind in (("producer_id", pa.int64()), ("producer_epoch", pa.int32())):
+        of_markers = pa.array([getattr(key, name) for key in keys], kind)
+        columns[name] = pc.coalesce(rows.column(name), of_markers)
 
     def read(record_type: str, decode: Callable[[str], Any]) -> list[Any]:
         return [

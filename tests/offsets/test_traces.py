@@ -77,3 +77,11 @@ def test_the_coordinators_rows_and_imported_rows_are_alike() -> None:
 
 def _columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([schema.field(name) for name in to_columns(Record({"type": "EndTxnMarker"}, None, None))])
+
+
+def test_the_coordinators_markers_name_their_producer_in_its_column_too() -> None:
+    key = {"type": "EndTxnMarker", "producerId": 7, "producerEpoch": 1}
+    output = {"kind": "record", "source": "s", "partition": 0, "seq": 0, "ts": 0, "record_type": "EndTxnMarker"}
+    output |= {"record_key": key_text(key), "record_offset": 0, "body": '{"committed":true}'}
+    rows = to_tables(pa.Table.from_pylist([output], schema=shard_output_arrow()))["consumer_offsets"].to_pylist()
+    assert (rows[0]["producer_id"], rows[0]["producer_epoch"]) == (7, 1)
