@@ -52,10 +52,18 @@ def set_row_times(rows: Sequence[dict[str, Any]], entries: Mapping[str, Entry]) 
         rows: in order; control rows keep their times.
         entries: the lines of the log by request id.
     """
+    for row in rows:
+        entry = entries.get(row["request_id"] or "")
+        if entry is not None:
+            row["log_ts"] = entry.handled_by_us // 1000
+    let_time_go_on(rows)
+
+
+def let_time_go_on(rows: Sequence[dict[str, Any]]) -> None:
+    """Sets back what is later than a row behind it on its shard."""
     latest: dict[int, int] = {}
     for row in reversed(rows):
-        entry = entries.get(row["request_id"] or "")
-        own = row["log_ts"] if entry is None else entry.handled_by_us // 1000
+        own = row["log_ts"]
         row["log_ts"] = latest[row["partition"]] = min(own, latest.get(row["partition"], own))
 
 

@@ -1,14 +1,17 @@
-"""Settles the order of requests that a broker handled at the same moment, by what it answered.
+"""Settles what a broker's log leaves open of the order and time of requests, by what the broker answered.
 
-The log tells when each request arrived and was answered; where those times of two requests on different connections
-overlap, either may have come first. Where an answer differs, the request is moved past others that it overlaps with,
-within its group, and the move stays if the group's answers then differ less often. Nothing else is ever moved, so a
-request that no possible order explains goes on to differ.
+The log tells when each request arrived and was answered, and the coordinator handled it in between. Where those times
+of two requests on different connections overlap, either may have come first; and a timer or an interval may or may not
+have run out before a request. Where an answer differs, the request is moved past others that it overlaps with, or the
+requests before it are taken to have been handled as early as they can have been. A move stays if its group's answers
+then differ less often. Nothing is ever moved further, so an answer that no possible order and time explains goes on to
+differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,6 +20,7 @@ from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.replay.canonical import canonical_answer
 from coordinator_udf.replay.in_process import run_shard
 from coordinator_udf.replay.kafka_line import Entry
+from coordinator_udf.replay.kafka_order import let_time_go_on
 from coordinator_udf.replay.recording import Answer, ReplaySource, number_offsets
 from coordinator_udf.replay.said import said_of
 from schemas.requests import CONTROL_APIS
@@ -29,6 +33,8 @@ _HANDOVER_US = 5_000
 _TRIES_PER_GROUP = 60
 #: How many of a group's differences are tried to be settled before it is given up.
 _DIFFERENCES_TRIED = 4
+#: Before a request that may have missed a timer, requests this far back may have armed it; in milliseconds.
+_BACK_MS = (0, 2_000, 15_000, 70_000, 400_000)
 #: A group with more differences than that has another reason for them than the order of a few requests.
 _DIFFERENCES_MAX = 200
 
@@ -38,7 +44,7 @@ Differing = list[str]
 
 
 def settle_order(source: ReplaySource, entries: Mapping[str, Entry], differing: set[str]) -> int:
-    """Reorders a source's rows where that explains answers; the number of requests that were moved.
+    """Changes the order and times of a source's rows where that explains answers; the number of changes.
 
     Args:
         entries: the lines of the log by request id.
@@ -56,6 +62,7 @@ def settle_order(source: ReplaySource, entries: Mapping[str, Entry], differing: 
             for place, row in zip(places, settled, strict=True):
                 source.rows[place] = row
     if moved:
+        let_time_go_on(source.rows)
         number_offsets(source.rows)
     return moved
 
@@ -79,7 +86,7 @@ def _named(row: Row) -> Iterator[str]:
 
 
 class _GroupSettler:
-    """Tries orders of one group's rows."""
+    """Tries orders and times of one group's rows."""
 
     def __init__(
         self,
@@ -104,7 +111,7 @@ class _GroupSettler:
         return row["api"] in CONTROL_APIS or row["group_id"] == self._group_id or self._group_id in _named(row)
 
     def settle(self, rows: list[Row]) -> list[Row]:
-        """The rows in the best order that was found."""
+        """The rows in the best order and at the best times that were found."""
         differing = self._differing(rows)
         while differing and len(differing) <= _DIFFERENCES_MAX:
             better = self._better(rows, differing)
@@ -116,21 +123,34 @@ class _GroupSettler:
 
     def _better(self, rows: list[Row], differing: Differing) -> tuple[list[Row], Differing] | None:
         for request_id in differing[:_DIFFERENCES_TRIED]:
-            for order in self._orders(rows, request_id, len(differing)):
-                return order
+            place = next(i for i, row in enumerate(rows) if row["request_id"] == request_id)
+            for order in chain(self._orders(rows, place), self._times(rows, place)):
+                if self._tries >= _TRIES_PER_GROUP:
+                    return None
+                self._tries += 1
+                left = self._differing(order)
+                if len(left) < len(differing):
+                    return order, left
         return None
 
-    def _orders(self, rows: list[Row], request_id: str, at_most: int) -> Iterator[tuple[list[Row], Differing]]:
-        """Orders with this request moved in which fewer answers differ."""
-        place = next(i for i, row in enumerate(rows) if row["request_id"] == request_id)
+    def _orders(self, rows: list[Row], place: int) -> Iterator[list[Row]]:
+        """The rows with one of them elsewhere, as far as the log leaves that open."""
         for target in self._targets(rows, place):
-            if self._tries >= _TRIES_PER_GROUP:
-                return
-            self._tries += 1
-            order = _move(rows, place, target)
-            differing = self._differing(order)
-            if len(differing) < at_most:
-                yield order, differing
+            yield _move(rows, place, target)
+
+    def _times(self, rows: list[Row], place: int) -> Iterator[list[Row]]:
+        """The rows with the ones before a place, and then that one too, as early as the log allows."""
+        for end in (place, place + 1):
+            for back_ms in _BACK_MS:
+                since = rows[place]["log_ts"] - back_ms
+                yield [
+                    self._early(row) if number < end and row["log_ts"] >= since else row
+                    for number, row in enumerate(rows)
+                ]
+
+    def _early(self, row: Row) -> Row:
+        entry = self._entries.get(row["request_id"] or "")
+        return row if entry is None else {**row, "log_ts": min(row["log_ts"], entry.log_ts)}
 
     def _targets(self, rows: Sequence[Row], place: int) -> Iterator[int]:
         """Where a row may go: past neighbours, one after the other, as long as each may have come in either order."""

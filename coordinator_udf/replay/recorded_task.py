@@ -85,7 +85,7 @@ def run_and_compare(source: ReplaySource) -> tuple[pa.Table, Verdict]:
     moved = source.settle({request_id for request_id in differing if request_id is not None})
     if not moved:
         return outputs, verdict
-    source.notes["order of requests handled at one moment, taken from their answers"] += moved
+    source.notes["order or time of requests within what the log leaves open, taken from their answers"] += moved
     return judge()
 
 

@@ -29,7 +29,7 @@ def test_an_order_that_the_answers_tell_is_taken(tmp_path: Path) -> None:
     source = read(log, tmp_path)
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
-    assert source.notes == {"order of requests handled at one moment, taken from their answers": 1}
+    assert source.notes == {"order or time of requests within what the log leaves open, taken from their answers": 1}
     assert [row["offset"] for row in source.rows] == list(range(len(source.rows)))
 
 
