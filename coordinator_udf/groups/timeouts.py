@@ -28,7 +28,10 @@ def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
     """Lets a group's timer take effect."""
     group = store.get(timer.key.group_id)
     handler = None if group is None else _HANDLERS[type(group)].get((timer.key.kind, timer.key.member_id != ""))
-    if handler is not None:
+    if group is not None and handler is not None:
+        member = group.members.get(timer.key.member_id)
+        if member is not None:
+            ctx.cause = ctx.cause._replace(client_id=member.client_id, client_host=member.client_host)
         handler(ctx, store, group, timer)
 
 
