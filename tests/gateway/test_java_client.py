@@ -1,0 +1,96 @@
+"""Kafka's own Java consumer and kafka-consumer-groups, where Maven is there to fetch them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.fleet import wait
+from tests.gateway.in_process import Front, topics
+
+VERSION = "4.3.1"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+pytestmark = pytest.mark.slow
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>muster</groupId><artifactId>java-client</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+"""
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that runs a class of Kafka's tools; the test is skipped where Maven can't bring them."""
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        pytest.skip("Kafka's Java client needs mvn and java")
+    directory = tmp_path_factory.mktemp("java")
+    (directory / "pom.xml").write_text(POM)
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory / 'lib'}"]
+    fetched = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
+    if fetched.returncode != 0:
+        pytest.skip(f"Maven can't bring Kafka's tools: {fetched.stdout[-500:]}")
+    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{directory / 'lib'}/*"]
+
+
+class Tools:
+    """kafka-consumer-groups against one address."""
+
+    def __init__(self, java: Sequence[str], address: str) -> None:
+        self._command = [*java, GROUPS, "--bootstrap-server", address]
+
+    def say(self, *arguments: str) -> str:
+        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+        assert " ERROR " not in done.stderr, done.stderr
+        return done.stdout
+
+    def members(self, group: str) -> dict[str, str]:
+        """Client id -> number of its partitions."""
+        said = self.say("--describe", "--group", group, "--members", "--verbose")
+        return {m[1]: m[2] for m in re.finditer(rf"^{group} .*/127\.0\.0\.1 +(\S+) +(\d+) ", said, re.MULTILINE)}
+
+
+@contextmanager
+def consumer(java: Sequence[str], address: str, name: str, protocol: str, log: Path) -> Iterator[None]:
+    command = [*java, CONSUMER, "--bootstrap-server", address, "--topic", "t1", "--group", "java"]
+    for setting in (f"client.id={name}", f"group.protocol={protocol}"):
+        command += ["--command-property", setting]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_kafkas_own_client_and_tools(java: list[str], tmp_path: Path, protocol: str) -> None:
+    logs = [tmp_path / "j1.log", tmp_path / "j2.log"]
+    fast = {"group.consumer.min.heartbeat.interval.ms": 500, "group.consumer.heartbeat.interval.ms": 500}
+    with Front(tmp_path / "log.db", topics(t1=4, t2=2), settings=fast) as front:
+        tools = Tools(java, front.address)
+        with (
+            consumer(java, front.address, "j1", protocol, logs[0]),
+            consumer(java, front.address, "j2", protocol, logs[1]),
+        ):
+            both = {"j1": "2", "j2": "2"}
+            wait(lambda: tools.members("java") == both, "both have two partitions", logs[0].read_text, 90)
+            assert re.search(r"^java +Stable", tools.say("--list", "--state"), re.MULTILINE)
+            offsets = tools.say("--describe", "--group", "java", "--offsets")
+            assert len(re.findall(r"^java +t1 ", offsets, re.MULTILINE)) == 4
+        reset = ("--reset-offsets", "--group", "java", "--topic", "t1:1", "--to-offset", "0", "--execute")
+        assert re.search(r"^java +t1 +1 +0", tools.say(*reset), re.MULTILINE)
+        assert "was successful" in tools.say("--delete", "--group", "java")
+        assert front.coordinator.rejected == 0
+    for log in logs:
+        assert not re.search(r" (ERROR|WARN) ", log.read_text()), log.read_text()
