@@ -21,7 +21,7 @@ class RangeAssignor:
         """What each member shall have."""
         members = sorted(spec.members, key=lambda member_id: _place(member_id, spec.members[member_id]))
         given: dict[str, dict[str, tuple[int, ...]]] = {member_id: {} for member_id in members}
-        topics = set[str]().union(*(member.topic_ids for member in spec.members.values()))
+        topics = dict.fromkeys(topic_id for member_id in members for topic_id in spec.members[member_id].topic_ids)
         for topic_id in topics:
             subscribers = [member_id for member_id in members if topic_id in spec.members[member_id].topic_ids]
             quota, extra = divmod(spec.partitions[topic_id], len(subscribers))

@@ -11,7 +11,7 @@ from typing import Final
 from coordinator_udf.assignors.uniform_heterogeneous import assign_heterogeneous
 from coordinator_udf.groups.consumer_state import Target
 from coordinator_udf.groups.consumer_target import GroupSpec
-from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, int_order, uuid_order
+from coordinator_udf.groups.java_order import int_order, set_table, uuid_order
 
 
 class UniformAssignor:
@@ -30,7 +30,7 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
     wanted = next(iter(spec.members.values())).topic_ids
     if not wanted:
         return {}
-    topics = uuid_order(wanted, grown_table(INITIAL_TABLE, len(wanted)))
+    topics = uuid_order(wanted, set_table(len(wanted)))
     unassigned = [
         (topic_id, partition)
         for topic_id in topics
@@ -63,7 +63,10 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
     rest = iter(unassigned)
     for member_id, room in unfilled:
         for _, (topic_id, partition) in zip(range(room), rest, strict=False):
-            given[member_id].setdefault(topic_id, set()).add(partition)
+            if topic_id not in given[member_id]:
+                # Before the others of its bucket, as HashMap.computeIfAbsent puts it.
+                given[member_id] = {topic_id: set(), **given[member_id]}
+            given[member_id][topic_id].add(partition)
     return {
         member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in target.items()}
         for member_id, target in given.items()

@@ -41,6 +41,8 @@ class _Work:
             topic_id: [None] * spec.partitions[topic_id] for topic_id in self.subscribers
         }
         self.loads = [0] * len(self.member_ids)
+        #: Member -> topic id -> partitions, in the order in which Kafka's hash map gets the topics.
+        self.given: list[dict[str, set[int]]] = [{} for _ in self.member_ids]
         self.topics = sorted(self.subscribers, key=self._rank)
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
@@ -55,6 +57,7 @@ class _Work:
             for topic_id, partitions in spec.target.items():
                 if topic_id in spec.topic_ids:
                     self.loads[member] += len(partitions)
+                    self.given[member][topic_id] = set(partitions)
                     for partition in partitions:
                         self.owners[topic_id][partition] = member
 
@@ -105,18 +108,20 @@ class _Work:
         owner = self.owners[topic_id][partition]
         if owner is not None:
             self.loads[owner] -= 1
+            self.given[owner][topic_id].discard(partition)
+            if not self.given[owner][topic_id]:
+                del self.given[owner][topic_id]
         self.owners[topic_id][partition] = member
         self.loads[member] += 1
+        if topic_id not in self.given[member]:
+            # Before the others of its bucket, as HashMap.computeIfAbsent puts it.
+            self.given[member] = {topic_id: set(), **self.given[member]}
+        self.given[member][topic_id].add(partition)
 
     def targets(self) -> dict[str, Target]:
-        given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in self.member_ids}
-        for topic_id, owners in self.owners.items():
-            for partition, owner in enumerate(owners):
-                if owner is not None:
-                    given[self.member_ids[owner]].setdefault(topic_id, []).append(partition)
         return {
-            member_id: {topic_id: tuple(partitions) for topic_id, partitions in target.items()}
-            for member_id, target in given.items()
+            member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in target.items()}
+            for member_id, target in zip(self.member_ids, self.given, strict=True)
         }
 
 

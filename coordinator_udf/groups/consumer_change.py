@@ -29,6 +29,7 @@ from coordinator_udf.groups.consumer_state import (
     MemberState,
     ResolvedRegex,
     Target,
+    is_homogeneous,
     regex_counts,
     subscribed_topics,
 )
@@ -60,6 +61,7 @@ class Change:
         self.records: list[NewRecord] = []
         self.after: list[Callable[[], None]] = []
         self._refresh: list[str] = []
+        self._epoch_is_new = False
 
     # -- the steps ------------------------------------------------------------------------------------------------
 
@@ -98,6 +100,7 @@ class Change:
         is_known = group.metadata_version == self.ctx.topics_version and self.ctx.now_ms < group.metadata_refresh_ms
         if is_known and not bump:
             return group.group_epoch
+        self._epoch_is_new = True
         topics = subscribed_topics(group.members_with(member, updated), self._resolved_after(member, updated))
         new_hash = metadata_hash(self.ctx.topics, topics)
         epoch = group.group_epoch
@@ -130,7 +133,14 @@ class Change:
         assignor = next(iter(ctx.assignors.values())) if name is None else ctx.assignors.get(name)
         if assignor is None:
             raise ApiError(Errors.UNKNOWN_SERVER_ERROR, f"assignor {name} is not configured")
-        records, target = compute_target(ctx.topics, assignor, group, member, updated, epoch=epoch, now_ms=ctx.now_ms)
+        # Where nobody looked at the topics Kafka takes what it knew of the group before this request.
+        homogeneous = (
+            is_homogeneous(group.members_with(member, updated), self._resolved_after(member, updated))
+            if self._epoch_is_new
+            else is_homogeneous(group.members.values(), group.resolved_regexes)
+        )
+        when = (epoch, ctx.now_ms)
+        records, target = compute_target(ctx.topics, assignor, group, updated, when, homogeneous=homogeneous)
         self.records += records
         return epoch, target
 

@@ -6,7 +6,7 @@ new partitions that nobody holds any longer. Source: CurrentAssignmentBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ class Goal:
 
     target_epoch: int
     target: Target
-    subscribed_topic_ids: frozenset[str]
+    subscribed_topic_ids: Collection[str]
     subscription_changed: bool
     partition_epoch: Callable[[str, int], int]
     owned: Owned

@@ -278,8 +278,9 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         if old is not None:
             self._release(old)
         _count_assignor(self.assignors, old, member)
+        # Kafka's table makes room for another one even where one is only replaced.
+        self.table = grown_timeline_table(self.table, len(self.members) + 1)
         self.members[member.member_id] = member
-        self.table = grown_timeline_table(self.table, len(self.members))
         for partitions in (member.assigned, member.pending_revocation):
             self._hold(partitions, member.member_epoch)
         if member.instance_id is not None:

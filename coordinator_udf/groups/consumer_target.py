@@ -5,7 +5,7 @@ Source: TargetAssignmentBuilder and the assignor's interface (GroupSpec, Subscri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from coordinator_udf.groups.consumer_records import NewRecord, target_epoch, target_member
@@ -14,9 +14,8 @@ from coordinator_udf.groups.consumer_state import (
     ConsumerMember,
     ResolvedRegex,
     Target,
-    is_homogeneous,
 )
-from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, hash_order
+from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, hash_order, set_table
 from coordinator_udf.protocol.requests import Topic
 
 
@@ -24,7 +23,7 @@ class MemberSpec(NamedTuple):
     """A member as an assignor sees it: the existing topics that it wants, and what it shall have until now."""
 
     instance_id: str | None
-    topic_ids: frozenset[str]
+    topic_ids: Collection[str]
     target: Target
 
 
@@ -59,26 +58,32 @@ class Assignor(Protocol):
 
 def subscribed_topic_ids(
     topics: Mapping[str, Topic], member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]
-) -> frozenset[str]:
-    """The ids of the existing topics to which a member is subscribed, by name or by its regular expression."""
-    names = set(member.subscribed_topic_names)
+) -> dict[str, int]:
+    """The existing topics to which a member is subscribed, by name or by its regular expression.
+
+    Returns:
+        Their ids, with their numbers of partitions, in the order in which Kafka walks the names.
+    """
     regex = resolved.get(member.subscribed_topic_regex)
-    if regex is not None:
-        names.update(regex.topics)
-    return frozenset(topics[name].id for name in names if name in topics)
+    sets = [member.subscribed_topic_names, () if regex is None else regex.topics]
+    names = [name for names in sorted(sets, key=len, reverse=True) for name in hash_order(names, set_table(len(names)))]
+    return {topics[name].id: topics[name].partitions for name in names if name in topics}
 
 
 def compute_target(
     topics: Mapping[str, Topic],
     assignor: Assignor,
     group: ConsumerGroup,
-    member: ConsumerMember,
     updated: ConsumerMember,
+    when: tuple[int, int],
     *,
-    epoch: int,
-    now_ms: int,
+    homogeneous: bool,
 ) -> tuple[list[NewRecord], Target]:
-    """Computes the targets of a group in which one member is about to be another.
+    """Computes the targets of a group in which one member comes, or is about to be another.
+
+    Args:
+        when: the targets' epoch, and the time in milliseconds.
+        homogeneous: whether all members want the same topics.
 
     Returns:
         The records of the targets that are new, and what the updated member shall have.
@@ -105,7 +110,7 @@ def compute_target(
             )
             for member_id in order
         },
-        homogeneous=is_homogeneous(group.members_with(member, updated), group.resolved_regexes),
+        homogeneous=homogeneous,
         partitions={topic.id: topic.partitions for topic in topics.values()},
         names={topic.id: topic.name for topic in topics.values()},
         is_assigned=lambda topic_id, partition: (topic_id, partition) in held,
@@ -116,5 +121,5 @@ def compute_target(
         for member_id in order
         if targets.get(member_id, {}) != group.targets.get(member_id)
     ]
-    records.append(target_epoch(group.group_id, epoch, now_ms))
+    records.append(target_epoch(group.group_id, *when))
     return records, targets.get(updated.member_id, {})

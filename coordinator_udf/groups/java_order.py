@@ -34,6 +34,11 @@ def table_for(entries: int) -> int:
     return 1 << (int(entries / 0.75 + 1) - 1).bit_length() if entries else INITIAL_TABLE
 
 
+def set_table(entries: int) -> int:
+    """The table's size of a HashSet that is made of so many different entries."""
+    return max(INITIAL_TABLE, table_for(entries))
+
+
 def hash_order(keys: Iterable[str], table: int = INITIAL_TABLE) -> list[str]:
     """The keys, given in the order of their insertion, in the order in which a HashMap with that table has them."""
     return list(_hash_order(tuple(keys), table))
@@ -64,7 +69,7 @@ def uuid_order(topic_ids: Iterable[str], table: int = INITIAL_TABLE) -> list[str
 def int_order(numbers: Iterable[int]) -> list[int]:
     """Different numbers of at least 0 in the order in which a HashSet that was made of all of them has them."""
     known = list(numbers)
-    mask = grown_table(INITIAL_TABLE, len(known)) - 1
+    mask = set_table(len(known)) - 1
     return sorted(known, key=lambda number: (number ^ (number >> 16)) & mask)
 
 

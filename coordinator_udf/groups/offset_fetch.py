@@ -11,7 +11,7 @@ from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset
 from coordinator_udf.groups.offsets import topic_name
-from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, FetchGroup, FetchTopic, OffsetFetch
 
@@ -47,10 +47,14 @@ def refuse_fetch(api_version: int, body: OffsetFetch, error: Errors) -> dict[str
 def _fetch_group(
     ctx: Context, store: GroupStore, api_version: int, group: FetchGroup, require_stable: bool
 ) -> dict[str, Any]:
-    error = _refusal(ctx, store, group)
+    found = store.get(group.group_id) if require_stable else store.committed(ctx, group.group_id)
+    error = _refusal(found, group)
     if error is not Errors.NONE:
         return {"groupId": group.group_id, "topics": [], "errorCode": int(error)}
     unstable = store.offsets.pending_partitions(group.group_id) if require_stable else set()
+    if found is None:
+        # Offsets may be left of a group that ended without a record; without a group they aren't told.
+        store = GroupStore()
     if group.topics is None:
         topics = _all_topics(ctx, store, api_version, group.group_id, unstable)
     else:
@@ -58,9 +62,8 @@ def _fetch_group(
     return {"groupId": group.group_id, "topics": topics, "errorCode": 0}
 
 
-def _refusal(ctx: Context, store: GroupStore, asked: FetchGroup) -> Errors:
+def _refusal(group: Group | None, asked: FetchGroup) -> Errors:
     """Why a member of a consumer group isn't told: it names another epoch than its own. NONE if it is told."""
-    group = store.committed(ctx, asked.group_id)
     if not isinstance(group, ConsumerGroup) or (asked.member_id is None and asked.member_epoch < 0):
         return Errors.NONE
     if asked.member_id is None:
