@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -143,7 +143,15 @@ class OurCoordinator:
                 self.transitions.append({"ts": output.ts, "group": output.group_id, **(body or {})})
             elif output.kind == "rejected":
                 said.rejected.append(body or {})
-        self.records += said.records
+        self.keep(said.records)
+
+    def keep(self, records: Iterable[Written]) -> None:
+        """What is stored, and so can be loaded."""
+        for record in records:
+            self.records.append(record)
+            for member in (record.value or {}).get("members", ()):
+                if "assignment" in member:
+                    self.assignments[f"@{record.offset}/{member['memberId']}"] = member["assignment"]
 
     def _complete(self, value: Any) -> Any:
         """A body with the bytes of assignments in place of their placeholders."""
