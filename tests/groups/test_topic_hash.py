@@ -1,0 +1,23 @@
+"""The hash of a group's topics, against values that Kafka wrote."""
+
+from __future__ import annotations
+
+from coordinator_udf.groups.topic_hash import metadata_hash
+from coordinator_udf.protocol.requests import Topic
+
+TOPICS = {
+    "t0": Topic("t0", 4, "qFZ680nJNnGYp7NPSxBNXQ"),
+    "t1": Topic("t1", 3, "R6JiIOC9MYajE8jNDnJh-Q"),
+    "t2": Topic("t2", 4, "x6PfcPl4OxehQ0UnZbg3uA"),
+    "t3": Topic("t3", 1, "lwaySyNbMougjVGdr8KS6g"),
+}
+
+
+def test_the_hash_is_kafkas() -> None:
+    assert metadata_hash(TOPICS, ["t1"]) == 7103239364556691912
+    assert metadata_hash(TOPICS, ["t3", "t0", "t2", "t1"]) == 4772125794259852925
+
+
+def test_topics_that_do_not_exist_do_not_count() -> None:
+    assert metadata_hash(TOPICS, ["t1", "nowhere"]) == metadata_hash(TOPICS, ["t1"])
+    assert metadata_hash(TOPICS, ["nowhere"]) == 0
