@@ -6,7 +6,7 @@ Safe beside a running coordinator. Run it from time to time: ``spark-submit jobs
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from deltalake import DeltaTable
@@ -14,12 +14,17 @@ from deltalake import DeltaTable
 from coordinator_udf.offsets_topic.compaction import CompactionConflictError, Removed, compact, pack_files
 from coordinator_udf.spark_session import delta_session
 
-DAY_MS = 24 * 60 * 60 * 1000
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+#: A coordinator keeps Delta's own log short: one task reads it.
+SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions": "1", "spark.ui.showConsoleProgress": "false"}
 
 
 def main(
     *,
-    tables: Annotated[Path, typer.Option("--tables", metavar="DIR", help="The directory with the Delta tables.")],
+    tables: Annotated[
+        str, typer.Option("--tables", metavar="DIR", help="The folder with the Delta tables, path or URI.")
+    ],
     source: Annotated[str | None, typer.Option(help="Only this source; by default each, on its own.")] = None,
     partition: Annotated[
         int | None, typer.Option(min=0, help="Only this partition; by default each, on its own.")
@@ -46,13 +51,12 @@ def main(
     Commits of open transactions stay, and so do the markers that the commits which stay depend on. Log time is the
     newest record's time of each source. What the views answer doesn't change. Old files go with Delta's VACUUM.
     """
-    table = str((tables / "consumer_offsets").absolute())
+    folder = tables if "://" in tables else str(Path(tables).absolute())
+    table = f"{folder}/consumer_offsets"
     if not DeltaTable.is_deltatable(table):
-        typer.echo(
-            f"compact_offsets: {table} is no Delta table; --tables expects the directory that holds it", err=True
-        )
+        typer.echo(f"compact_offsets: {table} is no Delta table; --tables expects the folder that holds it", err=True)
         raise typer.Exit(1)
-    spark = delta_session("muster-compact-offsets")
+    spark = delta_session("muster-compact-offsets", SETTINGS)
     try:
         removed = compact(
             spark,

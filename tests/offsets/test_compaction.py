@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
+import typer
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -20,6 +21,7 @@ from coordinator_udf.offsets_topic.records import Record
 from coordinator_udf.offsets_topic.rows import to_columns
 from coordinator_udf.offsets_topic.store import import_file
 from coordinator_udf.sql import register
+from jobs.compact_offsets import main
 from schemas.tables import table_arrow
 from tests.conftest import ROOT
 from tests.offsets.replaying import known
@@ -199,6 +201,21 @@ def test_the_views_answer_as_before(spark: SparkSession, tmp_path: Path) -> None
     removed = compact(spark, str(tmp_path / "consumer_offsets"), delete_retention_ms=0, min_lag_ms=0)
     assert sum(shard.total for shard in removed) > 2000
     assert answers() == before
+
+
+def test_the_job_says_what_it_did(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    append(tmp_path / "consumer_offsets", random_log("log", 1, 20))
+    append(tmp_path / "consumer_offsets", random_log("other", 2, 20))
+    main(tables=str(tmp_path), source="log", delete_retention_ms=0, min_lag_ms=0)
+    left = stored(tmp_path / "consumer_offsets")
+    told = capsys.readouterr().out
+    assert f"removed {60 - len(left['log'])} of 60 records\n" in told
+    assert "source 'log' partition 2: " in told
+    assert "source 'other'" not in told
+    assert "packed 2 files into 1" in told
+    with pytest.raises(typer.Exit):
+        main(tables=str(tmp_path / "elsewhere"))
+    assert "elsewhere/consumer_offsets is no Delta table; --tables expects" in capsys.readouterr().err
 
 
 APPENDER: Final = """
