@@ -53,6 +53,8 @@ def coordinator_session(conf: Path | None = None) -> SparkSession:
     else:
         _let_workers_find_the_package()
     spark = delta_session("muster-coordinator", settings | REQUIRED)
+    # What plans a source's micro-batches on the driver doesn't get --py-files by itself.
+    spark.sparkContext.environment.setdefault("PYTHONPATH", str(ROOT))
     register_sources(spark)
     return spark
 

@@ -1,0 +1,121 @@
+"""A Delta table and JSON lines as the log: the same tables, the job's own clock, and rows that are none."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from coordinator_udf.log_rows import request_rows
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.embedded_log import LIVE
+from coordinator_udf.streaming.sources import SourceError
+from schemas.requests import request_log_arrow
+from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
+
+pytestmark = pytest.mark.spark
+
+
+def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the source and the dense offsets that an embedded log would have given them."""
+    offsets: Counter[int] = Counter()
+    complete = []
+    for row in rows:
+        complete.append({**row, "source": LIVE, "offset": offsets[row["partition"]]})
+        offsets[row["partition"]] += 1
+    return complete
+
+
+def write_lines(folder: Path, name: str, lines: list[str]) -> None:
+    draft = folder / f".{name}"
+    draft.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    draft.rename(folder / name)
+
+
+def test_a_delta_table_as_the_log(coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run) -> None:
+    rows = numbered(sample.rows)
+    for start in range(0, len(rows), 300):
+        part = pa.Table.from_pylist(rows[start : start + 300], request_log_arrow())
+        write_deltalake(tmp_path / "requests", part, mode="append")
+        run(sample.settings, source="delta", log=str(tmp_path / "requests"), partitions=sample.partitions)
+    assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
+
+
+def test_json_lines_as_the_log_and_bad_lines_are_rejected(
+    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
+) -> None:
+    folder = tmp_path / "requests"
+    folder.mkdir()
+    lines = [json.dumps(row) for row in numbered(sample.rows)]
+    write_lines(folder, "a.jsonl", lines[:200])
+    write_lines(folder, "b.jsonl", [*lines[200:], "{broken", '{"partition": 9, "offset": 0, "log_ts": 0, "api": "X"}'])
+    run(sample.settings, source="json", log=str(folder), partitions=sample.partitions)
+    tables = read_tables(tmp_path / "tables")
+    rejected = tables["rejected_requests"].to_pylist()
+    strange = [row for row in rejected if "can't be read" in row["reason"] or "of partition 9" in row["reason"]]
+    assert len(strange) == 2
+    assert sum("{broken" in row["raw"] for row in strange) == 1
+    # The rows that are rejected take numbers, so these are left out.
+    for name in ("consumer_offsets", "group_responses", "group_transitions"):
+        assert without_seq(tables[name]) == without_seq(sample.expected[name])
+
+
+def without_seq(table: pa.Table) -> list[str]:
+    return sorted(repr({**row, "seq": None}) for row in table.to_pylist())
+
+
+def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "requests"
+    folder.mkdir()
+    settings = Settings.from_kafka(
+        {"group.initial.rebalance.delay.ms": 300, "group.min.session.timeout.ms": 100, "log.clock.skew.max.ms": 200}
+    )
+    options = StreamOptions(
+        str(folder), str(tmp_path / "tables"), str(tmp_path / "checkpoint"), source="json", partitions=2, tick_ms=100
+    )
+    body = {"groupId": "g", "sessionTimeoutMs": 1000, "rebalanceTimeoutMs": 1000, "memberId": "", "protocolType": "x"}
+    body |= {"protocols": [{"name": "p", "metadata": "AA=="}]}
+    with Coordinator(coordinator_spark, options, CoordinatorConfig(settings)) as coordinator:
+        while not coordinator.sink.totals.sink_ms:
+            time.sleep(0.05)
+        now_ms = time.time_ns() // 1_000_000
+        # Stamped by a clock that is a day ahead.
+        rows = request_rows(
+            partitions=2,
+            log_ts=now_ms + 86_400_000,
+            request_id="join",
+            api="JoinGroup",
+            api_version=3,
+            client_id="c",
+            client_host="/10.0.0.1",
+            body=body,
+        )
+        write_lines(folder, "a.jsonl", [json.dumps(row) for row in numbered(rows)])
+        deadline = time.monotonic() + 60
+        states: list[dict[str, Any]] = []
+        while len(states) < 5:
+            assert time.monotonic() < deadline, states
+            time.sleep(0.2)
+            states = read_tables(tmp_path / "tables")["group_transitions"].to_pylist()
+    assert [row["to_state"] for row in states][-1] == "Empty"
+    assert states[2]["ts"] - states[1]["ts"] == 300, "its timers fire though no request comes"
+    assert states[0]["ts"] < now_ms + 60_000, "a clock that is ahead moves the group by the skew at most"
+
+
+def test_sources_that_are_not_there_are_named(tmp_path: Path, run: Run) -> None:
+    with pytest.raises(SourceError, match="there is no Delta table at"):
+        run(Settings(), source="delta", log=str(tmp_path / "none"))
+    with pytest.raises(SourceError, match="there is no directory"):
+        run(Settings(), source="json", log=str(tmp_path / "none"))
+    write_deltalake(tmp_path / "other", pa.table({"a": [1]}))
+    with pytest.raises(SourceError, match="has no column source, partition"):
+        run(Settings(), source="delta", log=str(tmp_path / "other"))
