@@ -24,6 +24,10 @@ from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.timers import TimerKey
 from coordinator_udf.protocol.errors import Errors
 
+#: Members name their rebalance timeout as they like, and log time stands still while a timer fires: with one of 0 the
+#: same timer would fire for ever. Kafka's fires as fast as it can until wall time has ended the sessions.
+_LEAST_EXTENSION_MS = 50
+
 
 def join_body(
     *,
@@ -187,7 +191,8 @@ def complete_join(ctx: Context, group: ClassicGroup, event: GroupEvent) -> None:
         return
     leader = next((parked.recorded_leader for parked in recorded if parked.recorded_leader is not None), None)
     if not group.elect_joined_leader(leader) and group.members:
-        _arm_join(ctx, group)
+        # Only static members are left and none has joined: the phase goes on until one does or their sessions end.
+        _arm_join(ctx, group, _LEAST_EXTENSION_MS)
         return
     protocol = next((parked.recorded_protocol for parked in recorded if parked.recorded_protocol is not None), None)
     _begin_generation(ctx, group, event, protocol, absent)
@@ -224,8 +229,9 @@ def _java_set(ids: Iterable[str]) -> list[str]:
     return hash_order(known, grown_table(INITIAL_TABLE, len(known)))
 
 
-def _arm_join(ctx: Context, group: ClassicGroup) -> None:
-    ctx.timers.arm(TimerKey(timers.JOIN, group.group_id), ctx.now_ms + group.rebalance_timeout_ms())
+def _arm_join(ctx: Context, group: ClassicGroup, at_least_ms: int = 0) -> None:
+    delay_ms = max(group.rebalance_timeout_ms(), at_least_ms)
+    ctx.timers.arm(TimerKey(timers.JOIN, group.group_id), ctx.now_ms + delay_ms)
 
 
 def _arm_initial_join(ctx: Context, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:

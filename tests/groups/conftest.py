@@ -45,5 +45,12 @@ def worlds(kafka: KafkasCoordinator | None) -> Worlds:
 
 
 @pytest.fixture
+def ours() -> World:
+    """Ours in any case: for what Kafka's line server can't be asked."""
+    coordinator = OurCoordinator(SETTINGS, TOPICS)
+    return World(coordinator, coordinator.records)
+
+
+@pytest.fixture
 def world(worlds: Worlds) -> World:
     return worlds()

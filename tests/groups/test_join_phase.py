@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.groups.harness import Member, World
 
 
@@ -82,6 +84,21 @@ def test_static_members_that_do_not_join_again_extend_the_join_phase(world: Worl
     world.advance(8_000)
     assert world.state() == "Empty"
     assert world.generation() == 2
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1, 1, -(2**31)])
+def test_a_rebalance_timeout_of_next_to_nothing_does_not_stop_the_coordinator(ours: World, rebalance_ms: int) -> None:
+    """Kafka's coordinator is kept busy with this until the sessions end; ours would be in it for ever."""
+    members = ours.stable(3, instances=["a", "b"], session_ms=60_000)
+    for member in members:
+        if member.instance is not None:
+            assert ours.join(instance=member.instance, rebalance_ms=rebalance_ms, session_ms=60_000).error == "NONE"
+    ours.leave(next(member for member in members if member.instance is None))
+    ours.advance(59_999)
+    assert ours.state() == "PreparingRebalance"
+    asked = ours.join(instance="a", rebalance_ms=rebalance_ms, session_ms=60_000)
+    ours.advance(60_000)
+    assert asked.error == "NONE"
 
 
 def test_a_static_member_that_does_not_join_again_stays_in_the_next_generation(world: World) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.groups.coordinators import OurCoordinator, Written
 from tests.groups.harness import TOPICS, Member, World
 
@@ -127,12 +125,6 @@ def test_a_second_failover_changes_nothing(world: World) -> None:
 
 
 # -- what is answered meanwhile (our control rows; GroupCoordinatorService says what) ---------------------------------
-
-
-@pytest.fixture
-def ours() -> World:
-    coordinator = OurCoordinator({}, TOPICS)
-    return World(coordinator, coordinator.records)
 
 
 def _everything(world: World) -> dict[str, str]:
