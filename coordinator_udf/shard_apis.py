@@ -197,9 +197,7 @@ def _heartbeat(ctx: Context, store: GroupStore, unavailable: Errors | None, row:
             if group is None:
                 error = Errors.UNKNOWN_MEMBER_ID
             elif isinstance(group, ConsumerGroup):
-                error = heartbeat_classic_member(
-                    ctx, group, body.member_id, body.group_instance_id, body.generation_id
-                )
+                error = heartbeat_classic_member(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
             else:
                 error = heartbeat(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
     except ApiError as refused:

@@ -9,8 +9,8 @@ are handled in a loop of their own, whose answers are kept as columns; `Shard.ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.timers import DEADLINE, SEQ, TIMEOUT
@@ -21,11 +21,57 @@ from coordinator_udf.shard_outputs import heartbeat_json
 
 Columns = Mapping[str, Sequence[Any]]
 
+BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
+
 _INTEGERS = ("partition", "offset", "log_ts")
 _TEXTS = ("request_id", "api", "group_id", "member_id", "group_instance_id", "client_id", "client_host", "body")
 
-#: The columns that decide about a heartbeat.
-_HOT_COLUMNS = ("api", "log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id", "body")
+#: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
+Beat = tuple[bool, int, Any, Any, Any, Any]
+
+
+class Rows(Protocol):
+    """Rows of the request log, however they are held."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def row(self, index: int) -> Request:
+        """One row."""
+
+    def beats(self, start: int, end: int) -> Iterator[Beat]:
+        """The rows in a range, as heartbeats."""
+
+    def unreadable(self) -> dict[int, str]:
+        """The rows that don't have what a handler counts on, with what is wrong; in order."""
+
+
+class ColumnRows:
+    """Rows as sequences of Python values, by the column's name."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = [columns[name] for name in Request._fields]
+        self._by_name = columns
+
+    def __len__(self) -> int:
+        return len(self._by_name["api"])
+
+    def row(self, index: int) -> Request:
+        """One row."""
+        return Request._make([column[index] for column in self._columns])
+
+    def beats(self, start: int, end: int) -> Iterator[Beat]:
+        """The rows in a range, as heartbeats."""
+        columns = self._by_name
+        plain = [
+            api == "Heartbeat" and body is None
+            for api, body in zip(columns["api"][start:end], columns["body"][start:end], strict=True)
+        ]
+        return zip(plain, *(columns[name][start:end] for name in BEAT_COLUMNS), strict=True)
+
+    def unreadable(self) -> dict[int, str]:
+        """The rows that don't have what a handler counts on, with what is wrong; in order."""
+        return find_unreadable(self._by_name)
 
 
 class HeartbeatAnswers:
@@ -87,7 +133,7 @@ def process_columns(shard: Shard, source: str, columns: Columns, *, short_way: b
         schemas.outputs.OUTPUT_COLUMNS as lists of one length. The order is that of ``seq`` but for answers to
         heartbeats, which stand at the end.
     """
-    outputs, answers = process(shard, columns, short_way=short_way)
+    outputs, answers = process(shard, ColumnRows(columns), short_way=short_way)
     result = output_columns(source, outputs)
     if answers.rows:
         filled = answers.columns(source, columns)
@@ -110,14 +156,14 @@ def process_rows(shard: Shard, rows: Sequence[Request], *, short_way: bool = Tru
     """Handles rows in order and puts out rows, in the order of their ``seq``."""
     transposed: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(Request._fields)
     columns = dict(zip(Request._fields, transposed, strict=True))
-    outputs, answers = process(shard, columns, short_way=short_way)
+    outputs, answers = process(shard, ColumnRows(columns), short_way=short_way)
     filled = answers.columns("", columns)
     del filled["source"]
     outputs += [Output(**dict(zip(filled, values, strict=True))) for values in zip(*filled.values(), strict=True)]
     return sorted(outputs, key=lambda output: output.seq)
 
 
-def process(shard: Shard, columns: Columns, *, short_way: bool = True) -> tuple[list[Output], HeartbeatAnswers]:
+def process(shard: Shard, rows: Rows, *, short_way: bool = True) -> tuple[list[Output], HeartbeatAnswers]:
     """Handles rows in order, whatever is in them.
 
     After a row that makes a handler raise the shard is put back to where the call (or the last such row) began, and
@@ -125,23 +171,22 @@ def process(shard: Shard, columns: Columns, *, short_way: bool = True) -> tuple[
     """
     outputs: list[Output] = []
     answers = HeartbeatAnswers()
-    count = len(columns["api"])
-    unreadable = _unreadable(columns)
+    count = len(rows)
+    unreadable = rows.unreadable()
     start = 0
     while start < count:
         end = next((index for index in unreadable if index >= start), count)
         if end > start:
-            start = _process_readable(shard, columns, (start, end), outputs, answers, short_way=short_way)
+            start = _process_readable(shard, rows, (start, end), outputs, answers, short_way=short_way)
             continue
-        row = _row(columns, start)
-        outputs += shard.reject(_repaired(shard, row), unreadable[start])
+        outputs += shard.reject(_repaired(shard, rows.row(start)), unreadable[start])
         start += 1
     return outputs, answers
 
 
 def _process_readable(
     shard: Shard,
-    columns: Columns,
+    rows: Rows,
     span: tuple[int, int],
     outputs: list[Output],
     answers: HeartbeatAnswers,
@@ -154,7 +199,7 @@ def _process_readable(
     said, answered = len(outputs), len(answers.rows)
     run = _run_hot if short_way else _run_all
     try:
-        run(shard, columns, span, outputs, answers)
+        run(shard, rows, span, outputs, answers)
         return end
     except PoisonRow as poison:
         del outputs[said:]
@@ -163,23 +208,21 @@ def _process_readable(
         if poison.timer is not None:
             shard.poisoned[poison.timer] = poison.details
             return start
-        run(shard, columns, (start, poison.index), outputs, answers)
-        outputs += shard.reject(_row(columns, poison.index), str(poison.__cause__), poison.details)
+        run(shard, rows, (start, poison.index), outputs, answers)
+        outputs += shard.reject(rows.row(poison.index), str(poison.__cause__), poison.details)
         return poison.index + 1
 
 
-def _run_all(shard: Shard, columns: Columns, span: tuple[int, int], outputs: list[Output], _: HeartbeatAnswers) -> None:
+def _run_all(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], _: HeartbeatAnswers) -> None:
     """Every row takes the long way."""
     shard.origin = None
     for index in range(*span):
-        row = _row(columns, index)
+        row = rows.row(index)
         shard.run_timers(row.log_ts, index, outputs)
         shard.handle_row(row, index, outputs)
 
 
-def _run_hot(
-    shard: Shard, columns: Columns, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers
-) -> None:
+def _run_hot(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers) -> None:
     """Heartbeats of groups that are hot take the short way, all other rows the long one.
 
     The loop keeps the shard's counters in locals and gives them back before anybody else may look.
@@ -191,12 +234,8 @@ def _run_hot(
     now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
     add_row, add_seq = answers.rows.append, answers.seqs.append
     add_time, add_code = answers.times.append, answers.codes.append
-    hot_columns = (columns[name][start:end] for name in _HOT_COLUMNS)
-    every = [columns[name] for name in Request._fields]
-    for index, (api, ts, group_id, member_id, generation_id, instance, body) in enumerate(
-        zip(*hot_columns, strict=True), start
-    ):
-        if api == "Heartbeat" and ts < bound_ms and body is None:
+    for index, (is_plain, ts, group_id, member_id, generation_id, instance) in enumerate(rows.beats(start, end), start):
+        if is_plain and ts < bound_ms:
             group = hot.get(group_id)
             if group is not None and group.generation_id == generation_id:
                 entry = group.sessions.get(member_id)
@@ -205,7 +244,8 @@ def _run_hot(
                     and entry[TIMEOUT] is not None
                     and (instance is None or group.instances.get(instance) == member_id)
                 ):
-                    now_ms = max(now_ms, ts)
+                    if ts > now_ms:  # noqa: PLR1730 - a call costs more, and this loop sees nearly every row
+                        now_ms = ts
                     deadline = now_ms + entry[TIMEOUT]
                     if deadline >= entry[DEADLINE]:
                         entry[DEADLINE] = deadline
@@ -218,21 +258,23 @@ def _run_hot(
                         next_seq += 1
                         continue
         ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
-        row = Request._make([column[index] for column in every])
+        row = rows.row(index)
         if ts >= bound_ms:
             shard.run_timers(ts, index, outputs)
         shard.handle_row(row, index, outputs)
-        if api == "Heartbeat":
-            _missed(shard, group_id)
+        if is_plain:
+            _missed(shard, row.group_id)
         ctx, timers = shard.ctx, shard.ctx.timers
         now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
     ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
 
 
-def _missed(shard: Shard, group_id: str) -> None:
+def _missed(shard: Shard, group_id: str | None) -> None:
     """A heartbeat took the long way. Making a group hot costs a look at each member, so it waits for enough of them."""
+    if group_id is None or group_id in shard.hot:
+        return
     group = shard.store.get(group_id)
-    if not isinstance(group, ClassicGroup) or group_id in shard.hot:
+    if not isinstance(group, ClassicGroup):
         return
     misses = shard.misses.get(group_id, 0) + 1
     if misses * 4 < len(group.members):
@@ -242,7 +284,7 @@ def _missed(shard: Shard, group_id: str) -> None:
     shard.heat(group)
 
 
-def _unreadable(columns: Columns) -> dict[int, str]:
+def find_unreadable(columns: Columns) -> dict[int, str]:
     """The rows that don't have what a handler counts on, with what is wrong; in order."""
     found: dict[int, str] = {}
     for name in _INTEGERS:
@@ -259,10 +301,6 @@ def _unreadable(columns: Columns) -> dict[int, str]:
             if type(value) is int and value < 0:
                 found.setdefault(index, f"log_ts is {value}, expected milliseconds since the epoch")
     return dict(sorted(found.items()))
-
-
-def _row(columns: Columns, index: int) -> Request:
-    return Request(*[columns[name][index] for name in Request._fields])
 
 
 def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:

@@ -1,0 +1,137 @@
+"""The edge of a shard for whoever holds the request log in Arrow: record batches in, record batches out.
+
+Does what `shard_rows.process_columns` does. Of the heartbeats, which are nearly all rows, only the columns that decide
+about them become Python objects, and their answers are taken from the request's own columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_outputs import heartbeat_json
+from coordinator_udf.shard_rows import BEAT_COLUMNS, Beat, HeartbeatAnswers, find_unreadable, output_columns, process
+from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
+
+_OUTPUTS: Final = shard_output_arrow()
+
+#: How many rows at a time are made into Python values.
+_TOGETHER: Final = 8
+
+
+class Outputs(NamedTuple):
+    """What a shard says, columns of SHARD_OUTPUT, each part in the order of ``seq``.
+
+    Attributes:
+        said: all but the heartbeats' answers.
+        heartbeats: the answers to heartbeats that took the short way.
+    """
+
+    said: pa.Table
+    heartbeats: pa.Table
+
+    def together(self) -> pa.Table:
+        """Both parts in one table."""
+        return pa.concat_tables([self.said, self.heartbeats])
+
+
+def process_batch(shard: Shard, source: str, batch: pa.RecordBatch, *, short_way: bool = True) -> Outputs:
+    """Handles rows of the request log in order.
+
+    Args:
+        shard: the shard that the rows belong to.
+        source: the coordinator that the rows belong to; stands in every output.
+        batch: columns of REQUEST_LOG, ``source`` not needed.
+        short_way: False to let every heartbeat take the long way (for tests: both must say the same).
+    """
+    outputs, answers = process(shard, BatchRows(batch), short_way=short_way)
+    return Outputs(_said(source, outputs), _answers(source, batch, answers))
+
+
+class BatchRows:
+    """Rows of a record batch. Those that are no plain heartbeats are made into Python values at once."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch.select(list(Request._fields))
+        is_heartbeat = pc.fill_null(pc.equal(batch.column("api"), "Heartbeat"), False)
+        self._plain = np.asarray(pc.and_(is_heartbeat, pc.is_null(batch.column("body"))))
+        self._others: dict[int, tuple[Any, ...]] = {}
+        self._decode(np.flatnonzero(~self._plain))
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
+
+    def row(self, index: int) -> Request:
+        """One row."""
+        if index not in self._others:
+            # A heartbeat after all. Where one takes the long way others often follow.
+            self._decode(np.arange(index, min(index + _TOGETHER, len(self))))
+        return Request._make(self._others[index])
+
+    def _decode(self, rows: np.ndarray) -> None:
+        columns = [column.to_pylist() for column in self._batch.take(pa.array(rows)).columns]
+        self._others.update(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
+
+    def beats(self, start: int, end: int) -> Iterator[Beat]:
+        """The rows in a range, as heartbeats."""
+        rows = self._batch.slice(start, end - start)
+        columns = [_python(rows.column(name)) for name in BEAT_COLUMNS]
+        return zip(self._plain[start:end].tolist(), *columns, strict=True)
+
+    def unreadable(self) -> dict[int, str]:
+        """The rows that don't have what a handler counts on, with what is wrong; in order."""
+        columns = [self._batch.column(name) for name in ("partition", "offset", "log_ts", "api")]
+        if not any(column.null_count for column in columns) and (pc.min(columns[2]).as_py() or 0) >= 0:
+            return {}
+        return find_unreadable({name: self._batch.column(name).to_pylist() for name in Request._fields})
+
+
+def _python(column: pa.Array) -> list[Any]:
+    """A column's values. Texts that are the same become one object, whose hash is computed once."""
+    if not pa.types.is_string(column.type) or column.null_count == len(column):
+        return list(column.to_pylist())
+    encoded = column.dictionary_encode()
+    texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+    places: np.ndarray = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy()
+    return cast("list[Any]", texts[places].tolist())
+
+
+def _said(source: str, outputs: list[Output]) -> pa.Table:
+    columns = output_columns(source, outputs)
+    return pa.table([pa.array(columns[name], _OUTPUTS.field(name).type) for name in OUTPUT_COLUMNS], schema=_OUTPUTS)
+
+
+def _answers(source: str, batch: pa.RecordBatch, answers: HeartbeatAnswers) -> pa.Table:
+    count = len(answers.rows)
+    if count == 0:
+        return _OUTPUTS.empty_table()
+    rows = pa.array(answers.rows, pa.int64())
+    names = ("partition", "request_id", "api_version", "group_id", "member_id", "parts")
+    columns: dict[str, Any] = {name: batch.column(name).take(rows) for name in names}
+    columns |= {
+        "kind": pa.repeat("response", count),
+        "source": pa.repeat(source, count),
+        "seq": pa.array(answers.seqs, pa.int64()),
+        "ts": pa.array(answers.times, pa.int64()),
+        "by": columns["request_id"],
+        "api": pa.repeat("Heartbeat", count),
+        "error_code": pa.array(answers.codes, pa.int32()),
+        "body": _bodies(columns["api_version"], answers.codes),
+    }
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in _OUTPUTS]
+    return pa.table(arrays, schema=_OUTPUTS)
+
+
+def _bodies(versions: pa.Array, codes: list[int]) -> pa.Array:
+    """The answers' JSON: there are few different ones."""
+    # Version and error in one number.
+    both = np.asarray(versions, dtype=np.int64) << 32 | (np.array(codes, dtype=np.int64) + (1 << 16))
+    different, places = np.unique(both, return_inverse=True)
+    texts = [heartbeat_json(number >> 32, (number & 0xFFFFFFFF) - (1 << 16)) for number in different.tolist()]
+    return pa.array(texts, pa.string()).take(pa.array(places))
