@@ -1,11 +1,9 @@
-"""What a gateway promises to a network: order, limits, time, and that one client's fault is no other's."""
+"""What a gateway promises its clients: the order of answers, and an answer to everything."""
 
 from __future__ import annotations
 
-import resource
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +11,15 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from coordinator_udf.gateway.codec import request_message
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.gateway.versions import ADVERTISED, COORDINATED
 from coordinator_udf.settings_file import topic_id
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from tests.gateway.alone import KNOWN, METADATA, Alone
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS, Front, topics
 from tests.gateway.wire import HEARTBEAT, Wire, join
-
-KNOWN = topics(t1=4, t2=2)
-
-
-class Alone:
-    """A gateway before a real log that nobody reads: what comes back is what the test answers."""
-
-    def __init__(self, path: Path, **settings: Any) -> None:
-        self.log = EmbeddedLog.create(path / "log.db", PARTITIONS)
-        self.gateway = Gateway(self.log, KNOWN, GatewaySettings(port=0, **settings))
-        self.gateway.start()
-
-    def wire(self) -> Wire:
-        return Wire(self.gateway.port)
-
-    def requests(self) -> list[dict[str, Any]]:
-        """The rows of the log that are requests."""
-        rows = pa.Table.from_batches(list(self.log.read(0, self.log.end()))).to_pylist()
-        return [row for row in rows if row["api"] != "TopicMetadata"]
-
-    def wait_for_requests(self, count: int) -> list[dict[str, Any]]:
-        wait(lambda: len(self.requests()) >= count, f"{count} requests are in the log", timeout_s=10)
-        return self.requests()
-
-    def answer(self, *rows: dict[str, Any], **body: Any) -> None:
-        text = msgspec.json.encode({"throttleTimeMs": 0, "errorCode": 0, **body}).decode()
-        ids = [row["request_id"] for row in rows]
-        self.gateway.answers(pa.table({"request_id": ids, "body": [text] * len(ids)}))
-
-
-@pytest.fixture
-def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Alone]:
-    made = Alone(tmp_path, **getattr(request, "param", {}))
-    yield made
-    made.gateway.stop()
-    made.log.close()
 
 
 def test_what_is_served_is_what_is_said(alone: Alone) -> None:
@@ -71,15 +34,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(alone: Alo
         wire.raw(struct.pack(">ihhih", 4 + 10, 18, 9, 7, 1) + b"w" + b"\x00\x00\x00")
         wire._sent.append(("ApiVersions", 0, 7))
         assert wire.receive()["errorCode"] == 35
-        assert wire.ask("Metadata", 9, _METADATA)["clusterId"] == "muster"
-
-
-_METADATA = {
-    "topics": None,
-    "allowAutoTopicCreation": False,
-    "includeClusterAuthorizedOperations": False,
-    "includeTopicAuthorizedOperations": False,
-}
+        assert wire.ask("Metadata", 9, METADATA)["clusterId"] == "muster"
 
 
 def test_a_request_goes_to_the_log_with_all_that_the_coordinator_must_not_make_up(alone: Alone) -> None:
@@ -117,133 +72,6 @@ def test_nothing_passes_a_join_group_that_waits(alone: Alone) -> None:
         alone.answer(waiting, generationId=1, protocolName="range", leader="m", memberId="m", members=[])
         assert wire.receive()["memberId"] == "m"
         alone.wait_for_requests(3)
-
-
-@pytest.mark.parametrize("alone", [{"max_in_flight_per_connection": 2}], indirect=True)
-def test_a_connection_has_only_so_many_requests_under_way(alone: Alone) -> None:
-    with alone.wire() as greedy, alone.wire() as other:
-        for _ in range(5):
-            greedy.send("Heartbeat", 4, HEARTBEAT)
-        alone.wait_for_requests(2)
-        other.send("Heartbeat", 4, HEARTBEAT)
-        alone.wait_for_requests(3)
-        time.sleep(0.2)
-        assert len(alone.requests()) == 3
-        for count in (5, 6):
-            alone.answer(*alone.requests())
-            alone.wait_for_requests(count)
-
-
-@pytest.mark.parametrize("alone", [{"max_in_flight": 3}], indirect=True)
-def test_all_connections_together_have_only_so_many_requests_under_way(alone: Alone) -> None:
-    wires = [alone.wire() for _ in range(5)]
-    for wire in wires:
-        wire.send("Heartbeat", 4, HEARTBEAT)
-    alone.wait_for_requests(3)
-    time.sleep(0.2)
-    assert len(alone.requests()) == 3
-    alone.answer(*alone.requests())
-    alone.answer(*alone.wait_for_requests(5))
-    assert [wire.receive()["errorCode"] for wire in wires] == [0] * 5
-    for wire in wires:
-        wire.close()
-
-
-@pytest.mark.parametrize("alone", [{"max_request_bytes": 20_000, "queued_bytes_max": 30_000}], indirect=True)
-def test_large_requests_wait_for_memory(alone: Alone) -> None:
-    big = {**HEARTBEAT, "memberId": "m" * 18_000}
-    wires = [alone.wire() for _ in range(3)]
-    for wire in wires:
-        wire.send("Heartbeat", 4, big)
-    (row,) = alone.wait_for_requests(1)
-    time.sleep(0.2)
-    assert len(alone.requests()) == 1
-    alone.answer(row)
-    _, row = alone.wait_for_requests(2)
-    alone.answer(row)
-    alone.answer(alone.wait_for_requests(3)[2])
-    assert [wire.receive()["errorCode"] for wire in wires] == [0] * 3
-    for wire in wires:
-        wire.close()
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (struct.pack(">i", -1), "announces -1 bytes"),
-        (struct.pack(">i", 0), "announces 0 bytes"),
-        (struct.pack(">i", 2**30), "announces 1073741824 bytes"),
-        (struct.pack(">i", 3) + b"abc", "malformed request header"),
-        (struct.pack(">ihhih", 10, 0, 9, 1, -1), "api key 0 v9 is not served"),
-        (struct.pack(">ihhih", 10, 11, 10, 1, -1), "api key 11 v10 is not served"),
-        (struct.pack(">ihhihi", 14, 12, 0, 1, -1, -1), "malformed Heartbeat v0: groupId at byte 12 is null"),
-    ],
-)
-def test_a_malformed_frame_closes_its_connection_and_no_other(
-    alone: Alone, caplog: pytest.LogCaptureFixture, data: bytes, reason: str
-) -> None:
-    with alone.wire() as good, alone.wire() as bad:
-        bad.raw(data)
-        assert bad.is_closed()
-        assert good.ask("Metadata", 9, _METADATA)["brokers"][0]["port"] == alone.gateway.port
-    wait(lambda: reason in caplog.text, f"the log says {reason}", lambda: caplog.text, 5)
-
-
-@pytest.mark.parametrize("alone", [{"idle_timeout_ms": 200, "frame_timeout_ms": 200}], indirect=True)
-def test_the_idle_and_the_half_said_are_closed_but_not_who_waits_for_an_answer(alone: Alone) -> None:
-    with alone.wire() as idle, alone.wire() as half, alone.wire() as waiting:
-        waiting.send("Heartbeat", 4, HEARTBEAT)
-        half.raw(struct.pack(">i", 100) + b"x")
-        assert idle.is_closed()
-        assert half.is_closed()
-        time.sleep(0.4)
-        alone.answer(*alone.requests())
-        assert waiting.receive()["errorCode"] == 0
-    assert alone.gateway.status().closed["idle for too"] >= 1
-
-
-@pytest.mark.parametrize("alone", [{"write_timeout_ms": 500}], indirect=True)
-def test_who_reads_no_answers_holds_up_nobody_and_is_let_go(alone: Alone) -> None:
-    alone.gateway.set_topics(topics(**{f"topic-with-quite-a-long-name-{i}": 20 for i in range(400)}))
-    with alone.wire() as slow, alone.wire() as good:
-        for _ in range(200):
-            slow.send("Metadata", 9, _METADATA)
-        began = time.monotonic()
-        assert len(good.ask("Metadata", 9, _METADATA)["topics"]) == 400
-        assert time.monotonic() - began < 5
-        wait(lambda: "it takes no" in alone.gateway.status().closed, "the slow reader is let go", timeout_s=20)
-
-
-@pytest.mark.parametrize("alone", [{"max_connections": 3}], indirect=True)
-def test_only_so_many_connections_are_taken(alone: Alone) -> None:
-    kept = [alone.wire() for _ in range(3)]
-    for wire in kept:
-        wire.ask("Metadata", 9, _METADATA)
-    with alone.wire() as refused:
-        assert refused.is_closed()
-    kept.pop().close()
-    wait(lambda: alone.gateway.status().connections == 2, "one is gone", timeout_s=5)
-    with alone.wire() as taken:
-        taken.ask("Metadata", 9, _METADATA)
-    for wire in kept:
-        wire.close()
-
-
-@pytest.mark.slow
-def test_thousands_of_connections(alone: Alone) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8_192)), hard))
-    count = min(3_000, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200) // 2)
-    assert count >= 400
-    wires = [alone.wire() for _ in range(count)]
-    for wire in wires:
-        wire.send("Heartbeat", 4, HEARTBEAT)
-    alone.answer(*alone.wait_for_requests(count))
-    assert sum(wire.receive()["errorCode"] for wire in wires) == 0
-    assert alone.gateway.status().connections == count
-    for wire in wires:
-        wire.close()
-    wait(lambda: alone.gateway.status().connections == 0, "all are gone")
 
 
 def _requests(api: str, version: int) -> dict[str, Any]:
@@ -304,8 +132,6 @@ def _fit(message: Any, body: Any) -> Any:
 
 @pytest.mark.parametrize("alone", [{"request_timeout_ms": 100}], indirect=True)
 def test_what_the_coordinator_leaves_unanswered_is_answered_as_kafka_does(alone: Alone) -> None:
-    from coordinator_udf.gateway.codec import request_message
-
     asked = [(api, version) for api, (first, last) in COORDINATED.items() for version in range(first, last + 1)]
     waiting = []
     for api, version in asked:
@@ -327,7 +153,7 @@ def test_a_log_that_takes_nothing_makes_clients_come_again(alone: Alone) -> None
     alone.log.close()
     with alone.wire() as wire:
         assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 15
-        assert wire.ask("Metadata", 9, _METADATA)["clusterId"] == "muster"
+        assert wire.ask("Metadata", 9, METADATA)["clusterId"] == "muster"
 
 
 def test_answers_for_others_and_for_the_gone_are_let_lie(alone: Alone) -> None:
@@ -338,7 +164,7 @@ def test_answers_for_others_and_for_the_gone_are_let_lie(alone: Alone) -> None:
     alone.answer(row)
     alone.answer({"request_id": "another-gateway-0"}, {"request_id": None})
     with alone.wire() as wire:
-        assert wire.ask("Metadata", 9, _METADATA)["clusterId"] == "muster"
+        assert wire.ask("Metadata", 9, METADATA)["clusterId"] == "muster"
     assert alone.gateway.status().unanswered == 0
 
 
@@ -349,7 +175,7 @@ def test_topics_that_change_are_seen_by_clients_and_by_the_log(alone: Alone) -> 
     assert [row["api"] for row in rows] == ["TopicMetadata"] * (2 * PARTITIONS)
     assert msgspec.json.decode(rows[-1]["body"]) == {"topics": [{"name": "t1", "partitions": 8, "id": topic_id("t1")}]}
     with alone.wire() as wire:
-        (topic,) = wire.ask("Metadata", 9, _METADATA)["topics"]
+        (topic,) = wire.ask("Metadata", 9, METADATA)["topics"]
         assert (topic["name"], len(topic["partitions"])) == ("t1", 8)
 
 
