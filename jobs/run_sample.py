@@ -30,7 +30,8 @@ QUESTIONS = {
     "rebalances": """
         SELECT group_id, generation AS gen, outcome, date_format(started, 'HH:mm:ss.SSS') AS started,
                waiting_for_joins_ms AS joins_ms, waiting_for_sync_ms AS sync_ms, size(members_before) AS before,
-               size(members_after) AS after, trigger, substring_index(reason, ';', 1) AS reason
+               size(members_after) AS after, trigger, trigger_client_id AS client,
+               regexp_replace(reason, '-[0-9a-f-]{36}', '') AS reason
         FROM rebalances ORDER BY group_id, rebalances.started""",
 }
 
