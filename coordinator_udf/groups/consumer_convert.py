@@ -51,7 +51,6 @@ from coordinator_udf.protocol.consumer_protocol import (
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import Topic
 
-_MAY_UPGRADE = frozenset({"bidirectional", "upgrade"})
 _MAY_DOWNGRADE = frozenset({"bidirectional", "downgrade"})
 _POLICIES = _MAY_UPGRADE | _MAY_DOWNGRADE
 
@@ -71,7 +70,7 @@ def check_upgrade(ctx: Context, group: ClassicGroup) -> None:
         ApiError: GROUP_ID_NOT_FOUND.
     """
     because = None
-    if ctx.settings.group_consumer_migration_policy.lower() not in _MAY_UPGRADE:
+    if not ctx.settings.allows_online_upgrade():
         because = "online upgrade is disabled"
     elif not group.uses_consumer_protocol():
         because = "the group does not use the consumer embedded protocol"

@@ -97,7 +97,8 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
         rebalance_or_complete_join(ctx, group, GroupEvent.STORE_FAILED, reason)
         return
     offset = ctx.end_offset
-    may_convert = group.uses_consumer_protocol()
+    # Only the conversion to a consumer group reads an assignment again, in the request that converts: no join can help.
+    may_convert = group.uses_consumer_protocol() and ctx.settings.allows_online_upgrade()
     for member in group.members.values():
         size = sizes[member.member_id]
         data = assigned[member.member_id] if may_convert and size else None

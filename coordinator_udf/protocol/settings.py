@@ -103,6 +103,10 @@ class Settings:
             ),
         }
 
+    def allows_online_upgrade(self) -> bool:
+        """Whether a classic group with members may become a consumer group (KIP-848)."""
+        return self.group_consumer_migration_policy.lower() in {"bidirectional", "upgrade"}
+
     @classmethod
     def from_kafka(cls, values: Mapping[str, Any]) -> Settings:
         """Settings from Kafka's names; what is not named has Kafka's default. Text is read as the setting's type.
