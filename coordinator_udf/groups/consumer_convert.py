@@ -108,7 +108,7 @@ def convert_to_consumer(
         answer_join(ctx, group, member, join_body(error=error, member_id=member.member_id))
     for member in group.in_order():
         answer_sync(ctx, group, member, sync_body(Errors.REBALANCE_IN_PROGRESS))
-    if group.protocol_name is None:
+    if group.protocol_name is None and group.members:
         # Its first rebalance is still open. Kafka's coordinator throws here.
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
     converted = ConsumerGroup(group.group_id, group_epoch=group.generation_id, assignment_epoch=group.generation_id)
