@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.replay.driver import ReplayRequest, replay
+from coordinator_udf.replay.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.read_source import Format
 from coordinator_udf.replay.recording import InputError
@@ -50,6 +50,7 @@ def main(
     try:
         options = ReplayOptions.load(config, settings or (), partitions)
         request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite)
+        check_request(request)
         with replay_session() as spark:
             reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True))
     except (InputError, SettingsError) as error:

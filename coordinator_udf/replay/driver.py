@@ -52,15 +52,27 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     overwrite: bool = False
 
 
+def check_request(request: ReplayRequest) -> None:
+    """Finds what is wrong with a request before a session is started for it.
+
+    Raises:
+        InputError: an input isn't there or is named twice, or there are tables in the way.
+        SettingsError: the settings make no sense.
+    """
+    request.options.settings()
+    source_names(request.inputs)
+    for path in request.inputs:
+        _form(path, request.form)
+    refuse_existing(request.out, request.overwrite)
+
+
 def replay(spark: SparkSession, request: ReplayRequest, say: Say) -> list[SourceReport]:
     """Runs a replay; a report for each input, in their order.
 
     Raises:
-        InputError: an input isn't there, or there are tables in the way. Nothing was written then.
-        SettingsError: the settings make no sense.
+        InputError, SettingsError: as `check_request`. Nothing was written then.
     """
-    request.options.settings()
-    refuse_existing(request.out, request.overwrite)
+    check_request(request)
     names = source_names(request.inputs)
     forms = [_form(path, request.form) for path in request.inputs]
     request.out.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,17 @@ ENDED: Final = "a rebalance that was still going on when the log ended; who join
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
 )
+#: What is answered to members that the coordinator knows only.
+_OF_KNOWN_MEMBERS: Final = frozenset(
+    {
+        Errors.NONE,
+        Errors.REBALANCE_IN_PROGRESS,
+        Errors.ILLEGAL_GENERATION,
+        Errors.FENCED_INSTANCE_ID,
+        Errors.FENCED_MEMBER_EPOCH,
+        Errors.STALE_MEMBER_EPOCH,
+    }
+)
 
 
 class LogFacts:
@@ -97,7 +108,7 @@ class LogFacts:
         member_id = entry.request.get("memberId")
         members = [member_id] if member_id else [m.get("memberId") for m in entry.request.get("members") or ()]
         if any(member and member not in self._members for member in members):
-            return not _says_unknown(difference.recorded)
+            return answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
         group_id = entry.request.get("groupId")
         if isinstance(group_id, str) and group_id not in self._groups:
             return True
@@ -144,7 +155,3 @@ class LogFacts:
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
     body = side.get("body", {}) if isinstance(side, Mapping) else {}
     return {str(group.get("groupId")): group for group in [*(body.get("groups") or ()), *(body.get("results") or ())]}
-
-
-def _says_unknown(side: Mapping[str, Any]) -> bool:
-    return answer_error(side["body"]) == Errors.UNKNOWN_MEMBER_ID

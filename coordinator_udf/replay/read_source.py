@@ -42,8 +42,11 @@ def detect_format(path: Path) -> Format:
     if not path.exists():
         raise InputError(f"there is no input {path}")
     with path.open("rb") as file:
-        if file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC:
-            return Format.LOG
+        magic = file.read(len(_SQLITE_MAGIC))
+    if magic == _SQLITE_MAGIC:
+        return Format.LOG
+    if not magic:
+        raise InputError(f"{path} is empty, expected a request log or a trace")
     for number, line in enumerate(read_lines(path)):
         if isinstance(line, Rejection):
             continue

@@ -111,7 +111,7 @@ def test_a_line_that_makes_no_sense_is_rejected_with_its_reason_and_the_rest_is_
 def test_negative_times_are_refused() -> None:
     log = KafkaLog()
     log.heartbeat("m", arrives=1, totalTimeMs=-3.0)
-    with pytest.raises(BadRequest, match="totalTimeMs is -3.0"):
+    with pytest.raises(BadRequest, match=r"totalTimeMs is -3\.0"):
         parse_line(1, log.lines[0])
 
 

@@ -56,8 +56,8 @@ def test_a_table_with_files_of_one_partition_each_is_read_in_order(
         half = len(part) // 2
         # The second half first, and each half upside down.
         for piece in (part.slice(half), part.slice(0, half)):
-            piece = piece.sort_by([("offset", "descending")])
-            write_deltalake(str(tmp_path / "log"), piece, mode="append", partition_by=partition_by)
+            turned = piece.sort_by([("offset", "descending")])
+            write_deltalake(str(tmp_path / "log"), turned, mode="append", partition_by=partition_by)
     assert read_back(tmp_path / "log") == expected(rows)
 
 

@@ -18,7 +18,8 @@ CONFIG = {
     "topics": [{"name": "t0", "partitions": 2, "id": "qFZ680nJNnGYp7NPSxBNXQ"}],
 }  # fmt: skip
 HEARTBEAT = {
-    "type": "request", "seq": 7, "ts": 1500, "api": "Heartbeat", "apiVersion": 4, "clientId": "c", "clientHost": "/1.2.3.4",
+    "type": "request", "seq": 7, "ts": 1500, "api": "Heartbeat", "apiVersion": 4,
+    "clientId": "c", "clientHost": "/1.2.3.4",
     "body": {"groupId": "g", "generationId": 3, "memberId": "m", "groupInstanceId": None},
 }  # fmt: skip
 ANSWER = {
@@ -136,7 +137,7 @@ def test_formats_are_told_apart_by_content(tmp_path: Path) -> None:
     assert detect_format(trace) is Format.TRACE
     strange = tmp_path / "b"
     strange.write_text("hello\n")
-    with pytest.raises(InputError, match="of no known kind.*say --format"):
+    with pytest.raises(InputError, match=r"of no known kind.*say --format"):
         detect_format(strange)
     with pytest.raises(InputError, match="directory but no Delta table"):
         detect_format(tmp_path)
