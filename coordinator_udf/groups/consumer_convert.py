@@ -52,7 +52,7 @@ from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import Topic
 
 _MAY_DOWNGRADE = frozenset({"bidirectional", "downgrade"})
-_POLICIES = _MAY_UPGRADE | _MAY_DOWNGRADE
+_POLICIES = _MAY_DOWNGRADE | {"upgrade"}
 
 
 def may_mix(ctx: Context) -> bool:
