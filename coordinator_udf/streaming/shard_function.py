@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard_codec import decode, encode
+from coordinator_udf.shard_codec import STATE_VERSION, StateRow, decode, encode
 from coordinator_udf.shard_rows import process_columns
-from coordinator_udf.streaming.clock_source import bound_by_ticks
+from coordinator_udf.streaming.clock_source import LAST, bound_by_ticks
 from coordinator_udf.streaming.embedded_log import LIVE
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS, pack_outputs, unpack_requests
 from schemas.outputs import SHARD_STATE
@@ -32,7 +32,10 @@ def shard_function(settings: Settings) -> ShardFunction:
 
     def handle(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         rows = bound_by_ticks(unpack_requests(value for frame in frames for value in frame["requests"]), settings)
-        shard = decode(int(key[0]), settings, state.get if state.exists else None)
+        stored = state.get if state.exists else None
+        if stored is not None and is_quiet(rows, stored):
+            return
+        shard = decode(int(key[0]), settings, stored)
         outputs = process_columns(shard, LIVE, {name: rows.column(name).to_pylist() for name in REQUEST_COLUMNS})
         state.update(encode(shard))
         controls = pc.sum(pc.is_in(rows.column("api"), value_set=_CONTROLS)).as_py() or 0
@@ -40,6 +43,20 @@ def shard_function(settings: Settings) -> ShardFunction:
         yield pd.DataFrame([said], columns=PACKED_OUTPUTS.fieldNames())
 
     return handle
+
+
+def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
+    """Whether nothing happens in a shard: only ticks of the embedded log came, and no timer is due by them.
+
+    Such a tick needs not even be remembered, since no row of that log is earlier than the rows before it. (Rows beside
+    the job's own clock can be.)
+    """
+    version, next_deadline_ms, *_ = stored
+    if version != STATE_VERSION or pc.max(rows.column("offset")).as_py() == LAST:
+        return False
+    if pc.any(pc.not_equal(pc.fill_null(rows.column("api"), ""), "Tick")).as_py():
+        return False
+    return next_deadline_ms is None or pc.max(rows.column("log_ts")).as_py() < next_deadline_ms
 
 
 def coordinate(requests: DataFrame, settings: Settings) -> DataFrame:

@@ -1,0 +1,55 @@
+"""Some thousand mutated rows through the stream: it goes on, and nothing that was asked vanishes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from schemas.requests import CONTROL_APIS
+from tests.spark.conftest import Run, Scenario, read_tables
+
+pytestmark = pytest.mark.spark
+
+TEXTS = ["", "\x00", "é😀", "a" * 5_000, "null", "{", "[]", '{"groupId":7}', '{"members":[{}]}', "-1", None]
+NUMBERS = [-(2**31), -1, 0, 1, 99, 2**31 - 1, None]
+FIELDS = ["api", "group_id", "member_id", "group_instance_id", "client_id", "client_host", "proposed_member_id", "body"]
+
+
+def mutated(row: dict[str, Any], chance: random.Random, number: int) -> dict[str, Any]:
+    row = {**row, "request_id": f"mutant-{number}"}
+    for _ in range(chance.randrange(1, 4)):
+        what = chance.randrange(4)
+        if what == 0:
+            row[chance.choice(FIELDS)] = chance.choice(TEXTS)
+        elif what == 1:
+            row[chance.choice(["api_version", "generation_or_epoch", "parts"])] = chance.choice(NUMBERS)
+        elif what == 2 and row["body"]:
+            place = chance.randrange(len(row["body"]))
+            row["body"] = row["body"][:place] + chance.choice(['"', "}", "1", ""]) + row["body"][place + 1 :]
+        else:
+            row["log_ts"] = chance.choice([-5, 0, row["log_ts"]])
+    return row
+
+
+def test_mutated_rows_stop_nothing_and_do_not_vanish(tmp_path: Path, sample: Scenario, run: Run) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
+    requests = [row for row in sample.rows if row["api"] not in CONTROL_APIS]
+    mutants = [mutated(chance.choice(requests), chance, number) for number in range(3_000)]
+    for start in range(0, len(mutants), 500):
+        log.append(mutants[start : start + 500] + requests[start // 10 : start // 10 + 50])
+    run(Settings(), max_rows=1_200)
+    tables = read_tables(tmp_path / "tables")
+    answered = set(tables["group_responses"].column("request_id").to_pylist())
+    rejected = set(tables["rejected_requests"].column("request_id").to_pylist())
+    lost = {row["request_id"]: row for row in mutants if row["request_id"] not in answered | rejected}
+    # A join or a sync waits for others, or is asked again by its member, and then is never answered.
+    assert {row["api"] for row in lost.values()} <= {"JoinGroup", "SyncGroup", "Tick", None}, list(lost.values())[:3]
+    assert len(answered & {row["request_id"] for row in mutants}) > 1_000
