@@ -31,7 +31,8 @@ QUESTIONS = {
         SELECT group_id, generation AS gen, outcome, date_format(started, 'HH:mm:ss.SSS') AS started,
                waiting_for_joins_ms AS joins_ms, waiting_for_sync_ms AS sync_ms, size(members_before) AS before,
                size(members_after) AS after, trigger, trigger_client_id AS client,
-               regexp_replace(reason, '-[0-9a-f-]{36}', '') AS reason
+               regexp_replace(reason, '-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|; client reason: not provided', '')
+                   AS reason
         FROM rebalances ORDER BY group_id, rebalances.started""",
 }
 
