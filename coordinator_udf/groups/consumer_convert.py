@@ -57,7 +57,8 @@ _POLICIES = _MAY_DOWNGRADE | {"upgrade"}
 
 def may_mix(ctx: Context) -> bool:
     """Whether members of the classic protocol may join a consumer group at all."""
-    return ctx.settings.group_consumer_migration_policy.lower() in _POLICIES
+    settings = ctx.settings
+    return settings.allows_online_upgrade() or settings.group_consumer_migration_policy.lower() in _MAY_DOWNGRADE
 
 
 # -- classic to consumer ------------------------------------------------------------------------------------------
