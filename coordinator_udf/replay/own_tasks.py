@@ -20,10 +20,10 @@ from coordinator_udf.replay.in_process import FAILOVER
 from coordinator_udf.replay.json_lines import json_lines
 from coordinator_udf.replay.own_log import ShardFiles, ordered_shards, read_shard_files, stage_embedded_log
 from coordinator_udf.replay.read_source import Format
-from coordinator_udf.replay.recorded_task import Job, TaskResult, answered_requests
+from coordinator_udf.replay.recorded_task import Job, TaskResult
 from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.report import SourceReport
-from coordinator_udf.replay.shard_runner import ShardRunner
+from coordinator_udf.replay.shard_runner import ShardRunner, answered_requests
 from coordinator_udf.replay.spark_tasks import in_tasks, progress
 from coordinator_udf.replay.table_files import TableFile, TableFiles
 from coordinator_udf.streaming.embedded_log import LogError

@@ -19,10 +19,11 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.read_source import Format, read_source
 from coordinator_udf.replay.recording import InputError, ReplaySource
 from coordinator_udf.replay.report import SourceReport
-from coordinator_udf.replay.said import DESCRIBE, said_of
+from coordinator_udf.replay.said import said_of
+from coordinator_udf.replay.shard_runner import answered_requests
 from coordinator_udf.replay.table_files import TableFile, TableFiles
 from coordinator_udf.table_rows import to_tables
-from schemas.requests import CONTROL_APIS, REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
+from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 
 
@@ -133,13 +134,6 @@ def rejected_rows(source: ReplaySource) -> pa.Table:
     for name in names:
         columns[name] = [getattr(rejection, name) for rejection in source.rejections]
     return pa.table(columns, schema=table_arrow("rejected_requests"))
-
-
-def answered_requests(outputs: pa.Table) -> int:
-    """How many requests were answered; control rows don't count."""
-    kinds, apis = outputs.column("kind").to_pylist(), outputs.column("api").to_pylist()
-    controls = {*CONTROL_APIS, DESCRIBE}
-    return sum(kind == "response" and api not in controls for kind, api in zip(kinds, apis, strict=True))
 
 
 def _report(source: ReplaySource, outputs: pa.Table, verdict: Verdict) -> SourceReport:

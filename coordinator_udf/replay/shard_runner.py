@@ -20,15 +20,13 @@ from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.replay.json_lines import json_lines
 from coordinator_udf.replay.table_files import TableFile, TableFiles
 from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import process_columns
+from coordinator_udf.shard_batches import process_batch
 from coordinator_udf.table_rows import to_tables
-from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
-from schemas.requests import CONTROL_APIS, REQUEST_COLUMNS
+from schemas.requests import CONTROL_APIS
 
 #: How many rows a shard is handed at a time: enough to be worth Arrow's while, few enough to stay small in memory.
 SLICE_ROWS = 50_000
 
-_OUTPUTS = shard_output_arrow()
 _CONTROLS = pa.array(CONTROL_APIS)
 RecordAt = tuple[str, int, int]
 
@@ -60,24 +58,18 @@ class ShardRunner:
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[TableFile]:
         """Handles all rows; the files that hold what came of them."""
         for source, partition, rows in shard_slices(batches):
-            self._write(self._handle(source, partition, rows))
+            said = process_batch(self._of(source, partition), source, rows)
+            self.requests += count_requests(rows)
+            self._write(source, self._completed(source, partition, said.said), said.heartbeats)
         return self._files.close()
 
-    def _handle(self, source: str, partition: int, rows: pa.RecordBatch) -> pa.Table:
+    def _of(self, source: str, partition: int) -> Shard:
+        """The shard of the rows at hand; a new one where they are the first of theirs."""
         if self._place != (source, partition) or self._shard is None:
             self._place = (source, partition)
             self._shard = Shard(partition, self._settings, keep_log=self._keep_log)
             self._assignments = {}
-        columns = {name: rows.column(name).to_pylist() for name in REQUEST_COLUMNS if name != "source"}
-        requests = rows.filter(pc.invert(pc.fill_null(pc.is_in(rows.column("api"), value_set=_CONTROLS), False)))
-        # A request that asks several shards is as many rows, each a part of one.
-        parts = pc.fill_null(requests.column("parts"), 1).cast(pa.float64())
-        self.requests += pc.sum(pc.divide(1.0, parts)).as_py() or 0.0
-        said = process_columns(self._shard, source, columns)
-        outputs = pa.table(
-            [pa.array(said[name], _OUTPUTS.field(name).type) for name in OUTPUT_COLUMNS], schema=_OUTPUTS
-        )
-        return self._completed(source, partition, outputs)
+        return self._shard
 
     def _completed(self, source: str, partition: int, outputs: pa.Table) -> pa.Table:
         brought = outputs.filter(pc.equal(outputs.column("kind"), "assignment"))
@@ -90,7 +82,7 @@ class ShardRunner:
             self._assignments[place] = {**known, row["member_id"]: row["payload"] or b""}
         return completed
 
-    def _write(self, outputs: pa.Table) -> None:
+    def _write(self, source: str, outputs: pa.Table, heartbeats: pa.Table) -> None:
         is_part = pc.fill_null(
             pc.and_(pc.equal(outputs.column("kind"), "response"), pc.greater(outputs.column("parts"), 1)), False
         )
@@ -98,11 +90,27 @@ class ShardRunner:
             self.parts.append(outputs.filter(is_part))
             outputs = outputs.filter(pc.invert(is_part))
         tables = to_tables(outputs)
-        self.answered += len(tables["group_responses"])
+        self.answered += answered_requests(outputs) + len(heartbeats)
         self.rejected += len(tables["rejected_requests"])
         self._files.write(tables)
-        if self._lines is not None and self._place is not None:
-            self._lines.writelines(json_lines(self._place[0], outputs))
+        self._files.write(to_tables(heartbeats))
+        if self._lines is not None:
+            together = pa.concat_tables([outputs, heartbeats]).sort_by("seq")
+            self._lines.writelines(json_lines(source, together))
+
+
+def count_requests(rows: pa.RecordBatch) -> float:
+    """How many requests rows are; one that asks several shards is as many rows, each a part of it."""
+    is_control = pc.fill_null(pc.is_in(rows.column("api"), value_set=_CONTROLS), False)
+    parts = pc.fill_null(rows.column("parts").filter(pc.invert(is_control)), 1).cast(pa.float64())
+    return float(pc.sum(pc.divide(1.0, parts)).as_py() or 0.0)
+
+
+def answered_requests(outputs: pa.Table) -> int:
+    """How many requests were answered; control rows don't count."""
+    is_answer = pc.equal(outputs.column("kind"), "response")
+    is_control = pc.fill_null(pc.is_in(outputs.column("api"), value_set=_CONTROLS), False)
+    return int(pc.sum(pc.and_not(is_answer, is_control)).as_py() or 0)
 
 
 def shard_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
