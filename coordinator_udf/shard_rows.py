@@ -235,7 +235,12 @@ def _run_hot(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Outp
     add_row, add_seq = answers.rows.append, answers.seqs.append
     add_time, add_code = answers.times.append, answers.codes.append
     for index, (is_plain, ts, group_id, member_id, generation_id, instance) in enumerate(rows.beats(start, end), start):
-        if is_plain and ts < bound_ms:
+        if is_plain:
+            if ts >= bound_ms:
+                # Mostly no timer is due, but the deadlines that the bound was made of have been put off since.
+                ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
+                shard.run_timers(ts, index, outputs)
+                now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
             group = hot.get(group_id)
             if group is not None and group.generation_id == generation_id:
                 entry = group.sessions.get(member_id)

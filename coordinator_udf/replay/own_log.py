@@ -107,7 +107,7 @@ def _as_request_log(batch: pa.RecordBatch, source: str, file: Path) -> pa.Record
     columns: list[Any] = []
     for field in _SCHEMA:
         if field.name == "source":
-            columns.append(pa.array([source], pa.string()).take(pa.array([0] * batch.num_rows, pa.int32())))
+            columns.append(pa.repeat(source, batch.num_rows))
         elif field.name in batch.schema.names:
             columns.append(batch.column(field.name).cast(field.type))
         else:
@@ -120,7 +120,7 @@ def _partition_of(file: Path, field: pa.Field, rows: int) -> pa.Array:
     name, _, value = file.parent.name.partition("=")
     if name != field.name:
         raise InputError(f"{file} has no column {field.name}")
-    return pa.array([int(value)] * rows, field.type)
+    return pa.repeat(pa.scalar(int(value), field.type), rows)
 
 
 def stage_embedded_log(path: Path, source: str, directory: Path) -> list[ShardFiles]:
