@@ -145,9 +145,7 @@ def topic_name(ctx: Context, topic_id: str) -> str | None:
     return next((topic.name for topic in ctx.topics.values() if topic.id == topic_id), None)
 
 
-def _group_to_commit(
-    ctx: Context, store: GroupStore, group_id: str, generation_id: int, api_version: int
-) -> Group:
+def _group_to_commit(ctx: Context, store: GroupStore, group_id: str, generation_id: int, api_version: int) -> Group:
     group = store.get(group_id)
     if group is not None:
         return group
