@@ -99,9 +99,9 @@ class Shard:
             self.cool(row.group_id)
         try:
             self._handle(row, outputs)
+            self._drain(outputs)
         except Exception as error:
             raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
-        self._drain(outputs)
         # Timers armed without a delay fire at once and not with the next row.
         if row.log_ts >= self.ctx.timers.bound_ms:
             self.run_timers(row.log_ts, index, outputs)

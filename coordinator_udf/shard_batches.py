@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_outputs import heartbeat_json
-from coordinator_udf.shard_rows import BEAT_COLUMNS, Beat, HeartbeatAnswers, find_unreadable, output_columns, process
+from coordinator_udf.shard_rows import (
+    BEAT_COLUMNS,
+    Beat,
+    HeartbeatAnswers,
+    find_unreadable,
+    output_columns,
+    process,
+    wrong_version,
+)
 from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
 
 _OUTPUTS: Final = shard_output_arrow()
@@ -88,7 +96,10 @@ class BatchRows:
         """The rows that don't have what a handler counts on, with what is wrong; in order."""
         columns = [self._batch.column(name) for name in ("partition", "offset", "log_ts", "api")]
         if not any(column.null_count for column in columns) and (pc.min(columns[2]).as_py() or 0) >= 0:
-            return {}
+            requests = pa.table({name: self._batch.column(name) for name in ("api", "api_version")})
+            pairs = requests.group_by(requests.column_names).aggregate([]).to_pylist()
+            if not any(wrong_version(pair["api"], pair["api_version"]) for pair in pairs):
+                return {}
         return find_unreadable({name: self._batch.column(name).to_pylist() for name in Request._fields})
 
 

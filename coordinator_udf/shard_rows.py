@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.timers import DEADLINE, SEQ, TIMEOUT
+from coordinator_udf.protocol.requests import VERSIONS
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.shard import PoisonRow, Shard
 from coordinator_udf.shard_codec import StateRow, encode, restore
@@ -305,7 +306,22 @@ def find_unreadable(columns: Columns) -> dict[int, str]:
         for index, value in enumerate(columns["log_ts"]):
             if type(value) is int and value < 0:
                 found.setdefault(index, f"log_ts is {value}, expected milliseconds since the epoch")
+    apis, versions = columns["api"], columns["api_version"]
+    # There are few different pairs, if they can be told apart at all.
+    is_simple = set(map(type, apis)) | set(map(type, versions)) <= {int, str, type(None)}
+    if not is_simple or any(wrong_version(*pair) for pair in set(zip(apis, versions, strict=True))):
+        for index, pair in enumerate(zip(apis, versions, strict=True)):
+            if complaint := wrong_version(*pair):
+                found.setdefault(index, complaint)
     return dict(sorted(found.items()))
+
+
+def wrong_version(api: Any, api_version: Any) -> str | None:
+    """What is wrong with a request's version, without which there is no telling what its answer is made of."""
+    versions = VERSIONS.get(api) if isinstance(api, str) else None
+    if versions is None or (type(api_version) is int and versions[0] <= api_version <= versions[1]):
+        return None
+    return f"api_version of {api} is {api_version!r}, expected {versions[0]} to {versions[1]}"
 
 
 def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:
@@ -319,7 +335,11 @@ def _repaired(shard: Shard, row: Request) -> Request:
     }
     readable |= {name: value if type(value := getattr(row, name)) is int else -1 for name in _INTEGERS}
     readable["api"] = readable["api"] or ""
+    # What answers it has to have a shape that there is.
+    known = VERSIONS.get(readable["api"])
     readable["api_version"] = row.api_version if type(row.api_version) is int else 0
+    if known is not None:
+        readable["api_version"] = min(max(readable["api_version"], known[0]), known[1])
     readable["partition"] = shard.partition
     readable["log_ts"] = max(readable["log_ts"], shard.ctx.now_ms)
     return row._replace(**readable)
