@@ -7,15 +7,15 @@ micro-batch's cost then hardly depends on the number of columns, and the rows ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
+from schemas.outputs import shard_output_arrow
 from schemas.requests import request_log_arrow
 
 #: Requests on their way to their shard.
@@ -75,10 +75,9 @@ def unpack_requests(values: Iterable[bytes]) -> pa.Table:
     return table.sort_by("offset")
 
 
-def pack_outputs(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """Columns of SHARD_OUTPUT as one value of PACKED_OUTPUTS."""
-    arrays = [pa.array(columns[name], _OUTPUTS.field(name).type) for name in OUTPUT_COLUMNS]
-    return _write(pa.table(arrays, schema=_OUTPUTS))
+def pack_outputs(outputs: pa.Table) -> bytes:
+    """Rows of SHARD_OUTPUT as one value of PACKED_OUTPUTS."""
+    return _write(outputs)
 
 
 def unpack_outputs(packed: pa.Table) -> pa.Table:

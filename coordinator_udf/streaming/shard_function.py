@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard_batches import process_batch
 from coordinator_udf.shard_codec import STATE_VERSION, StateRow, decode, encode
-from coordinator_udf.shard_rows import process_columns
 from coordinator_udf.streaming.clock_source import LAST, bound_by_ticks
 from coordinator_udf.streaming.embedded_log import LIVE
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS, pack_outputs, unpack_requests
 from schemas.outputs import SHARD_STATE
-from schemas.requests import CONTROL_APIS, REQUEST_COLUMNS
+from schemas.requests import CONTROL_APIS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,7 @@ def shard_function(settings: Settings) -> ShardFunction:
         if stored is not None and is_quiet(rows, stored):
             return
         shard = decode(int(key[0]), settings, stored)
-        outputs = process_columns(shard, LIVE, {name: rows.column(name).to_pylist() for name in REQUEST_COLUMNS})
+        outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).together()
         state.update(encode(shard))
         controls = pc.sum(pc.is_in(rows.column("api"), value_set=_CONTROLS)).as_py() or 0
         said = (int(key[0]), len(rows) - controls, len(shard.store.groups), pack_outputs(outputs))
