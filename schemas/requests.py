@@ -48,33 +48,18 @@ REQUEST_LOG = StructType(
 #: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
 #: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without
 #: effect.
-CONTROL_APIS).
-        StructField("api", StringType(), True),
-        StructField("api_version", IntegerType(), True),
-        StructField("group_id", StringType(), True),
-        StructField("member_id", StringType(), True),
-        StructField("generation_or_epoch", IntegerType(), True),
-        StructField("group_instance_id", StringType(), True),
-        StructField("client_id", StringType(), True),
-        StructField("client_host", StringType(), True),
-        # The id that a new member will get if this request creates one. Proposed by whoever appends the row.
-        StructField("proposed_member_id", StringType(), True),
-        # In a replay: what the original coordinator chose where Kafka leaves it to the order of a hash map.
-        StructField("recorded_leader", StringType(), True),
-        StructField("recorded_protocol", StringType(), True),
-        # How many rows of the log make up this request (one a shard asked); null and 1 mean one.
-        StructField("parts", IntegerType(), True),
-        StructField("body", StringType(), True),
-    ]
+CONTROL_APIS = (
+    "Tick",
+    "LoadGroup",
+    "LoadEnd",
+    "Unload",
+    "TopicMetadata",
+    "ExpireOffsets",
+    "EndTxn",
+    "Failover",
+    "GroupConfig",
+    "Describe",
 )
-
-#: Rows that are no request: what happens to the coordinator rather than what is asked of it.
-#: Tick: time passes. LoadGroup (body: one record of the offsets table, or null), LoadEnd: a cold start; requests between the
-#: first LoadGroup and LoadEnd are answered as by a loading coordinator. Unload: the shard is not ours until LoadEnd.
-#: TopicMetadata (body: {"topics": [{"name", "partitions", "id"}]}): the complete new list of topics.
-#: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
-#: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without effect.
-CONTROL_APIS = ("Tick", "LoadGroup", "LoadEnd", "Unload", "TopicMetadata", "ExpireOffsets", "EndTxn", "Failover", "GroupConfig", "Describe")
 
 #: What the request log is called as a table.
 REQUEST_LOG_TABLE = "request_log"
