@@ -51,7 +51,7 @@ class GatewaySettings:
     frame_timeout_ms: int = 30_000
     write_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
-    append_linger_ms: int = 10
+    append_linger_ms: int = 25
     append_rows_max: int = 5_000
 
     def __post_init__(self) -> None:
