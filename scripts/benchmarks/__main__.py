@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from scripts.benchmarks import gateway, shard
+from scripts.benchmarks import gateway, replay, shard
 from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
 from scripts.benchmarks.running import BenchmarkError, Options, say
 
@@ -19,12 +19,14 @@ class Name(StrEnum):
     """The benchmarks."""
 
     shard = "shard"
+    replay = "replay"
     gateway = "gateway"
     all = "all"
 
 
 _RUN: dict[Name, Callable[[Options], Outcome]] = {
     Name.shard: shard.run,
+    Name.replay: replay.run,
     Name.gateway: gateway.run,
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,26 +102,36 @@ def wait_until(done: Callable[[], bool], timeout_s: float, what: str) -> None:
         time.sleep(0.1)
 
 
-def tree_rss(pid: int) -> dict[str, int]:
-    """Resident memory of a process and of all its descendants, in bytes, by what they run (java, python)."""
-    parents: dict[int, list[int]] = {}
+class Used(NamedTuple):
+    """What one process used: what it runs (java, python), its resident memory and its CPU time so far."""
+
+    kind: str
+    resident_bytes: int
+    cpu_s: float
+
+
+def tree_use(pid: int) -> dict[int, Used]:
+    """What a process and all its descendants use, by their ids."""
+    stats: dict[int, list[str]] = {}
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                stat = (entry / "stat").read_text()
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    sizes: dict[str, int] = {}
+            process = int(entry.name)
+            stats[process] = [name, *rest.split()]
+            children.setdefault(int(stats[process][2]), []).append(process)
+    used: dict[int, Used] = {}
     waiting = [pid]
     while waiting:
         process = waiting.pop()
-        waiting += parents.get(process, [])
-        try:
-            name = Path(f"/proc/{process}/comm").read_text().strip()
-            pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        except OSError:
-            continue
-        kind = "java" if name == "java" else "python" if name.startswith(("python", "pyspark")) else "other"
-        sizes[kind] = sizes.get(kind, 0) + pages * os.sysconf("SC_PAGE_SIZE")
-    return sizes
+        waiting += children.get(process, [])
+        if process in stats:
+            name, stat = stats[process][0], stats[process]
+            kind = "java" if name == "java" else "python" if name.startswith(("python", "pyspark")) else "other"
+            ticks = int(stat[12]) + int(stat[13])
+            resident = int(stat[22]) * os.sysconf("SC_PAGE_SIZE")
+            used[process] = Used(kind, resident, ticks / os.sysconf("SC_CLK_TCK"))
+    return used

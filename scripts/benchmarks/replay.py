@@ -1,0 +1,141 @@
+"""`replay`: a generated log of ten million requests through jobs/replay_requests.py, end to end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from coordinator_udf.assignments import complete_assignments
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.replay.own_log import ordered_shards, read_shard_files
+from coordinator_udf.replay.table_files import TableFiles
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_batches import process_batch
+from coordinator_udf.table_rows import to_tables
+from scripts.benchmarks.job import running
+from scripts.benchmarks.request_log import LogFacts, generated
+from scripts.benchmarks.results import Outcome
+from scripts.benchmarks.running import BenchmarkError, Options, say
+
+REQUESTS = 10_000_000
+GROUPS = 10_000
+MEMBERS = 10
+PARTITIONS = 50
+
+_TIMEOUT_S = 3_600.0
+
+
+def run(options: Options) -> Outcome:
+    """Requests a second of the whole job, its memory, and where a request's time goes."""
+    outcome = Outcome()
+    groups = options.sized(GROUPS, 50)
+    requests = options.sized(REQUESTS, 20_000)
+    say(f"replay: a request log of about {requests:,} requests, unless it is there")
+    path, facts = generated(options.data, requests, groups, MEMBERS, min(PARTITIONS, groups))
+    share = facts.heartbeats / facts.requests
+    outcome.notes.append(
+        f"{facts.requests:,} requests of {facts.groups:,} groups of {facts.members} members in {facts.partitions} "
+        f"partitions, {share:.1%} of them heartbeats"
+    )
+    _job(options, path, facts, outcome)
+    _stages(options, path, outcome)
+    return outcome
+
+
+def _job(options: Options, path: Path, facts: LogFacts, outcome: Outcome) -> None:
+    out = options.data / "replay-out"
+    shutil.rmtree(out, ignore_errors=True)
+    say("replay: the job")
+    arguments = [str(path.absolute()), "--out", str(out.absolute())]
+    with running("jobs/replay_requests.py", arguments, options.data / "replay.log") as job:
+        seconds = job.wait(_TIMEOUT_S)
+        peak, cpu = job.peak_bytes, job.cpu_s
+    _check(out, facts)
+    shutil.rmtree(out)
+    idle_seconds, idle_cpu = _starting(options)
+    outcome.add("requests, end to end", facts.requests / seconds, "/s")
+    outcome.add("requests, without starting Spark", facts.requests / max(seconds - idle_seconds, 0.001), "/s")
+    cores = len(os.sched_getaffinity(0))
+    outcome.add("requests that the CPU time allows on all cores", facts.requests * cores / cpu, "/s")
+    outcome.add("wall time", seconds, "s", "lower")
+    outcome.add("wall time for an empty log", idle_seconds, "s", "neither")
+    outcome.add("CPU time", cpu, "s", "lower")
+    outcome.add("CPU time for an empty log", idle_cpu, "s", "neither")
+    outcome.add("peak memory", sum(peak.values()) / 2**20, "MiB", "lower")
+    for kind, size in sorted(peak.items()):
+        outcome.add(f"peak memory, {kind}", size / 2**20, "MiB", "lower")
+
+
+def _check(out: Path, facts: LogFacts) -> None:
+    """Every request was answered, and none with an error but those that ask for a member id."""
+    codes: Counter[int] = Counter()
+    for file in DeltaTable(str(out / "group_responses")).to_pyarrow_dataset().to_batches(columns=["error_code"]):
+        for count in pc.value_counts(file.column(0)).to_pylist():
+            codes[count["values"]] += count["counts"]
+    expected = {0: facts.requests - facts.groups * facts.members, 79: facts.groups * facts.members}
+    if dict(codes) != expected:
+        raise BenchmarkError(f"the replay answered with errors {dict(codes)}, expected {expected}")
+
+
+def _starting(options: Options) -> tuple[float, float]:
+    """Wall and CPU time of the job for a log of almost nothing."""
+    path, _ = generated(options.data, 100, 1, 1, 1)
+    out = options.data / "replay-nothing"
+    shutil.rmtree(out, ignore_errors=True)
+    arguments = [str(path.absolute()), "--out", str(out.absolute())]
+    with running("jobs/replay_requests.py", arguments, options.data / "replay-nothing.log") as job:
+        used = job.wait(_TIMEOUT_S), job.cpu_s
+    shutil.rmtree(out)
+    return used
+
+
+def _stages(options: Options, path: Path, outcome: Outcome) -> None:
+    """CPU time of each stage, for a tenth of the shards, in this process: what a worker does, without Spark."""
+    shards = ordered_shards(path, path.name)
+    if shards is None:
+        raise BenchmarkError(f"{path} isn't ordered by shard and offset, so the job had to shuffle it")
+    chosen = shards[: max(len(shards) // 10, 1)]
+    rows = sum(unit.rows for unit in chosen)
+    spent: defaultdict[str, float] = defaultdict(float)
+    with tempfile.TemporaryDirectory(dir=options.data) as scratch:
+        for unit in chosen:
+            files = TableFiles(Path(scratch))
+            shard: Shard | None = None
+            batches = read_shard_files(unit)
+            while True:
+                with _counted(spent, "read"):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                shard = shard or Shard(batch.column("partition")[0].as_py(), Settings())
+                with _counted(spent, "shard"):
+                    outputs = process_batch(shard, unit.source, batch)
+                with _counted(spent, "tables"):
+                    # What a batch refers to it brings: the log's members sync as soon as they have joined.
+                    said = to_tables(complete_assignments(outputs.said, lambda _: {}))
+                    beats = to_tables(outputs.heartbeats)
+                with _counted(spent, "write"):
+                    files.write(said)
+                    files.write(beats)
+            with _counted(spent, "write"):
+                files.close()
+    for stage in ("read", "shard", "tables", "write"):
+        outcome.add(f"CPU a request, {stage}", spent[stage] / rows * 1e6, "µs", "lower")
+
+
+@contextmanager
+def _counted(spent: defaultdict[str, float], stage: str) -> Iterator[None]:
+    started = time.process_time_ns()
+    try:
+        yield
+    finally:
+        spent[stage] += (time.process_time_ns() - started) / 1e9
