@@ -135,13 +135,18 @@ def _job(request: ReplayRequest, path: Path, source: str, form: Format, scratch:
 
 
 def _run(spark: SparkSession, jobs: Sequence[Job], say: Say) -> list[TaskResult]:
-    recorded = [job for job in jobs if job.form not in _OWN]
+    # The largest first, so that none of them is left alone at the end.
+    recorded = sorted((job for job in jobs if job.form not in _OWN), key=_size, reverse=True)
     results = {result.report.source: result for result in in_tasks(spark, recorded, run_recorded, say)}
     for job in jobs:
         if job.form in _OWN:
             say(f"{job.source}: a request log of our own")
             results[job.source] = run_own_log(spark, job, say)
     return [results[job.source] for job in jobs]
+
+
+def _size(job: Job) -> int:
+    return job.path.stat().st_size
 
 
 def _gather(target: Path | None, parts: Iterable[Path | None]) -> None:

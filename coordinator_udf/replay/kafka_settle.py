@@ -31,6 +31,8 @@ _SLACK_US = 1_000
 _HANDOVER_US = 5_000
 #: How many orders are tried for one group: each is a replay of the group.
 _TRIES_PER_GROUP = 60
+#: How many for one log, so that a log under wrong settings doesn't take forever.
+_TRIES_PER_LOG = 600
 #: How many of a group's differences are tried to be settled before it is given up.
 _DIFFERENCES_TRIED = 4
 #: Before a request that may have missed a timer, requests this far back may have armed it; in milliseconds.
@@ -51,11 +53,14 @@ def settle_order(source: ReplaySource, entries: Mapping[str, Entry], differing: 
         differing: the requests whose answers differ as the rows stand.
     """
     answers = {answer.request_id: answer for answer in source.recording.answers}
-    moved = 0
+    moved = tries = 0
     for partition, group_id in sorted(_groups(source, differing)):
+        if tries >= _TRIES_PER_LOG:
+            break
         settler = _GroupSettler(source.settings, partition, group_id, answers, entries)
         rows = [row for row in source.rows if settler.concerns(row)]
         settled = settler.settle(rows)
+        tries += settler.tries
         if settler.moved:
             moved += settler.moved
             places = [place for place, row in enumerate(source.rows) if settler.concerns(row)]
@@ -101,7 +106,7 @@ class _GroupSettler:
         self._group_id = group_id
         self._answers = answers
         self._entries = entries
-        self._tries = 0
+        self.tries = 0
         self.moved = 0
 
     def concerns(self, row: Row) -> bool:
@@ -125,9 +130,9 @@ class _GroupSettler:
         for request_id in differing[:_DIFFERENCES_TRIED]:
             place = next(i for i, row in enumerate(rows) if row["request_id"] == request_id)
             for order in chain(self._orders(rows, place), self._times(rows, place)):
-                if self._tries >= _TRIES_PER_GROUP:
+                if self.tries >= _TRIES_PER_GROUP:
                     return None
-                self._tries += 1
+                self.tries += 1
                 left = self._differing(order)
                 if len(left) < len(differing):
                     return order, left
