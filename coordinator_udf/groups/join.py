@@ -9,6 +9,7 @@ from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.rebalance import (
     answer_join,
     answer_sync,
+    cancel_session,
     generation_body,
     join_body,
     maybe_complete_join,
@@ -52,6 +53,7 @@ class Join:
         """Answers the request, parks it, or lets it begin a rebalance."""
         if not self._accepts():
             self.group.remove(self.body.member_id)
+            cancel_session(self.ctx, self.group.group_id, self.body.member_id)
             self._refuse(Errors.GROUP_MAX_SIZE_REACHED, "")
         elif not self.body.member_id:
             self._new_member()
@@ -175,6 +177,7 @@ class Join:
         old = group.members[old_id]
         before = (old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
         member = group.rename_static(instance, old_id, self._new_member_id())
+        cancel_session(ctx, group.group_id, old_id)
         restart_session(ctx, group, member)
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
         if group.state is ClassicGroupState.STABLE:
@@ -230,6 +233,7 @@ class Join:
         )
         self._answer(body)
         group.update(member, *before, None)
+        cancel_session(self.ctx, group.group_id, member.member_id)
         restart_session(self.ctx, group, group.rename_static(instance, member.member_id, old_id))
 
     def _welcome_back(self, member: Member, old_leader: str | None) -> None:

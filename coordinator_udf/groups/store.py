@@ -67,8 +67,7 @@ class GroupStore:
             if not isinstance(group, ClassicGroup) or not group.is_empty() or group.created_at < ctx.end_offset:
                 continue
             del self.groups[group.group_id]
-            for member_id in group.pending_join:
-                ctx.timers.cancel(TimerKey(SESSION, group.group_id, member_id))
+            _forget_pending(ctx, group)
             ctx.move(group, GroupEvent.STORE_FAILED)
 
     def apply(
@@ -152,6 +151,7 @@ class GroupStore:
     def _apply_tombstone(self, ctx: Context, group_id: str, event: GroupEvent) -> None:
         group = self.groups.pop(group_id, None)
         if isinstance(group, ClassicGroup) and event is not GroupEvent.LOADED:
+            _forget_pending(ctx, group)
             ctx.move(group, event)
 
     def _apply_group(self, record_offset: int, group_id: str, value: dict[str, Any]) -> None:
@@ -182,6 +182,12 @@ class GroupStore:
             )
         group.subscribed_topics = group.compute_subscribed_topics()
         self.groups[group_id] = group
+
+
+def _forget_pending(ctx: Context, group: ClassicGroup) -> None:
+    """Nobody needs the ids any more that the group gave out; its members are gone already."""
+    for member_id in group.pending_join:
+        ctx.timers.cancel(TimerKey(SESSION, group.group_id, member_id))
 
 
 def _assignment(record_offset: int, member: dict[str, Any]) -> AssignmentRef | None:
