@@ -22,8 +22,8 @@ Place = tuple[str, int]
 #: What a library's own log says when something went wrong.
 _ERROR = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^Traceback |^%[0-3]\|", re.MULTILINE)
 
-#: kafka-python says so of its own request that it gives up because it is being closed.
-_CANCELLED_BY_CLOSE = "ERROR kafka.cluster: Metadata refresh: failed Cancelled"
+#: kafka-python says so of its own requests that it gives up because it is being closed.
+_CANCELLED_BY_CLOSE = re.compile(r"ERROR kafka\.\S+: .*\bCancelled\b")
 
 
 class Member:
@@ -89,7 +89,7 @@ class Member:
         closing = False
         for line in self.log_path.read_text().splitlines():
             closing = closing or line.endswith("root: closing")
-            if _ERROR.search(line) and not (closing and line.endswith(_CANCELLED_BY_CLOSE)):
+            if _ERROR.search(line) and not (closing and _CANCELLED_BY_CLOSE.search(line)):
                 found.append(line)
         return found
 
