@@ -43,6 +43,17 @@ def main(
     sample: Annotated[Path, typer.Option(help="A request log of a Kafka broker.")] = SAMPLE,
 ) -> None:
     """Run the live coordinator on a recorded log and show what came of it."""
+    run_sample(root, sample, context.args)
+
+
+def run_sample(root: Path, sample: Path, options: list[str]) -> None:
+    """Puts a recorded log on an embedded one, drains it with the live coordinator, and shows what came of it.
+
+    Args:
+        root: where the log, the tables and the checkpoint are.
+        sample: a request log of a broker.
+        options: more options of coordinator_stream.py.
+    """
     source = read_source(sample, sample.name, ReplayOptions(partitions=PARTITIONS))
     log = root / "log"
     if log.exists():
@@ -53,14 +64,15 @@ def main(
     sys.stdout.flush()
     stream = [sys.executable, str(HERE / "jobs" / "coordinator_stream.py"), "--root", str(root), "--available-now"]
     settings = ["--set", "offsets.topic.partition.check=true"]
-    status = subprocess.run([*stream, *settings, *context.args], check=False).returncode
+    status = subprocess.run([*stream, *settings, *options], check=False).returncode
     if status:
         raise typer.Exit(status)
-    _show(root)
+    show(root)
     _tell(compare_with_tables(source, root / "tables"))
 
 
-def _show(root: Path) -> None:
+def show(root: Path) -> None:
+    """Shows the groups and rebalances of a root."""
     spark = delta_session("muster-sample", SETTINGS)
     quiet(spark)
     shell = Shell(spark, str(root / "tables"), max_rows=100, vertical=False)
