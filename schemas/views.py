@@ -27,9 +27,10 @@ FROM (
 WHERE last.to_state <> 'Dead'
 """
 
-#: Members as the coordinator last stored their group, which it does at the end of each rebalance: while one is under
-#: way, these are the members and assignments of the generation before. `topics` and `assignment` are null where the
-#: protocol type is not `consumer`, or where the bytes are not what that protocol says: then `malformed` says why.
+#: Members of classic groups as the coordinator last stored their group, which it does at the end of each rebalance:
+#: while one is under way, these are the members and assignments of the generation before. `topics` and `assignment` are
+#: null where the protocol type is not `consumer`, or where the bytes are not what that protocol says: then `malformed`
+#: says why. Members of consumer groups (KIP-848) have what they acknowledged; `generation` is their epoch.
 MEMBERS: Final = f"""
 WITH stored AS (
     SELECT source, group_id, max_by(struct(group_metadata AS value), offset).value AS value
@@ -43,12 +44,47 @@ WITH stored AS (
     SELECT *, {READ_CONSUMER_PROTOCOL}(CASE WHEN protocol_type = 'consumer' THEN member.subscription END,
                                        CASE WHEN protocol_type = 'consumer' THEN member.assignment END) AS embedded
     FROM each
+), acknowledged AS (
+    SELECT source, group_id, member_id,
+           from_json(max_by(struct(other_value AS value), offset)
+                         FILTER (WHERE record_type = 'ConsumerGroupMemberMetadata').value,
+                     'instanceId STRING, clientId STRING, clientHost STRING, subscribedTopicNames ARRAY<STRING>,
+                      rebalanceTimeoutMs INT') AS who,
+           from_json(max_by(struct(other_value AS value), offset)
+                         FILTER (WHERE record_type = 'ConsumerGroupCurrentMemberAssignment').value,
+                     'memberEpoch INT,
+                      assignedPartitions ARRAY<STRUCT<topicId: STRING, partitions: ARRAY<INT>>>') AS has
+    FROM consumer_offsets
+    WHERE record_type IN ('ConsumerGroupMemberMetadata', 'ConsumerGroupCurrentMemberAssignment')
+    GROUP BY source, group_id, member_id
+), assigned AS (
+    SELECT source, group_id, member_id, who, has.memberEpoch AS epoch, topic_id, partitions
+    FROM acknowledged
+    LATERAL VIEW OUTER inline(has.assignedPartitions) AS topic_id, partitions
+    WHERE who IS NOT NULL
+), names AS (
+    SELECT source, offset_commit.topic_id, max(topic) AS topic
+    FROM consumer_offsets
+    WHERE record_type = 'OffsetCommit' AND offset_commit.topic_id IS NOT NULL
+    GROUP BY source, offset_commit.topic_id
+), named AS (
+    SELECT source, group_id, member_id, any_value(who) AS who, any_value(epoch) AS epoch,
+           -- Commits tell a topic's name; one that nobody committed to is shown by its id.
+           map_from_entries(array_sort(collect_list(
+               CASE WHEN topic_id IS NOT NULL THEN struct(coalesce(topic, topic_id) AS topic, partitions) END
+           ))) AS assignment
+    FROM assigned LEFT JOIN names USING (source, topic_id)
+    GROUP BY source, group_id, member_id
 )
 SELECT source, group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host,
        member.member_id = leader AS is_leader, generation, member.rebalance_timeout AS rebalance_timeout_ms,
        member.session_timeout AS session_timeout_ms, embedded.topics, embedded.partitions AS assignment,
        embedded.error AS malformed
 FROM read
+UNION ALL
+SELECT source, group_id, member_id, who.instanceId, who.clientId, who.clientHost, NULL, epoch, who.rebalanceTimeoutMs,
+       NULL, who.subscribedTopicNames, assignment, NULL
+FROM named
 """
 
 #: Who consumes which partition, as last stored: `members`, one row a partition.

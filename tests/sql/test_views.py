@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -152,6 +153,70 @@ def test_what_is_not_the_consumer_protocol_is_not_decoded(ask: Callable[..., Ask
     assert rows["broken"]["topics"] == ["t1", "t2"]
     assert rows["broken"]["assignment"] is None
     assert "3 bytes are not an assignment" in rows["broken"]["malformed"]
+
+
+def test_members_of_consumer_groups_have_what_they_acknowledged(ask: Callable[..., Ask]) -> None:
+    def record(offset: int, kind: str, member_id: str, value: dict[str, Any] | None) -> dict[str, Any]:
+        return {
+            "offset": offset,
+            "ts": offset,
+            "record_type": f"ConsumerGroup{kind}",
+            "group_id": "g",
+            "member_id": member_id,
+            "other_value": None if value is None else json.dumps(value),
+            "key": "{}",
+        }
+
+    def who(client_id: str) -> dict[str, Any]:
+        return {
+            "instanceId": None,
+            "clientId": client_id,
+            "clientHost": "/10.0.0.1",
+            "subscribedTopicNames": ["orders"],
+            "rebalanceTimeoutMs": 60_000,
+        }
+
+    def has(epoch: int, *topics: tuple[str, list[int]]) -> dict[str, Any]:
+        return {
+            "memberEpoch": epoch,
+            "assignedPartitions": [{"topicId": topic_id, "partitions": partitions} for topic_id, partitions in topics],
+        }
+
+    query = ask(
+        consumer_offsets=[
+            record(0, "MemberMetadata", "m1", who("old")),
+            record(1, "MemberMetadata", "m1", who("app")),
+            record(2, "CurrentMemberAssignment", "m1", has(1)),
+            record(3, "CurrentMemberAssignment", "m1", has(2, ("idOfOrders", [0, 1]), ("idOfAudit", [5]))),
+            record(4, "MemberMetadata", "m2", who("waits")),
+            record(5, "MemberMetadata", "left", who("left")),
+            record(6, "CurrentMemberAssignment", "left", has(1, ("idOfOrders", [1]))),
+            record(7, "CurrentMemberAssignment", "left", None),
+            record(8, "MemberMetadata", "left", None),
+            {
+                "offset": 9,
+                "ts": 9,
+                "record_type": "OffsetCommit",
+                "group_id": "other",
+                "topic": "orders",
+                "topic_partition": 0,
+                "offset_commit": {"offset": 1, "topic_id": "idOfOrders"},
+                "key": "{}",
+            },
+        ]
+    )
+    members = query("SELECT * FROM members ORDER BY member_id")
+    assert [(row["member_id"], row["client_id"], row["generation"], row["assignment"]) for row in members] == [
+        ("m1", "app", 2, {"orders": [0, 1], "idOfAudit": [5]}),
+        ("m2", "waits", None, {}),
+    ]
+    assert members[0]["topics"] == ["orders"]
+    assert members[0]["rebalance_timeout_ms"] == 60_000
+    assert query("SELECT topic, partition FROM assignments WHERE member_id = 'm1' ORDER BY ALL") == [
+        {"topic": "idOfAudit", "partition": 5},
+        {"topic": "orders", "partition": 0},
+        {"topic": "orders", "partition": 1},
+    ]
 
 
 def test_unanswered_requests_are_named_with_who_asked(ask: Callable[..., Ask]) -> None:
