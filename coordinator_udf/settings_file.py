@@ -51,6 +51,9 @@ def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> Coordinat
         if not equals or not name.strip():
             raise SettingsError(f"{override!r} is not a setting, expected name=value")
         values[name.strip()] = value.strip()
+    if topics:
+        # Who says which topics exist means it: as a broker does, refuse offsets of others.
+        values.setdefault("offsets.topic.partition.check", True)
     return CoordinatorConfig(Settings.from_kafka(values), topics)
 
 
