@@ -17,8 +17,8 @@ from coordinator_udf.assignors import configured_assignors
 from coordinator_udf.groups import timers as kinds
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Cause, Context, Record
+from coordinator_udf.groups.expiry import expire_offsets, next_expiry_ms
 from coordinator_udf.groups.hot import HARMLESS, HotGroup, heat
-from coordinator_udf.groups.offsets import expire_offsets
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.timeouts import fire
 from coordinator_udf.groups.timers import Timer, TimerKey, Timers
@@ -231,24 +231,36 @@ class Shard:
                 )
                 reason = f"the timer {timer.key} made its handler raise and was dropped"
                 outputs.append(self._rejected(row, reason, self.poisoned[timer]))
+                if timer.key.kind == kinds.EXPIRY:
+                    self.arm_expiry()
                 continue
             try:
-                self._fire(timer)
+                self._fire(timer, until_ms)
             except Exception as error:
                 raise PoisonRow(index, timer, "".join(traceback.format_exception(error))) from error
             self._drain(outputs)
 
-    def _fire(self, timer: Timer) -> None:
+    def _fire(self, timer: Timer, until_ms: int) -> None:
         if timer.key.kind == kinds.EXPIRY:
             expire_offsets(self.ctx, self.store)
-            self.arm_expiry()
+            self.arm_expiry(until_ms)
             return
         fire(self.ctx, self.store, timer)
 
-    def arm_expiry(self) -> None:
-        """The timer of the next look for expired offsets begins anew."""
-        interval_ms = self.ctx.settings.offsets_retention_check_interval_ms
-        self.ctx.timers.arm(TimerKey(kinds.EXPIRY), self.ctx.now_ms + interval_ms)
+    def arm_expiry(self, until_ms: int = 0) -> None:
+        """The timer of the next look for expired offsets begins anew.
+
+        Args:
+            until_ms: the time of the next row, if it is known. Looks that come before it, before any other timer and
+                before an offset's time do nothing and are left out, for after a year without rows there are many.
+        """
+        now_ms, interval_ms = self.ctx.now_ms, self.ctx.settings.offsets_retention_check_interval_ms
+        looks = 1
+        if until_ms - now_ms > 2 * interval_ms:
+            others = (self.ctx.timers.next_deadline_ms(), next_expiry_ms(self.ctx, self.store))
+            idle_until_ms = min([until_ms, *(time for time in others if time is not None)])
+            looks = max(1, -((now_ms - idle_until_ms) // interval_ms))
+        self.ctx.timers.arm(TimerKey(kinds.EXPIRY), now_ms + looks * interval_ms)
 
 
 def _cause(row: Request, reason: str | None = None) -> Cause:

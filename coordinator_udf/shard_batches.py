@@ -18,6 +18,7 @@ from coordinator_udf.shard import Shard
 from coordinator_udf.shard_outputs import heartbeat_json
 from coordinator_udf.shard_rows import (
     BEAT_COLUMNS,
+    LAST_TIME_MS,
     Beat,
     HeartbeatAnswers,
     find_unreadable,
@@ -95,7 +96,9 @@ class BatchRows:
     def unreadable(self) -> dict[int, str]:
         """The rows that don't have what a handler counts on, with what is wrong; in order."""
         columns = [self._batch.column(name) for name in ("partition", "offset", "log_ts", "api")]
-        if not any(column.null_count for column in columns) and (pc.min(columns[2]).as_py() or 0) >= 0:
+        times = pc.min_max(columns[2]).as_py()
+        timely = 0 <= (times["min"] or 0) <= (times["max"] or 0) <= LAST_TIME_MS
+        if timely and not any(column.null_count for column in columns):
             requests = pa.table({name: self._batch.column(name) for name in ("api", "api_version")})
             pairs = requests.group_by(requests.column_names).aggregate([]).to_pylist()
             if not any(wrong_version(pair["api"], pair["api_version"]) for pair in pairs):

@@ -11,7 +11,8 @@ import msgspec
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.consumer_members import resume
 from coordinator_udf.groups.consumer_state import ConsumerGroupState
-from coordinator_udf.groups.offsets import expire_offsets, forget_topics
+from coordinator_udf.groups.expiry import expire_offsets
+from coordinator_udf.groups.offsets import forget_topics
 from coordinator_udf.groups.rebalance import (
     answer_join,
     answer_sync,

@@ -24,6 +24,9 @@ Columns = Mapping[str, Sequence[Any]]
 
 BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
 
+#: The end of the year 9999, after which no table's timestamp goes. Time never goes back, so nothing may take it there.
+LAST_TIME_MS = 253_402_300_799_999
+
 _INTEGERS = ("partition", "offset", "log_ts")
 _TEXTS = ("request_id", "api", "group_id", "member_id", "group_instance_id", "client_id", "client_host", "body")
 
@@ -302,10 +305,12 @@ def find_unreadable(columns: Columns) -> dict[int, str]:
         for index, value in enumerate(columns["api"]):
             if type(value) is not str:
                 found.setdefault(index, f"api is {value!r}, expected the name of an API")
-    if min((value for value in columns["log_ts"] if type(value) is int), default=0) < 0:
+    times = [value for value in columns["log_ts"] if type(value) is int]
+    if times and not 0 <= min(times) <= max(times) <= LAST_TIME_MS:
         for index, value in enumerate(columns["log_ts"]):
-            if type(value) is int and value < 0:
-                found.setdefault(index, f"log_ts is {value}, expected milliseconds since the epoch")
+            if type(value) is int and not 0 <= value <= LAST_TIME_MS:
+                reason = f"log_ts is {value}, expected milliseconds since the epoch, at most {LAST_TIME_MS}"
+                found.setdefault(index, reason)
     apis, versions = columns["api"], columns["api_version"]
     # There are few different pairs, if they can be told apart at all.
     is_simple = set(map(type, apis)) | set(map(type, versions)) <= {int, str, type(None)}

@@ -13,7 +13,6 @@ from coordinator_udf.groups.consumer_commit import PartitionCheck, member_commit
 from coordinator_udf.groups.consumer_records import group_tombstones
 from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.offset_store import CommittedOffset
 from coordinator_udf.groups.rebalance import restart_session
 from coordinator_udf.groups.records import GROUP_METADATA, OFFSET_COMMIT, Sizes, group_metadata_key, offset_sizes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
@@ -278,7 +277,7 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
     answers = [_delete_topic(ctx, group, topic, there, doomed) for topic in body.topics]
     write_or_refuse(ctx, [offset_sizes(body.group_id, name, None) for name, _ in doomed])
     for name, index in doomed:
-        _tombstone(ctx, store, body.group_id, name, index)
+        delete_offset(ctx, store, body.group_id, name, index)
     return answers
 
 
@@ -314,7 +313,7 @@ def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]
 def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
     """Deletes every offset of a group, pending ones too."""
     for topic, partition in offset_partitions(store, group_id):
-        _tombstone(ctx, store, group_id, topic, partition)
+        delete_offset(ctx, store, group_id, topic, partition)
 
 
 def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent) -> None:
@@ -330,41 +329,6 @@ def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent)
     key = group_metadata_key(group_id)
     record = ctx.append(GROUP_METADATA, key, None, None)
     store.apply(ctx, record.offset, GROUP_METADATA, key, None, event=event)
-
-
-def expire_offsets(ctx: Context, store: GroupStore) -> None:
-    """Deletes the offsets whose retention is over (KIP-211), and empty groups that have none left."""
-    for group_id in list(store.groups):
-        group = store.groups[group_id]
-        if _expire_group_offsets(ctx, store, group) and group.is_empty():
-            end_group(ctx, store, group_id, GroupEvent.OFFSETS_EXPIRED)
-
-
-def _expire_group_offsets(ctx: Context, store: GroupStore, group: Group) -> bool:
-    """Deletes a group's expired offsets; whether none is left and no transaction is open."""
-    topics = store.offsets.committed.get(group.group_id)
-    pending = store.offsets.pending_partitions(group.group_id)
-    if topics is None:
-        return not pending
-    if not group.may_expire_offsets():
-        return False
-    none_left = True
-    for topic, partitions in list(topics.items()):
-        if group.is_subscribed_to(topic):
-            none_left = False
-            continue
-        for partition, value in list(partitions.items()):
-            if _is_expired(ctx, group, value) and (topic, partition) not in pending:
-                _tombstone(ctx, store, group.group_id, topic, partition)
-            else:
-                none_left = False
-    return none_left and not pending
-
-
-def _is_expired(ctx: Context, group: Group, value: CommittedOffset) -> bool:
-    if value.expire_timestamp is not None:
-        return ctx.now_ms >= value.expire_timestamp
-    return ctx.now_ms - group.offset_age_since(value.commit_timestamp) >= ctx.settings.offsets_retention_ms
 
 
 def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:
@@ -387,10 +351,11 @@ def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> N
         if topic in deleted and value.topic_id in (ZERO_UUID, deleted[topic])
     ]
     for group_id, topic, partition in doomed:
-        _tombstone(ctx, store, group_id, topic, partition)
+        delete_offset(ctx, store, group_id, topic, partition)
 
 
-def _tombstone(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
+def delete_offset(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
+    """Writes the tombstone of an offset."""
     key = {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
     record = ctx.append(OFFSET_COMMIT, key, None, None)
     store.apply(ctx, record.offset, OFFSET_COMMIT, key, None)

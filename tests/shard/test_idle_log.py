@@ -1,0 +1,69 @@
+"""After a long time without rows the looks for expired offsets are made up for, and no more of them than needed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from coordinator_udf.log_rows import control_rows, request_rows
+from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_rows import LAST_TIME_MS, process_rows
+
+START_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+SETTINGS = Settings(offsets_retention_minutes=60, offsets_retention_check_interval_ms=600_000)
+
+
+def _tick(ts: int) -> list[dict[str, Any]]:
+    return control_rows(partitions=1, log_ts=ts, api="Tick")
+
+
+def _commit(ts: int, group: str) -> list[dict[str, Any]]:
+    part = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
+    body = {
+        "groupId": group,
+        "generationIdOrMemberEpoch": -1,
+        "memberId": "",
+        "topics": [{"name": "t", "partitions": [part]}],
+    }
+    return request_rows(
+        partitions=1, log_ts=ts, request_id=f"{group}-{ts}", api="OffsetCommit", api_version=8, client_id=None,
+        client_host=None, body=body,
+    )  # fmt: skip
+
+
+def _run(rows: list[dict[str, Any]]) -> list[Output]:
+    return process_rows(Shard(0, SETTINGS), [Request(offset=i, **row) for i, row in enumerate(rows)])
+
+
+@pytest.mark.parametrize("days", [1, 365, 36_500])
+def test_a_year_without_rows_takes_no_time(days: int) -> None:
+    rows = [row for i in range(300) for row in _commit(START_MS + i, f"g{i}")]
+    began = time.process_time()
+    outputs = _run([*rows, *_tick(START_MS + days * DAY_MS)])
+    assert time.process_time() - began < 2
+    assert sum(output.record_type == "GroupMetadata" for output in outputs) == 300
+
+
+def test_what_expires_meanwhile_expires_when_it_would_have_with_rows_in_between() -> None:
+    rows = [*_commit(START_MS, "a"), *_commit(START_MS + 1_700_000, "b"), *_commit(START_MS + 5_999_999, "c")]
+    ticks = [row for ts in range(START_MS + 6_000_000, START_MS + DAY_MS, 250_000) for row in _tick(ts)]
+    last = _tick(START_MS + DAY_MS)
+    assert _run([*rows, *last]) == _run([*rows, *ticks, *last])
+
+
+@pytest.mark.parametrize("ts", [-1, LAST_TIME_MS + 1, 2**63])
+def test_a_time_that_no_table_can_hold_is_refused(ts: int) -> None:
+    (rejected,) = _run(_tick(ts))
+    assert rejected.kind == "rejected"
+    assert rejected.body is not None
+    assert f"log_ts is {ts}, expected milliseconds since the epoch" in rejected.body
+
+
+def test_the_last_time_of_all_is_reached() -> None:
+    outputs = _run([*_commit(START_MS, "a"), *_tick(LAST_TIME_MS)])
+    assert [output.ts for output in outputs if output.kind == "record"] == [START_MS] + [START_MS + 3_600_000] * 2
