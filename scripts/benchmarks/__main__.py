@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from scripts.benchmarks import gateway, replay, shard
+from scripts.benchmarks import gateway, history, replay, scale_plot, shard, stream
 from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
 from scripts.benchmarks.running import BenchmarkError, Options, say
 
@@ -20,6 +20,9 @@ class Name(StrEnum):
 
     shard = "shard"
     replay = "replay"
+    stream = "stream"
+    history = "history"
+    scale = "scale"
     gateway = "gateway"
     all = "all"
 
@@ -27,6 +30,9 @@ class Name(StrEnum):
 _RUN: dict[Name, Callable[[Options], Outcome]] = {
     Name.shard: shard.run,
     Name.replay: replay.run,
+    Name.stream: stream.run,
+    Name.history: history.run,
+    Name.scale: scale_plot.run,
     Name.gateway: gateway.run,
 }
 
@@ -36,6 +42,7 @@ def main(
     *,
     scale: Annotated[float, typer.Option(min=0.0001, help="Sizes, relative to the documented ones.")] = 1.0,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each short measurement; the median counts.")] = 5,
+    seconds: Annotated[float, typer.Option(min=10, help="How long `stream` offers requests at each rate.")] = 120.0,
     against: Annotated[Path | None, typer.Option(metavar="FILE", help="Earlier results to compare with.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the JSON goes. [default: DATA/<time>.json]")
@@ -53,7 +60,7 @@ def main(
 ) -> None:
     """Measures the coordinator. Ratios of one run count; absolute figures are for orientation."""
     chosen = list(_RUN) if not names or Name.all in names else list(dict.fromkeys(names))
-    options = Options(scale, repeats, data, oracle_jar, plots)
+    options = Options(scale, repeats, seconds, data, oracle_jar, plots)
     try:
         before = load(against) if against is not None else None
         results = Results(environment(), scale, {})

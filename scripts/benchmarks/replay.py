@@ -5,26 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from coordinator_udf.assignments import complete_assignments
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.replay.own_log import ordered_shards, read_shard_files
-from coordinator_udf.replay.table_files import TableFiles
+from coordinator_udf.replay.shard_runner import ShardRunner
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_batches import process_batch
-from coordinator_udf.table_rows import to_tables
 from scripts.benchmarks.job import running
 from scripts.benchmarks.request_log import LogFacts, generated
 from scripts.benchmarks.results import Outcome
-from scripts.benchmarks.running import BenchmarkError, Options, say
+from scripts.benchmarks.running import BenchmarkError, Clock, Options, say
 
 REQUESTS = 10_000_000
 GROUPS = 10_000
@@ -105,37 +100,21 @@ def _stages(options: Options, path: Path, outcome: Outcome) -> None:
         raise BenchmarkError(f"{path} isn't ordered by shard and offset, so the job had to shuffle it")
     chosen = shards[: max(len(shards) // 10, 1)]
     rows = sum(unit.rows for unit in chosen)
-    spent: defaultdict[str, float] = defaultdict(float)
-    with tempfile.TemporaryDirectory(dir=options.data) as scratch:
-        for unit in chosen:
-            files = TableFiles(Path(scratch))
-            shard: Shard | None = None
-            batches = read_shard_files(unit)
-            while True:
-                with _counted(spent, "read"):
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                shard = shard or Shard(batch.column("partition")[0].as_py(), Settings())
-                with _counted(spent, "shard"):
-                    outputs = process_batch(shard, unit.source, batch)
-                with _counted(spent, "tables"):
-                    # What a batch refers to it brings: the log's members sync as soon as they have joined.
-                    said = to_tables(complete_assignments(outputs.said, lambda _: {}))
-                    beats = to_tables(outputs.heartbeats)
-                with _counted(spent, "write"):
-                    files.write(said)
-                    files.write(beats)
-            with _counted(spent, "write"):
-                files.close()
-    for stage in ("read", "shard", "tables", "write"):
-        outcome.add(f"CPU a request, {stage}", spent[stage] / rows * 1e6, "µs", "lower")
-
-
-@contextmanager
-def _counted(spent: defaultdict[str, float], stage: str) -> Iterator[None]:
-    started = time.process_time_ns()
-    try:
-        yield
-    finally:
-        spent[stage] += (time.process_time_ns() - started) / 1e9
+    say(f"replay: the stages, for {rows:,} requests")
+    read, handled, written = Clock(), Clock(), Clock()
+    for unit in chosen:
+        with read.running():
+            batches = list(read_shard_files(unit))
+        shard = Shard(batches[0].column("partition")[0].as_py(), Settings())
+        with handled.running():
+            for batch in batches:
+                process_batch(shard, unit.source, batch)
+        with tempfile.TemporaryDirectory(dir=options.data) as scratch, written.running():
+            ShardRunner(Settings(), False, Path(scratch)).run(batches)
+    for stage, seconds in (
+        ("read", read.cpu),
+        ("shard", handled.cpu),
+        # The runner does both; what it takes beyond the shard's share is theirs.
+        ("tables and their files", written.cpu - handled.cpu),
+    ):
+        outcome.add(f"CPU a request, {stage}", seconds / rows * 1e6, "µs", "lower")

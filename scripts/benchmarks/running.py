@@ -26,6 +26,7 @@ class Options:
     Attributes:
         scale: 1 for the sizes that the documentation tells of; 0.01 takes seconds.
         repeats: how often a short measurement is repeated; the median counts.
+        seconds: how long requests are offered to the live job at each rate.
         data: where logs and tables are kept between runs.
         oracle_jar: a jar whose command ``bench`` measures Kafka's own coordinator; None to leave that out.
         plots: where plots go.
@@ -33,6 +34,7 @@ class Options:
 
     scale: float
     repeats: int
+    seconds: float
     data: Path
     oracle_jar: Path | None
     plots: Path

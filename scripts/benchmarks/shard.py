@@ -59,10 +59,16 @@ class Cluster:
             _check(columns, outputs["kind"], outputs["error_code"])
         return clock
 
-    def heartbeats(self) -> Clock:
-        """Each member beats once in three seconds."""
-        self.now_ms += 3_000
-        return self.measure(lambda rows, groups: workload.add_heartbeats(rows, groups, self.now_ms, 3_000))
+    def heartbeats(self, rounds: int = 1) -> Clock:
+        """Each member beats once in three seconds, so many times."""
+        began_ms = self.now_ms + 3_000
+        self.now_ms += 3_000 * rounds
+
+        def make(rows: Rows, groups: list[Group]) -> None:
+            for number in range(rounds):
+                workload.add_heartbeats(rows, groups, began_ms + 3_000 * number, 3_000)
+
+        return self.measure(make)
 
     def rebalances(self) -> Clock:
         """Each member joins and syncs once more, group by group."""

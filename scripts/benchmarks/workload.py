@@ -27,12 +27,13 @@ Columns = dict[str, list[Any]]
 
 @dataclass(slots=True)
 class Group:
-    """A group whose first member leads."""
+    """A group whose first member leads. The session timeout is in milliseconds."""
 
     group_id: str
     partition: int
     member_ids: list[str]
     generation_id: int = 0
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ def life(rows: Rows, groups: Sequence[Group]) -> Iterator[Columns]:
 def _join(group: Group, member_id: str) -> str:
     body = {
         "groupId": group.group_id,
-        "sessionTimeoutMs": SESSION_TIMEOUT_MS,
+        "sessionTimeoutMs": group.session_timeout_ms,
         "rebalanceTimeoutMs": REBALANCE_TIMEOUT_MS,
         "memberId": member_id,
         "groupInstanceId": None,

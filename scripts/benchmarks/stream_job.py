@@ -1,0 +1,105 @@
+"""The live coordinator on an embedded log, writing down what each micro-batch took; or the floor below it.
+
+The floor is the same query with an empty function in place of the shards: what Spark itself takes for reading the log,
+a shuffle, state and a commit of its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import typer
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.settings_file import load_settings
+from coordinator_udf.shard_codec import STATE_VERSION
+from coordinator_udf.streaming import coordinator
+from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.packing import PACKED_OUTPUTS
+from coordinator_udf.streaming.session import coordinator_session
+from coordinator_udf.streaming.signals import stop_on_signals
+from schemas.outputs import SHARD_STATE
+
+#: Latencies are counted in steps of this many milliseconds.
+STEP_MS = 10
+
+
+class Progress(StreamingQueryListener):
+    """Writes a line of JSON for each micro-batch."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing to write."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to write."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Nothing to write."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """One micro-batch is over."""
+        progress = event.progress
+        states = [state.customMetrics.get("stateOnCurrentVersionSizeBytes", 0) for state in progress.stateOperators]
+        ends = [json.loads(source.endOffset)["append"] for source in progress.sources if source.endOffset]
+        line = {
+            "batch": progress.batchId,
+            "at": time.time(),
+            "ms": dict(progress.durationMs),
+            "state_bytes": sum(states),
+            "append": max(ends, default=0),
+        }
+        print(json.dumps(line), file=self._out, flush=True)
+
+
+def _empty(requests: DataFrame, _: Settings) -> DataFrame:
+    def nothing(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        for _ in frames:
+            pass
+        state.update((STATE_VERSION, None, b"", b""))
+        return iter(())
+
+    return requests.groupBy("partition").applyInPandasWithState(
+        nothing, PACKED_OUTPUTS, SHARD_STATE, "append", GroupStateTimeout.NoTimeout
+    )
+
+
+def main(
+    root: Annotated[Path, typer.Option(help="Where the log lies and everything else goes.")],
+    floor: Annotated[bool, typer.Option(help="An empty function in place of the shards.")] = False,
+) -> None:
+    """Runs until SIGTERM."""
+    if floor:
+        setattr(coordinator, "coordinate", _empty)  # noqa: B010 - the job has no such option, and shall have none
+    options = StreamOptions(str(root / "log"), str(root / "tables"), str(root / "checkpoint"))
+    stop = threading.Event()
+    spark = coordinator_session()
+    stop_on_signals(spark, stop)
+    with (root / "progress").open("w") as progress, (root / "answers").open("w") as answered:
+
+        def count(answers: pa.Table) -> None:
+            late = (time.time() * 1_000 - np.asarray(answers.column("ts"))) // STEP_MS
+            steps, counts = np.unique(late.astype(np.int64), return_counts=True)
+            print(json.dumps([time.time(), steps.tolist(), counts.tolist()]), file=answered, flush=True)
+
+        spark.streams.addListener(Progress(progress))
+        with Coordinator(spark, options, load_settings(None, ()), count) as running:
+            running.wait(stop)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    typer.run(main)
