@@ -346,5 +346,7 @@ def _repaired(shard: Shard, row: Request) -> Request:
     if known is not None:
         readable["api_version"] = min(max(readable["api_version"], known[0]), known[1])
     readable["partition"] = shard.partition
-    readable["log_ts"] = max(readable["log_ts"], shard.ctx.now_ms)
+    # A time that is itself what is wrong must not become the shard's.
+    possible = readable["log_ts"] if readable["log_ts"] <= LAST_TIME_MS else 0
+    readable["log_ts"] = max(possible, shard.ctx.now_ms)
     return row._replace(**readable)

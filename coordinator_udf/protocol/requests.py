@@ -5,6 +5,8 @@ One struct serves every version: a field that a version can't carry has Kafka's 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 #: The versions of each API that are served, both ends included.
@@ -33,6 +35,10 @@ SPANNING: dict[str, str | None] = {
     "ConsumerGroupDescribe": "groupIds",
 }
 
+#: Numbers as the wire has them: one that doesn't fit is no request.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
 ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -49,8 +55,8 @@ class Protocol(_Body, frozen=True, array_like=False):
 
 class JoinGroup(_Body, frozen=True):
     group_id: str
-    session_timeout_ms: int = 0
-    rebalance_timeout_ms: int = -1
+    session_timeout_ms: Int32 = 0
+    rebalance_timeout_ms: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
     protocol_type: str = ""
@@ -65,7 +71,7 @@ class MemberAssignment(_Body, frozen=True):
 
 class SyncGroup(_Body, frozen=True):
     group_id: str
-    generation_id: int = -1
+    generation_id: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
     protocol_type: str | None = None
@@ -75,7 +81,7 @@ class SyncGroup(_Body, frozen=True):
 
 class Heartbeat(_Body, frozen=True):
     group_id: str
-    generation_id: int = -1
+    generation_id: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
 
@@ -93,9 +99,9 @@ class LeaveGroup(_Body, frozen=True):
 
 
 class CommitPartition(_Body, frozen=True):
-    partition_index: int
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
+    partition_index: Int32
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Int32 = -1
     committed_metadata: str | None = ""
 
 
@@ -107,19 +113,19 @@ class CommitTopic(_Body, frozen=True):
 
 class OffsetCommit(_Body, frozen=True):
     group_id: str
-    generation_id_or_member_epoch: int = -1
+    generation_id_or_member_epoch: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
-    retention_time_ms: int = -1
+    retention_time_ms: Int64 = -1
     topics: tuple[CommitTopic, ...] = ()
 
 
 class TxnOffsetCommit(_Body, frozen=True):
     group_id: str
     transactional_id: str = ""
-    producer_id: int = -1
-    producer_epoch: int = -1
-    generation_id: int = -1
+    producer_id: Int64 = -1
+    producer_epoch: Int32 = -1
+    generation_id: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
     topics: tuple[CommitTopic, ...] = ()
@@ -128,13 +134,13 @@ class TxnOffsetCommit(_Body, frozen=True):
 class FetchTopic(_Body, frozen=True):
     name: str = ""
     topic_id: str = ZERO_UUID
-    partition_indexes: tuple[int, ...] = ()
+    partition_indexes: tuple[Int32, ...] = ()
 
 
 class FetchGroup(_Body, frozen=True):
     group_id: str
     member_id: str | None = None
-    member_epoch: int = -1
+    member_epoch: Int32 = -1
     topics: tuple[FetchTopic, ...] | None = None
 
 
@@ -146,7 +152,7 @@ class OffsetFetch(_Body, frozen=True):
 
 
 class DeletePartition(_Body, frozen=True):
-    partition_index: int
+    partition_index: Int32
 
 
 class DeleteTopic(_Body, frozen=True):
@@ -175,16 +181,16 @@ class DeleteGroups(_Body, frozen=True):
 
 class OwnedPartitions(_Body, frozen=True):
     topic_id: str
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[Int32, ...] = ()
 
 
 class ConsumerGroupHeartbeat(_Body, frozen=True):
     group_id: str
     member_id: str = ""
-    member_epoch: int = 0
+    member_epoch: Int32 = 0
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
+    rebalance_timeout_ms: Int32 = -1
     subscribed_topic_names: tuple[str, ...] | None = None
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
@@ -207,7 +213,7 @@ class Topic(_Body, frozen=True):
     """A topic that exists: its name, its number of partitions, its id in Kafka's url-safe base64."""
 
     name: str
-    partitions: int
+    partitions: Int32
     id: str = ZERO_UUID
 
 
@@ -218,8 +224,8 @@ class TopicMetadata(_Body, frozen=True):
 
 
 class EndTxn(_Body, frozen=True):
-    producer_id: int
-    producer_epoch: int
+    producer_id: Int64
+    producer_epoch: Int32
     committed: bool
 
 

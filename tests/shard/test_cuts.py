@@ -1,0 +1,81 @@
+"""However the log is cut into micro-batches, the shard says the same: thousands of cuts, with the state row between."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.read_source import read_source
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_codec import decode, encode
+from coordinator_udf.shard_rows import process_rows
+
+TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*.jsonl.gz"))
+
+Log = tuple[Settings, list[Request], list[Output]]
+
+
+def read(trace: Path) -> Log:
+    """A trace's settings, its rows but those that load the shard from its own log, and what is said."""
+    source = read_source(trace, trace.name, ReplayOptions())
+    rows = [Request(*(row[name] for name in Request._fields)) for row in source.rows if row["api"] != "Failover"]
+    return source.settings, rows, Shard(0, source.settings).process(rows)
+
+
+@pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.name.split(".")[0])
+def log(request: pytest.FixtureRequest) -> Log:
+    return read(request.param)
+
+
+def run_cut(log: Log, ends: list[int]) -> list[Output]:
+    """The outputs of the rows cut before each of ``ends``, the shard encoded and decoded between two pieces."""
+    coordinator, rows, _ = log
+    state = None
+    outputs: list[Output] = []
+    start = 0
+    for end in [*sorted(ends), len(rows)]:
+        shard = decode(0, coordinator, state)
+        outputs += process_rows(shard, rows[start:end])
+        state = encode(shard)
+        start = end
+    return outputs
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 40])
+def test_pieces_of_one_size_say_what_the_whole_says(log: Log, size: int) -> None:
+    assert run_cut(log, list(range(size, len(log[1]), size))) == log[2]
+
+
+def test_hundreds_of_random_cuts_say_what_the_whole_says(log: Log) -> None:
+    dice = random.Random(4)
+    for _ in range(25):
+        ends = sorted(dice.sample(range(len(log[1])), dice.randrange(1, 12)))
+        assert run_cut(log, ends) == log[2]
+
+
+ONE = read(TRACES[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sets(st.integers(0, len(ONE[1])), max_size=30))
+def test_any_cut_says_what_the_whole_says(ends: set[int]) -> None:
+    assert run_cut(ONE, sorted(ends)) == ONE[2]
+
+
+def test_a_batch_that_runs_twice_from_the_same_state_says_the_same(log: Log) -> None:
+    coordinator, rows, _ = log
+    half = len(rows) // 2
+    shard = decode(0, coordinator, None)
+    process_rows(shard, rows[:half])
+    state = encode(shard)
+    once = decode(0, coordinator, state)
+    twice = decode(0, coordinator, state)
+    assert process_rows(once, rows[half:]) == process_rows(twice, rows[half:])
+    assert encode(once) == encode(twice)

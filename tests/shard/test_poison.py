@@ -1,0 +1,132 @@
+"""A row, or a timer, that makes a handler raise: answered, undone, kept with its traceback; the shard lives on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from coordinator_udf import shard as shard_module
+from coordinator_udf import shard_apis
+from coordinator_udf.log_rows import request_rows
+from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_codec import encode
+from coordinator_udf.shard_rows import process_rows
+
+T0 = 1_700_000_000_000
+
+
+def row(offset: int, api: str, version: int, body: dict[str, Any], ts: int, *, proposed: str | None = None) -> Request:
+    (made,) = request_rows(
+        partitions=1,
+        log_ts=ts,
+        request_id=f"r{offset}",
+        api=api,
+        api_version=version,
+        client_id="c",
+        client_host="/h",
+        body=body,
+        proposed_member_id=proposed,
+    )
+    return Request(**{**made, "offset": offset})
+
+
+def join(offset: int, group: str, member: str, ts: int) -> Request:
+    body = {
+        "groupId": group,
+        "sessionTimeoutMs": 10_000,
+        "rebalanceTimeoutMs": 20_000,
+        "memberId": "",
+        "protocolType": "x",
+        "protocols": [{"name": "p", "metadata": ""}],
+    }
+    return row(offset, "JoinGroup", 3, body, ts, proposed=member)
+
+
+def heartbeat(offset: int, group: str, member: str, ts: int) -> Request:
+    body = {"groupId": group, "generationId": 1, "memberId": member}
+    return row(offset, "Heartbeat", 4, body, ts)
+
+
+def tick(offset: int, ts: int) -> Request:
+    return Request(0, offset, ts, None, "Tick", 0)
+
+
+def rejected(outputs: list[Output]) -> list[Output]:
+    return [output for output in outputs if output.kind == "rejected"]
+
+
+def test_a_row_that_raises_in_the_middle_is_undone_and_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(group_initial_rebalance_delay_ms=0)
+    good = [join(0, "a", "m0", T0), tick(1, T0 + 1)]
+    bad = row(2, "LeaveGroup", 5, {"groupId": "a", "members": [{"memberId": "m0"}]}, T0 + 2)
+    after = [heartbeat(3, "a", "m0", T0 + 3), join(4, "b", "m1", T0 + 4), tick(5, T0 + 5)]
+    undisturbed = Shard(0, settings)
+    process_rows(undisturbed, good)
+    expected = encode(undisturbed)
+
+    real = shard_apis.HANDLERS["LeaveGroup"]
+
+    def handler(*args: Any) -> None:
+        real(*args)  # the group has changed when it raises
+        raise RuntimeError("out of cheese")
+
+    monkeypatch.setitem(shard_apis.HANDLERS, "LeaveGroup", handler)
+    shard = Shard(0, settings)
+    outputs = process_rows(shard, [*good, bad])
+    (poison,) = rejected(outputs)
+    assert json.loads(poison.body or "")["reason"] == "out of cheese"
+    assert "RuntimeError: out of cheese" in json.loads(poison.body or "")["traceback"]
+    (answer,) = [output for output in outputs if output.kind == "response" and output.request_id == "r2"]
+    assert answer.error_code == -1
+    # But for time and the number of outputs the shard is what it was before.
+    assert encode(shard)[3] == expected[3]
+
+    later = process_rows(shard, after)
+    codes = {output.request_id: output.error_code for output in later if output.kind == "response"}
+    assert codes["r3"] == 0
+    assert codes["r4"] == 0
+    assert not rejected(later)
+
+
+def test_a_timer_that_raises_is_dropped_with_its_traceback_and_others_fire(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(group_initial_rebalance_delay_ms=0)
+    shard = Shard(0, settings)
+    process_rows(shard, [join(0, "a", "m0", T0), join(1, "b", "m1", T0), tick(2, T0 + 1)])
+    real = shard_module.Shard._fire
+
+    def fire(self: Shard, timer: Any, until_ms: int) -> None:
+        if timer.key.group_id == "a":
+            raise RuntimeError("no")
+        real(self, timer, until_ms)
+
+    monkeypatch.setattr(shard_module.Shard, "_fire", fire)
+    outputs = process_rows(shard, [tick(3, T0 + 60_000)])
+    assert [output.group_id for output in rejected(outputs)] == ["a"] * len(rejected(outputs))
+    assert rejected(outputs)
+    assert "RuntimeError: no" in (rejected(outputs)[0].body or "")
+    gone = [json.loads(output.body or "")["rule"] for output in outputs if output.kind == "transition"]
+    assert gone
+
+
+def test_rows_that_make_no_sense_are_rejected_and_the_rest_goes_on() -> None:
+    shard = Shard(0, Settings())
+    rows: list[Any] = [
+        join(0, "a", "m0", T0),
+        join(1, "a", "m1", T0)._replace(body="{"),
+        join(2, "a", "m2", T0)._replace(body='{"groupId": 5}'),
+        join(3, "a", "m3", T0)._replace(log_ts=-5),
+        join(4, "a", "m4", T0)._replace(api=None),
+        join(5, "a", "m5", T0)._replace(api="Nonsense"),
+        join(6, "a", "m6", T0),
+        tick(7, T0 + 60_000),
+    ]
+    outputs = process_rows(shard, rows)
+    assert [output.request_id for output in rejected(outputs)] == ["r1", "r2", "r3", "r4", "r5"]
+    codes = {output.request_id: output.error_code for output in outputs if output.kind == "response"}
+    assert codes["r0"] == 0
+    assert codes["r6"] == 0
+    assert codes["r1"] == -1
