@@ -69,6 +69,8 @@ class Shard:
         #: `hot` as it stands in the state row, unless it changed since.
         self.index: bytes | None = None
         self.misses: dict[str, int] = {}
+        #: What the codec wrote or read last of all that heartbeats don't change, and that compressed.
+        self.cold: tuple[bytes, bytes] | None = None
         #: The state row that the shard was made of, as long as it has handled nothing.
         self.origin: tuple[int, int | None, bytes, bytes] | None = None
         self.log: list[LogEntry] | None = [] if keep_log else None
