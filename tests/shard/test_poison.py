@@ -119,7 +119,7 @@ def test_rows_that_make_no_sense_are_rejected_and_the_rest_goes_on() -> None:
         join(1, "a", "m1", T0)._replace(body="{"),
         join(2, "a", "m2", T0)._replace(body='{"groupId": 5}'),
         join(3, "a", "m3", T0)._replace(log_ts=-5),
-        join(4, "a", "m4", T0)._replace(api=None),
+        Request(**{**join(4, "a", "m4", T0)._asdict(), "api": None}),
         join(5, "a", "m5", T0)._replace(api="Nonsense"),
         join(6, "a", "m6", T0),
         tick(7, T0 + 60_000),
