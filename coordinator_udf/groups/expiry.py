@@ -57,8 +57,10 @@ def next_expiry_ms(ctx: Context, store: GroupStore) -> int | None:
     One whose retention is over already is held by something that only a request or another timer can change.
     """
     times = (
-        _expires_at_ms(ctx, store.groups[group_id], value)
+        _expires_at_ms(ctx, group, value)
         for group_id, topics in store.offsets.committed.items()
+        # As in Kafka, a consumer group may be gone whose offsets nobody deleted.
+        if (group := store.groups.get(group_id)) is not None
         for partitions in topics.values()
         for value in partitions.values()
     )
