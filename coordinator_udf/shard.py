@@ -7,6 +7,7 @@ same rows give the same outputs, however they are cut into calls.
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Iterable
 from typing import Any
@@ -24,7 +25,7 @@ from coordinator_udf.groups.timeouts import fire
 from coordinator_udf.groups.timers import Timer, TimerKey, Timers
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Output, Request
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.protocol.settings import Settings, SettingsError
 from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, client_reason, error_body, read_body
 from coordinator_udf.shard_control import CONTROLS, LogEntry
 from coordinator_udf.shard_outputs import to_outputs
@@ -123,11 +124,16 @@ class Shard:
             self.hot[group.group_id] = hot
             self.hot_changed = True
 
-    def reject(self, row: Request, reason: str, details: str | None = None) -> list[Output]:
+    def reject(
+        self, row: Request, reason: str, details: str | None = None, *, raw: Request | None = None
+    ) -> list[Output]:
         """Answers UNKNOWN_SERVER_ERROR where that can be, and puts the row among the rejected ones.
 
         Args:
+            row: the row, fit to stand in an output.
+            reason: what is wrong with it.
             details: the traceback, where there is one.
+            raw: the row as it came, where it isn't fit.
         """
         outputs: list[Output] = []
         self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
@@ -144,7 +150,7 @@ class Shard:
                 parts=row.parts,
             )
             self._drain(outputs)
-        outputs.append(self._rejected(row, reason, details))
+        outputs.append(self._rejected(row, reason, details, raw))
         return outputs
 
     # -- one row --------------------------------------------------------------------------------------------------
@@ -154,15 +160,16 @@ class Shard:
             return
         self.ctx.cause = _cause(row)
         control = CONTROLS.get(row.api)
-        if control is not None:
-            control(self, row)
-            return
-        if row.api not in HANDLERS:
+        if control is None and row.api not in HANDLERS:
             outputs.append(self._rejected(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}"))
             return
         try:
+            if control is not None:
+                control(self, row)
+                return
             body = read_body(row)
-        except BadRequest as bad:
+            _check_group(row, body)
+        except (BadRequest, SettingsError) as bad:
             outputs += self.reject(row, str(bad))
             return
         reason = client_reason(body)
@@ -197,9 +204,11 @@ class Shard:
         ]
         return {**record.value, "members": members}
 
-    def _rejected(self, row: Request, reason: str, details: str | None = None) -> Output:
-        raw = msgspec.json.encode(row._asdict()).decode()
-        body = msgspec.json.encode({"reason": reason, "raw": raw, "traceback": details}).decode()
+    def _rejected(self, row: Request, reason: str, details: str | None = None, raw: Request | None = None) -> Output:
+        told = {"reason": reason, "raw": json.dumps((raw or row)._asdict(), default=repr), "traceback": details}
+        # There may be anything in it, what can't be written too.
+        told = {name: text and text.encode("utf-8", "backslashreplace").decode() for name, text in told.items()}
+        body = msgspec.json.encode(told).decode()
         seq = self.next_seq
         self.next_seq += 1
         return Output(
@@ -263,6 +272,13 @@ class Shard:
             idle_until_ms = min([until_ms, *(time for time in others if time is not None)])
             looks = max(1, -((now_ms - idle_until_ms) // interval_ms))
         self.ctx.timers.arm(TimerKey(kinds.EXPIRY), now_ms + looks * interval_ms)
+
+
+def _check_group(row: Request, body: Any) -> None:
+    """A row's column says which group is concerned, and it must be the one in the body."""
+    group_id = getattr(body, "group_id", row.group_id)
+    if row.group_id is not None and group_id != row.group_id:
+        raise BadRequest("groupId", group_id, f"{row.group_id!r}, which the column group_id says")
 
 
 def _cause(row: Request, reason: str | None = None) -> Cause:

@@ -44,20 +44,33 @@ def load_group(shard: Shard, row: Request) -> None:
     A body without a record says by ``nextSeq`` from where on the shard numbers its outputs, so that they don't get
     the numbers of what the tables have already.
     """
+    entry = {} if row.body is None else _read_entry(row.body)
+    loaded: LogEntry | None = entry.get("loaded")
     if shard.availability is not Availability.LOADING:
         _forget(shard, Availability.LOADING)
-    if row.body is None:
-        return
-    entry = msgspec.json.decode(row.body)
     shard.next_seq = max(shard.next_seq, entry.get("nextSeq", 0))
-    if "key" not in entry:
+    if loaded is None:
         return
-    key = entry["key"]
-    loaded = (entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId"))
     _apply(shard, loaded)
     if shard.log is not None:
         shard.log.append(loaded)
-    shard.ctx.end_offset = max(shard.ctx.end_offset, entry["offset"] + 1)
+    shard.ctx.end_offset = max(shard.ctx.end_offset, loaded[0] + 1)
+
+
+def _read_entry(body: str) -> dict[str, Any]:
+    """What a LoadGroup row brings, its record as the shard's log has it under ``loaded``."""
+    try:
+        entry = msgspec.json.decode(body, type=dict[str, Any])
+        numbers = [entry.get("nextSeq", 0), entry.get("offset", 0)]
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
+            raise ValueError(f"nextSeq and offset are {numbers}")
+        if "key" in entry:
+            key = entry["key"]
+            entry["loaded"] = entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId")
+        return entry
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
+        expected = f"nextSeq, or a record's offset, key, value and producerId ({error!r})"
+        raise BadRequest("body of LoadGroup", body, expected) from None
 
 
 def load_end(shard: Shard, _: Request) -> None:

@@ -10,6 +10,7 @@ are handled in a loop of their own, whose answers are kept as columns; `Shard.ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any, Protocol
 
 from coordinator_udf.groups.classic import ClassicGroup
@@ -27,8 +28,10 @@ BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group
 #: The end of the year 9999, after which no table's timestamp goes. Time never goes back, so nothing may take it there.
 LAST_TIME_MS = 253_402_300_799_999
 
-_INTEGERS = ("partition", "offset", "log_ts")
-_TEXTS = ("request_id", "api", "group_id", "member_id", "group_instance_id", "client_id", "client_host", "body")
+#: The columns that are numbers, with their bits, those that are text, and those of both that are never null.
+_BITS = {"partition": 32, "offset": 64, "log_ts": 64, "api_version": 32, "generation_or_epoch": 32, "parts": 32}
+_TEXTS = frozenset(Request._fields) - frozenset(_BITS)
+_REQUIRED = frozenset({"partition", "offset", "log_ts", "api"})
 
 #: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
 Beat = tuple[bool, int, Any, Any, Any, Any]
@@ -183,7 +186,8 @@ def process(shard: Shard, rows: Rows, *, short_way: bool = True) -> tuple[list[O
         if end > start:
             start = _process_readable(shard, rows, (start, end), outputs, answers, short_way=short_way)
             continue
-        outputs += shard.reject(_repaired(shard, rows.row(start)), unreadable[start])
+        row = rows.row(start)
+        outputs += shard.reject(_repaired(shard, row), unreadable[start], raw=row)
         start += 1
     return outputs, answers
 
@@ -213,7 +217,9 @@ def _process_readable(
             shard.poisoned[poison.timer] = poison.details
             return start
         run(shard, rows, (start, poison.index), outputs, answers)
-        outputs += shard.reject(rows.row(poison.index), str(poison.__cause__), poison.details)
+        row = rows.row(poison.index)
+        shard.run_timers(row.log_ts, poison.index, outputs)
+        outputs += shard.reject(row, str(poison.__cause__), poison.details)
         return poison.index + 1
 
 
@@ -296,29 +302,71 @@ def _missed(shard: Shard, group_id: str | None) -> None:
 def find_unreadable(columns: Columns) -> dict[int, str]:
     """The rows that don't have what a handler counts on, with what is wrong; in order."""
     found: dict[int, str] = {}
-    for name in _INTEGERS:
-        if set(map(type, columns[name])) - {int}:
-            for index, value in enumerate(columns[name]):
-                if type(value) is not int:
-                    found.setdefault(index, f"{name} is {value!r}, expected a whole number")
-    if set(map(type, columns["api"])) - {str}:
-        for index, value in enumerate(columns["api"]):
-            if type(value) is not str:
-                found.setdefault(index, f"api is {value!r}, expected the name of an API")
-    times = [value for value in columns["log_ts"] if type(value) is int]
-    if times and not 0 <= min(times) <= max(times) <= LAST_TIME_MS:
-        for index, value in enumerate(columns["log_ts"]):
-            if type(value) is int and not 0 <= value <= LAST_TIME_MS:
-                reason = f"log_ts is {value}, expected milliseconds since the epoch, at most {LAST_TIME_MS}"
-                found.setdefault(index, reason)
+    for name, values in columns.items():
+        if name in _BITS and not _are_numbers(values, name):
+            complaints = ((index, _number_complaint(name, value)) for index, value in enumerate(values))
+        elif name in _TEXTS and not _are_texts(values, name):
+            complaints = ((index, _text_complaint(name, value)) for index, value in enumerate(values))
+        else:
+            continue
+        for index, complaint in complaints:
+            if complaint is not None:
+                found.setdefault(index, complaint)
     apis, versions = columns["api"], columns["api_version"]
     # There are few different pairs, if they can be told apart at all.
-    is_simple = set(map(type, apis)) | set(map(type, versions)) <= {int, str, type(None)}
+    is_simple = set(map(type, apis)) | set(map(type, versions)) <= {int, str, NoneType}
     if not is_simple or any(wrong_version(*pair) for pair in set(zip(apis, versions, strict=True))):
         for index, pair in enumerate(zip(apis, versions, strict=True)):
             if complaint := wrong_version(*pair):
                 found.setdefault(index, complaint)
     return dict(sorted(found.items()))
+
+
+def _are_numbers(values: Sequence[Any], name: str) -> bool:
+    """Whether a column of numbers has nothing else, without a look at each of them on its own."""
+    types = set(map(type, values))
+    if not types <= ({int} if name in _REQUIRED else {int, NoneType}):
+        return False
+    numbers = values if NoneType not in types else [value for value in values if value is not None]
+    first, last = _bounds(name)
+    return not numbers or first <= min(numbers) <= max(numbers) <= last
+
+
+def _are_texts(values: Sequence[Any], name: str) -> bool:
+    types = set(map(type, values))
+    if not types <= ({str} if name in _REQUIRED else {str, NoneType}):
+        return False
+    return all(value is None or value.isascii() or _can_be_written(value) for value in values)
+
+
+def _bounds(name: str) -> tuple[int, int]:
+    if name == "log_ts":
+        return 0, LAST_TIME_MS
+    return -(2 ** (_BITS[name] - 1)), 2 ** (_BITS[name] - 1) - 1
+
+
+def _number_complaint(name: str, value: Any) -> str | None:
+    first, last = _bounds(name)
+    if (type(value) is int and first <= value <= last) or (value is None and name not in _REQUIRED):
+        return None
+    if name == "log_ts":
+        return f"log_ts is {value!r}, expected milliseconds since the epoch, at most {LAST_TIME_MS}"
+    return f"{name} is {value!r}, expected a whole number of {_BITS[name]} bits"
+
+
+def _text_complaint(name: str, value: Any) -> str | None:
+    if (type(value) is str and _can_be_written(value)) or (value is None and name not in _REQUIRED):
+        return None
+    return f"{name} is {value!r}, expected {'the name of an API' if name == 'api' else 'text'}"
+
+
+def _can_be_written(text: str) -> bool:
+    """Half of a surrogate pair is a Python text and no Unicode one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def wrong_version(api: Any, api_version: Any) -> str | None:
@@ -334,19 +382,14 @@ def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:
 
 
 def _repaired(shard: Shard, row: Request) -> Request:
-    """A row that can stand in an output: what isn't of its column's type is left out."""
+    """A row that can stand in an output: what isn't of its column's type is left out. It says nothing of the time."""
     readable: dict[str, Any] = {
-        name: value if isinstance(value := getattr(row, name), str) else None for name in _TEXTS
+        **{name: value if _text_complaint(name, value := getattr(row, name)) is None else None for name in _TEXTS},
+        **{name: value if _number_complaint(name, value := getattr(row, name)) is None else None for name in _BITS},
     }
-    readable |= {name: value if type(value := getattr(row, name)) is int else -1 for name in _INTEGERS}
-    readable["api"] = readable["api"] or ""
+    api = readable["api"] = readable["api"] or ""
     # What answers it has to have a shape that there is.
-    known = VERSIONS.get(readable["api"])
-    readable["api_version"] = row.api_version if type(row.api_version) is int else 0
-    if known is not None:
-        readable["api_version"] = min(max(readable["api_version"], known[0]), known[1])
-    readable["partition"] = shard.partition
-    # A time that is itself what is wrong must not become the shard's.
-    possible = readable["log_ts"] if readable["log_ts"] <= LAST_TIME_MS else 0
-    readable["log_ts"] = max(possible, shard.ctx.now_ms)
+    first, last = VERSIONS.get(api, (0, 0))
+    readable["api_version"] = min(max(readable["api_version"] or 0, first), last)
+    readable |= {"partition": shard.partition, "log_ts": shard.ctx.now_ms}
     return row._replace(**readable)

@@ -26,6 +26,7 @@ from coordinator_udf.groups.java_order import int_order, uuid_order
 from coordinator_udf.groups.rebalance import (
     answer_join,
     answer_sync,
+    cancel_session,
     join_body,
     prepare_rebalance,
     restart_session,
@@ -234,6 +235,8 @@ def convert_to_classic(
         ctx.append(type_, key, None if value is None else 0, value)
     _write_classic(ctx, store, classic, assignments)
     ctx.note(classic, previous, GroupEvent.DOWNGRADED)
+    for member_id in group.members.keys() - classic.members.keys():
+        cancel_session(ctx, group.group_id, member_id)
     for member in classic.in_order():
         restart_session(ctx, classic, member)
     if rebalance_reason is not None:

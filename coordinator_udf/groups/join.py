@@ -72,7 +72,11 @@ class Join:
         return member is not None or len(group.members) < limit
 
     def _new_member_id(self) -> str:
-        return new_member_id(self.row, self.body.group_instance_id)
+        member_id = new_member_id(self.row, self.body.group_instance_id)
+        if member_id in self.group.members or member_id in self.group.pending_join:
+            # Proposed for the second time, by a log that isn't what a coordinator was really asked.
+            return new_member_id(self.row._replace(proposed_member_id=None), self.body.group_instance_id)
+        return member_id
 
     # -- a member without an id -----------------------------------------------------------------------------------
 

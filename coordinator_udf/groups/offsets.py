@@ -50,7 +50,7 @@ def commit_offsets(ctx: Context, store: GroupStore, api_version: int, body: Offs
             _validate_commit(group, body.member_id, body.group_instance_id, generation_id, transactional=False)
             if group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
                 restart_session(ctx, group, group.members[body.member_id])
-        expire = None if body.retention_time_ms == -1 else ctx.now_ms + body.retention_time_ms
+        expire = None if body.retention_time_ms == -1 else _java_long(ctx.now_ms + body.retention_time_ms)
         accepted = _commit(ctx, store, body.group_id, known, expire=expire, producer=None, check=check)
         return _merged(accepted + answers)
     except ApiError as refused:
@@ -216,6 +216,11 @@ def _refusal(ctx: Context, partition: CommitPartition) -> Errors:
 def _exists(ctx: Context, topic: str, partition: int) -> bool:
     there = ctx.topics.get(topic)
     return there is not None and 0 <= partition < there.partitions
+
+
+def _java_long(number: int) -> int:
+    """A sum as Java's 64 bits have it: one that is too large comes out negative, which is long ago."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _java_length(text: str) -> int:

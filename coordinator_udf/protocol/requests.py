@@ -39,6 +39,13 @@ SPANNING: dict[str, str | None] = {
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
+#: A uuid in Kafka's url-safe base64.
+Uuid = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{22}$")]
+
+#: A topic's number of partitions. All of them are gone through whenever somebody is assigned some, so there is an end;
+#: the largest topics that are known have a tenth of it.
+PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
 ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -107,7 +114,7 @@ class CommitPartition(_Body, frozen=True):
 
 class CommitTopic(_Body, frozen=True):
     name: str = ""
-    topic_id: str = ZERO_UUID
+    topic_id: Uuid = ZERO_UUID
     partitions: tuple[CommitPartition, ...] = ()
 
 
@@ -133,7 +140,7 @@ class TxnOffsetCommit(_Body, frozen=True):
 
 class FetchTopic(_Body, frozen=True):
     name: str = ""
-    topic_id: str = ZERO_UUID
+    topic_id: Uuid = ZERO_UUID
     partition_indexes: tuple[Int32, ...] = ()
 
 
@@ -180,7 +187,7 @@ class DeleteGroups(_Body, frozen=True):
 
 
 class OwnedPartitions(_Body, frozen=True):
-    topic_id: str
+    topic_id: Uuid
     partitions: tuple[Int32, ...] = ()
 
 
@@ -213,8 +220,8 @@ class Topic(_Body, frozen=True):
     """A topic that exists: its name, its number of partitions, its id in Kafka's url-safe base64."""
 
     name: str
-    partitions: Int32
-    id: str = ZERO_UUID
+    partitions: PartitionCount
+    id: Uuid = ZERO_UUID
 
 
 class TopicMetadata(_Body, frozen=True):

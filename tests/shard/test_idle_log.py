@@ -56,6 +56,15 @@ def test_what_expires_meanwhile_expires_when_it_would_have_with_rows_in_between(
     assert _run([*rows, *last]) == _run([*rows, *ticks, *last])
 
 
+def test_offsets_whose_group_is_gone_do_not_stop_the_looks() -> None:
+    """As in Kafka, a JoinGroup of a stranger makes an empty consumer group forgotten, and leaves its offsets there."""
+    shard = Shard(0, SETTINGS)
+    process_rows(shard, [Request(offset=0, **row) for row in _commit(START_MS, "a")])
+    del shard.store.groups["a"]
+    outputs = process_rows(shard, [Request(offset=1, **row) for row in _tick(START_MS + 365 * DAY_MS)])
+    assert outputs == []
+
+
 @pytest.mark.parametrize("ts", [-1, LAST_TIME_MS + 1, 2**63])
 def test_a_time_that_no_table_can_hold_is_refused(ts: int) -> None:
     (rejected,) = _run(_tick(ts))

@@ -182,6 +182,7 @@ class ShardMachine(RuleBasedStateMachine):
     @invariant()
     def what_always_holds(self) -> None:
         check_shard(self.shard)
+        assert set(self.shard.store.offsets.committed) <= set(self.shard.store.groups), "offsets of no group"
 
     @invariant()
     def generations_never_fall(self) -> None:
