@@ -2,8 +2,8 @@
 
 Kafka leaves a few choices to it: which member leads when the leader is gone, which protocol wins a tied vote, which
 of two timers with one deadline was armed first. Walking our members in that order makes the same choices.
-A bin of eight and more, which Java turns into a tree, is not brought into a tree's order: ids that end with random uuids
-don't meet in one.
+A bin of eight and more, which Java turns into a tree, is not brought into a tree's order: ids that end with random
+uuids don't meet in one.
 Source: java.util.HashMap (hash spreading, power-of-two tables, load factor 0.75, order kept on resize).
 """
 
