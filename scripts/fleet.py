@@ -26,12 +26,21 @@ class Membership:
     session_timeout_ms: int
 
 
-def consume(name: str, membership: Membership, stop: Event) -> None:
-    """One member: polls, commits what it has, tells its partitions whenever they change, and leaves when told to."""
-    from kafka import KafkaConsumer
+def consume(name: str, membership: Membership, joined: Event, stop: Event) -> None:
+    """One member: polls, commits what it has, tells its partitions whenever they change, and leaves when told to.
+
+    ``joined`` is set once the group has given it its first assignment, which may have no partitions.
+    """
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+    class Joined(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: object) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: object) -> None:
+            joined.set()
 
     consumer = KafkaConsumer(
-        *membership.topics,
         bootstrap_servers=membership.address,
         group_id=membership.group,
         client_id=name,
@@ -40,6 +49,7 @@ def consume(name: str, membership: Membership, stop: Event) -> None:
         auto_commit_interval_ms=2_000,
         auto_offset_reset="earliest",
     )
+    consumer.subscribe(membership.topics, listener=Joined())
     said: list[str] | None = None
     while not stop.is_set():
         consumer.poll(timeout_ms=200)
@@ -57,7 +67,7 @@ def main(
     topics: Annotated[str, typer.Option(help="Topics of its settings file, with commas between.")],
     group: Annotated[str, typer.Option(help="The group to join.")] = "fleet",
     members: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
-    seconds: Annotated[float, typer.Option(help="How long each act lasts: all together, and without one.")] = 15.0,
+    seconds: Annotated[float, typer.Option(help="How long each act lasts: all joined, and without one.")] = 15.0,
     session_timeout: Annotated[int, typer.Option(metavar="MS", help="Of the members.")] = 30_000,
 ) -> None:
     """Let a few consumers join a group, let one of them leave, and then the others."""
@@ -65,14 +75,18 @@ def main(
     membership = Membership(address, group, tuple(topics.split(",")), session_timeout)
     fleet = []
     for number in range(members):
-        stop = context.Event()
+        joined, stop = context.Event(), context.Event()
         name = f"consumer-{number + 1}"
-        process = context.Process(target=consume, args=(name, membership, stop), daemon=True)
+        process = context.Process(target=consume, args=(name, membership, joined, stop), daemon=True)
         process.start()
-        fleet.append((name, process, stop))
-    time.sleep(seconds)
+        fleet.append((name, process, joined, stop))
     failed = False
-    for number, (name, process, stop) in enumerate(reversed(fleet)):
+    for name, _, joined, _ in fleet:
+        if not joined.wait(60):
+            typer.echo(f"{name}: has no assignment after 60 s; is a coordinator listening on {address}?", err=True)
+            failed = True
+    time.sleep(seconds)
+    for number, (name, process, _, stop) in enumerate(reversed(fleet)):
         stop.set()
         process.join(60)
         if process.exitcode != 0:
