@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coordinator_udf.groups.classic import ClassicGroup
+from coordinator_udf.groups.consumer_change import look_again
 from coordinator_udf.groups.consumer_members import resume
 from coordinator_udf.groups.consumer_state import ConsumerGroupState
 from coordinator_udf.groups.expiry import expire_offsets
@@ -92,7 +93,7 @@ def _resume_classic(shard: Shard, group: ClassicGroup) -> None:
     for member in group.in_order():
         restart_session(shard.ctx, group, member)
     limit = shard.ctx.settings.group_max_size
-    if len(group.members) > limit:
+    if len(group.members) > limit and group.state is ClassicGroupState.STABLE:
         reason = (
             f"Freshly-loaded group {group.group_id} (size {len(group.members)}) is over capacity {limit}. "
             "Rebalancing in order to give a chance for consumers to commit offsets"
@@ -125,6 +126,9 @@ def topic_metadata(shard: Shard, row: Request) -> None:
     shard.ctx.topics_version += 1
     if any(name not in old or old[name].id != topic.id for name, topic in topics.items()):
         shard.ctx.new_topics_version = shard.ctx.topics_version
+    changed = {name for name in old.keys() | topics.keys() if old.get(name) != topics.get(name)}
+    if changed:
+        look_again(shard.store, changed)
     if deleted and shard.availability is Availability.ACTIVE:
         forget_topics(shard.ctx, shard.store, deleted)
 

@@ -5,11 +5,13 @@ Source: Kafka's RangeAssignor of the consumer protocol (KIP-848): no racks, and 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from coordinator_udf.groups.consumer_state import Target
 from coordinator_udf.groups.consumer_target import GroupSpec, MemberSpec
-from coordinator_udf.groups.java_order import java_string_key
+from coordinator_udf.groups.java_map import JavaMap, by_topic
+from coordinator_udf.groups.java_order import java_string_key, table_for
 
 
 class RangeAssignor:
@@ -20,17 +22,25 @@ class RangeAssignor:
     def assign(self, spec: GroupSpec) -> dict[str, Target]:
         """What each member shall have."""
         members = sorted(spec.members, key=lambda member_id: _place(member_id, spec.members[member_id]))
-        given: dict[str, dict[str, tuple[int, ...]]] = {member_id: {} for member_id in members}
-        topics = dict.fromkeys(topic_id for member_id in members for topic_id in spec.members[member_id].topic_ids)
-        for topic_id in topics:
-            subscribers = [member_id for member_id in members if topic_id in spec.members[member_id].topic_ids]
-            quota, extra = divmod(spec.partitions[topic_id], len(subscribers))
-            start = 0
-            for index, member_id in enumerate(subscribers):
+        # Where all are said to want the same, only the first is asked: some may not know yet what they want.
+        asked = {member_id: spec.members[members[0] if spec.homogeneous else member_id] for member_id in members}
+        subscribers = Counter(topic_id for want in asked.values() for topic_id in want.topic_ids)
+        quotas = {topic_id: divmod(spec.partitions[topic_id], count) for topic_id, count in subscribers.items()}
+        # Topic id -> how many members have their range already, and where the last one ends.
+        served = dict.fromkeys(subscribers, (0, 0))
+        given: dict[str, Target] = {}
+        for member_id, want in asked.items():
+            target: JavaMap[str, tuple[int, ...]] = by_topic(
+                table_for(len(want.topic_ids) if spec.homogeneous else want.size)
+            )
+            for topic_id in want.topic_ids:
+                quota, extra = quotas[topic_id]
+                index, start = served[topic_id]
                 end = start + quota + (index < extra)
+                served[topic_id] = index + 1, end
                 if start < end:
-                    given[member_id][topic_id] = tuple(range(start, end))
-                start = end
+                    target.put(topic_id, tuple(range(start, end)))
+            given[member_id] = target.walk()
         return given
 
 

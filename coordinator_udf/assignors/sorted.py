@@ -11,6 +11,7 @@ from typing import Final
 
 from coordinator_udf.groups.consumer_state import Target
 from coordinator_udf.groups.consumer_target import GroupSpec
+from coordinator_udf.groups.java_map import PartitionSets
 from coordinator_udf.groups.java_order import java_string_key
 
 
@@ -23,16 +24,12 @@ class SortedAssignor:
         """What each member shall have."""
         members = sorted(spec.members, key=java_string_key)
         topics = set[str]().union(*(member.topic_ids for member in spec.members.values()))
-        given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in members}
+        given = {member_id: PartitionSets() for member_id in members}
         position = 0
         for topic_id in sorted(topics, key=lambda topic_id: java_string_key(spec.names[topic_id])):
             for partition in range(spec.partitions[topic_id]):
                 turn = members[position % len(members) :] + members[: position % len(members)]
                 owner = next(member_id for member_id in turn if topic_id in spec.members[member_id].topic_ids)
-                given[owner].setdefault(topic_id, []).append(partition)
+                given[owner].add(topic_id, partition)
                 position += 1
-        # Topics from the last to the first: so Kafka's hash map has those that share a bucket.
-        return {
-            member_id: {topic_id: tuple(target[topic_id]) for topic_id in reversed(target)}
-            for member_id, target in given.items()
-        }
+        return {member_id: sets.walk() for member_id, sets in given.items()}

@@ -6,12 +6,15 @@ UniformHeterogeneousAssignmentBuilder (uniform_heterogeneous).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from coordinator_udf.assignors.uniform_heterogeneous import assign_heterogeneous
 from coordinator_udf.groups.consumer_state import Target
 from coordinator_udf.groups.consumer_target import GroupSpec
-from coordinator_udf.groups.java_order import int_order, set_table, uuid_order
+from coordinator_udf.groups.consumer_walks import walked_target
+from coordinator_udf.groups.java_map import PartitionSets
+from coordinator_udf.groups.java_order import set_table, uuid_order
 
 
 class UniformAssignor:
@@ -27,10 +30,11 @@ class UniformAssignor:
 
 
 def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
-    wanted = next(iter(spec.members.values())).topic_ids
+    first = next(iter(spec.members.values()))
+    wanted = first.topic_ids
     if not wanted:
         return {}
-    topics = uuid_order(wanted, set_table(len(wanted)))
+    topics = uuid_order(wanted, set_table(first.size))
     unassigned = [
         (topic_id, partition)
         for topic_id in topics
@@ -38,21 +42,11 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
         if not spec.is_assigned(topic_id, partition)
     ]
     quota, extra = divmod(sum(spec.partitions[topic_id] for topic_id in topics), len(spec.members))
-    given: dict[str, dict[str, set[int]]] = {}
+    given: dict[str, Target | PartitionSets] = {}
     unfilled: list[tuple[str, int]] = []
     for index, (member_id, member) in enumerate(spec.members.items()):
-        room = quota + (extra > 0)
         has_extra = extra > 0
-        kept = given[member_id] = {}
-        for topic_id in uuid_order(member.target):
-            if topic_id not in wanted:
-                continue
-            for partition in int_order(member.target[topic_id]):
-                if room > 0:
-                    room -= 1
-                    kept.setdefault(topic_id, set()).add(partition)
-                else:
-                    unassigned.append((topic_id, partition))
+        given[member_id], room = _keep(walked_target(member.target), wanted, quota + has_extra, unassigned)
         if room > 0 and has_extra and len(spec.members) - index > extra:
             # One of the members to come can have the extra partition without anything moving.
             room -= 1
@@ -62,12 +56,33 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
         extra -= has_extra
     rest = iter(unassigned)
     for member_id, room in unfilled:
+        kept = given[member_id]
+        sets = given[member_id] = kept if isinstance(kept, PartitionSets) else PartitionSets(kept)
         for _, (topic_id, partition) in zip(range(room), rest, strict=False):
-            if topic_id not in given[member_id]:
-                # Before the others of its bucket, as HashMap.computeIfAbsent puts it.
-                given[member_id] = {topic_id: set(), **given[member_id]}
-            given[member_id][topic_id].add(partition)
+            sets.add(topic_id, partition)
     return {
-        member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in target.items()}
-        for member_id, target in given.items()
+        member_id: target.walk() if isinstance(target, PartitionSets) else target for member_id, target in given.items()
     }
+
+
+def _keep(
+    old: Target, wanted: Collection[str], room: int, unassigned: list[tuple[str, int]]
+) -> tuple[Target | PartitionSets, int]:
+    """What a member keeps of what it had, given in the order in which Kafka has it, and the room that is left.
+
+    What it must give up is added to ``unassigned``.
+    """
+    kept: PartitionSets | None = None
+    for topic_id, partitions in old.items():
+        if topic_id in wanted and len(partitions) <= room:
+            room -= len(partitions)
+            continue
+        kept = kept or PartitionSets(old)
+        if topic_id not in wanted:
+            kept.drop(topic_id)
+            continue
+        for partition in partitions[room:]:
+            kept.discard(topic_id, partition)
+            unassigned.append((topic_id, partition))
+        room = 0
+    return kept or old, room

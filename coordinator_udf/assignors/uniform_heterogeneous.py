@@ -11,6 +11,9 @@ from base64 import urlsafe_b64decode
 
 from coordinator_udf.groups.consumer_state import Target
 from coordinator_udf.groups.consumer_target import GroupSpec
+from coordinator_udf.groups.consumer_walks import walked_target
+from coordinator_udf.groups.java_map import PartitionSets
+from coordinator_udf.groups.java_order import table_for
 
 _MAX_ROUNDS = 16
 
@@ -33,16 +36,16 @@ class _Work:
         self.spec = spec
         self.member_ids = list(spec.members)
         self.subscribers: dict[str, list[int]] = {}
-        for member, (_, topic_ids, _) in enumerate(spec.members.values()):
-            for topic_id in topic_ids:
+        for member, wants in enumerate(spec.members.values()):
+            for topic_id in wants.topic_ids:
                 self.subscribers.setdefault(topic_id, []).append(member)
         #: Topic id -> the owner of each partition; None: nobody.
         self.owners: dict[str, list[int | None]] = {
             topic_id: [None] * spec.partitions[topic_id] for topic_id in self.subscribers
         }
         self.loads = [0] * len(self.member_ids)
-        #: Member -> topic id -> partitions, in the order in which Kafka's hash map gets the topics.
-        self.given: list[dict[str, set[int]]] = [{} for _ in self.member_ids]
+        #: What each member has: as it was, or a copy that was changed.
+        self.given: list[Target | PartitionSets] = [walked_target(member.target) for member in spec.members.values()]
         self.topics = sorted(self.subscribers, key=self._rank)
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
@@ -57,9 +60,15 @@ class _Work:
             for topic_id, partitions in spec.target.items():
                 if topic_id in spec.topic_ids:
                     self.loads[member] += len(partitions)
-                    self.given[member][topic_id] = set(partitions)
                     for partition in partitions:
                         self.owners[topic_id][partition] = member
+                else:
+                    self._sets(member).drop(topic_id)
+
+    def _sets(self, member: int) -> PartitionSets:
+        given = self.given[member]
+        sets = self.given[member] = given if isinstance(given, PartitionSets) else PartitionSets(given)
+        return sets
 
     def assign_free(self) -> None:
         for topic_id in self.topics:
@@ -108,20 +117,16 @@ class _Work:
         owner = self.owners[topic_id][partition]
         if owner is not None:
             self.loads[owner] -= 1
-            self.given[owner][topic_id].discard(partition)
-            if not self.given[owner][topic_id]:
-                del self.given[owner][topic_id]
+            self._sets(owner).discard(topic_id, partition)
         self.owners[topic_id][partition] = member
         self.loads[member] += 1
-        if topic_id not in self.given[member]:
-            # Before the others of its bucket, as HashMap.computeIfAbsent puts it.
-            self.given[member] = {topic_id: set(), **self.given[member]}
-        self.given[member][topic_id].add(partition)
+        share = -(-self.spec.partitions[topic_id] // len(self.subscribers[topic_id]))
+        self._sets(member).add(topic_id, partition, table_for(share))
 
     def targets(self) -> dict[str, Target]:
         return {
-            member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in target.items()}
-            for member_id, target in zip(self.member_ids, self.given, strict=True)
+            member_id: given.walk() if isinstance(given, PartitionSets) else given
+            for member_id, given in zip(self.member_ids, self.given, strict=True)
         }
 
 

@@ -7,7 +7,8 @@ maybeUpdateRegularExpressions, updateSubscriptionMetadata, maybeUpdateTargetAssi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 
 from coordinator_udf.groups import timers
 from coordinator_udf.groups.consumer_reconcile import Goal, Owned, reconcile
@@ -22,6 +23,7 @@ from coordinator_udf.groups.consumer_records import (
     tombstone,
 )
 from coordinator_udf.groups.consumer_regex import RegexChange, check_regex, regexes_to_refresh, resolve
+from coordinator_udf.groups.consumer_sizes import consumer_record_sizes
 from coordinator_udf.groups.consumer_state import (
     ConsumerGroup,
     ConsumerGroupState,
@@ -33,8 +35,10 @@ from coordinator_udf.groups.consumer_state import (
     regex_counts,
     subscribed_topics,
 )
-from coordinator_udf.groups.consumer_target import compute_target, subscribed_topic_ids
+from coordinator_udf.groups.consumer_target import compute_target, subscribed_names, subscribed_topic_ids
+from coordinator_udf.groups.consumer_walks import walked_target
 from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.records import Sizes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.timers import TimerKey
@@ -62,6 +66,7 @@ class Change:
         self.after: list[Callable[[], None]] = []
         self._refresh: list[str] = []
         self._epoch_is_new = False
+        self._target_is_new = False
 
     # -- the steps ------------------------------------------------------------------------------------------------
 
@@ -97,8 +102,7 @@ class Change:
     def update_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
         """Raises the group's epoch if asked to, or if a topic has changed; the epoch then."""
         group = self.group
-        is_known = group.metadata_version == self.ctx.topics_version and self.ctx.now_ms < group.metadata_refresh_ms
-        if is_known and not bump:
+        if not bump and self.ctx.now_ms < group.metadata_refresh_ms:
             return group.group_epoch
         self._epoch_is_new = True
         topics = subscribed_topics(group.members_with(member, updated), self._resolved_after(member, updated))
@@ -107,7 +111,11 @@ class Change:
         if bump or new_hash != group.metadata_hash:
             epoch += 1
             self.records.append(group_epoch(group.group_id, epoch, new_hash))
-        _mark_known(self.ctx, group)
+            # Known once the epoch is written: if that fails the next request looks again.
+            group.metadata_refresh_ms = 0
+            self.after.append(partial(_mark_known, self.ctx, group))
+        else:
+            _mark_known(self.ctx, group)
         if group.has_partition_metadata:
             self.records.append(tombstone(PARTITION_METADATA, group.group_id))
         return epoch
@@ -137,11 +145,12 @@ class Change:
         homogeneous = (
             is_homogeneous(group.members_with(member, updated), self._resolved_after(member, updated))
             if self._epoch_is_new
-            else is_homogeneous(group.members.values(), group.resolved_regexes)
+            else group.is_homogeneous()
         )
         when = (epoch, ctx.now_ms)
         records, target = compute_target(ctx.topics, assignor, group, updated, when, homogeneous=homogeneous)
         self.records += records
+        self._target_is_new = True
         return epoch, target
 
     def _may_assign(self) -> bool:
@@ -161,8 +170,11 @@ class Change:
         ctx, group = self.ctx, self.group
         if not subscription_changed and member.is_reconciled_to(epoch):
             return member
-        topic_ids = subscribed_topic_ids(ctx.topics, member, group.resolved_regexes)
-        goal = Goal(epoch, target, topic_ids, subscription_changed, group.partition_epoch, owned)
+        names = subscribed_names(member, group.resolved_regexes)
+        topic_ids = subscribed_topic_ids(ctx.topics, names)
+        if not self._target_is_new:
+            target = walked_target(target)
+        goal = Goal(epoch, target, topic_ids, bool(names), subscription_changed, group.partition_epoch, owned)
         updated = reconcile(member, goal)
         if updated == member:
             return member
@@ -178,7 +190,12 @@ class Change:
     # -- the write ------------------------------------------------------------------------------------------------
 
     def write(self, event: GroupEvent, reason: str | None = None) -> None:
-        """Writes the records, which changes the group, and puts out a transition if its state is another then."""
+        """Writes the records, which changes the group, and puts out a transition if its state is another then.
+
+        Raises:
+            ApiError: UNKNOWN_SERVER_ERROR, where they are too large for the log; nothing has changed then.
+        """
+        check_fits(self.ctx, self.records)
         group_id = self.group.group_id
         before = self.store.get(group_id)
         previous = None if before is None else before.state
@@ -194,6 +211,19 @@ class Change:
         if self._refresh:
             store_resolved(self.ctx, self.store, self.group.group_id, resolve(self.ctx, self._refresh))
             self._refresh = []
+
+
+def check_fits(ctx: Context, records: Sequence[NewRecord], *more: Sizes) -> None:
+    """Checks that the log takes records, which one operation writes all or none of.
+
+    Args:
+        more: the sizes of other records of the same operation.
+
+    Raises:
+        ApiError: UNKNOWN_SERVER_ERROR.
+    """
+    if not ctx.fits([*map(consumer_record_sizes, records), *more]):
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR, "the records are too large for the log")
 
 
 def write_records(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
@@ -234,6 +264,10 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
     new_hash = metadata_hash(ctx.topics, subscribed_topics(group.members.values(), after))
     if changed or new_hash != group.metadata_hash:
         records.append(group_epoch(group_id, group.group_epoch + 1, new_hash))
+    if not ctx.fits([consumer_record_sizes(record) for record in records]):
+        group.metadata_refresh_ms = 0
+        return
+    if changed or new_hash != group.metadata_hash:
         _mark_known(ctx, group)
     write_records(ctx, store, records)
     note_change(ctx, store, group_id, previous, GroupEvent.REGEX_RESOLVED)
@@ -242,4 +276,16 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
 def _mark_known(ctx: Context, group: ConsumerGroup) -> None:
     """The hash of the group's topics is as of now."""
     group.metadata_refresh_ms = ctx.now_ms + METADATA_REFRESH_INTERVAL_MS
-    group.metadata_version = ctx.topics_version
+
+
+def look_again(store: GroupStore, changed: Set[str]) -> None:
+    """Topics came, changed or went: the groups that are subscribed to one of them look at theirs with the next request.
+
+    Only those: others may be about to change their subscription without a new epoch, until a regular expression is
+    resolved. Source: GroupMetadataManager.onMetadataUpdate.
+    """
+    for group in store.groups.values():
+        if isinstance(group, ConsumerGroup) and not changed.isdisjoint(
+            subscribed_topics(group.members.values(), group.resolved_regexes)
+        ):
+            group.metadata_refresh_ms = 0

@@ -29,8 +29,9 @@ from coordinator_udf.groups.consumer_state import (
     ConsumerMember,
     MemberState,
 )
+from coordinator_udf.groups.consumer_walks import walked_assigned
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.java_order import int_order, uuid_order
+from coordinator_udf.groups.java_order import int_order
 from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.membership import member_answer
 from coordinator_udf.groups.rebalance import join_body, sync_body
@@ -199,8 +200,8 @@ def sync_classic_member(ctx: Context, group: ConsumerGroup, row: Request, body: 
     _restart_session(ctx, group, member, classic)
     names = {topic.id: topic.name for topic in ctx.topics.values()}
     partitions = {
-        names[topic_id]: int_order(member.assigned[topic_id])
-        for topic_id in uuid_order(member.assigned)
+        names[topic_id]: int_order(partitions)
+        for topic_id, partitions in walked_assigned(member.assigned).items()
         if topic_id in names
     }
     answer: dict[str, Any] = {

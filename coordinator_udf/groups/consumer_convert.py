@@ -12,6 +12,7 @@ from functools import partial
 
 from coordinator_udf.groups import timers
 from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup, Member
+from coordinator_udf.groups.consumer_change import check_fits
 from coordinator_udf.groups.consumer_records import NewRecord, group_records, group_tombstones
 from coordinator_udf.groups.consumer_state import (
     CONSUMER_PROTOCOL_TYPE,
@@ -21,8 +22,8 @@ from coordinator_udf.groups.consumer_state import (
     Target,
     subscribed_topics,
 )
+from coordinator_udf.groups.consumer_walks import walked_target
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.java_order import int_order, uuid_order
 from coordinator_udf.groups.rebalance import (
     answer_join,
     answer_sync,
@@ -36,6 +37,7 @@ from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     group_metadata_key,
+    group_metadata_sizes,
     group_metadata_value,
 )
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
@@ -146,7 +148,7 @@ def _convert_member(ctx: Context, group: ClassicGroup, member: Member, converted
                 "assignor before re-attempting the upgrade",
             )
         target = {
-            ctx.topics[name].id: tuple(sorted(set(partitions)))
+            ctx.topics[name].id: tuple(dict.fromkeys(partitions))
             for name, partitions in assignment.partitions.items()
             if name in ctx.topics
         }
@@ -164,7 +166,8 @@ def _convert_member(ctx: Context, group: ClassicGroup, member: Member, converted
             client_host=member.client_host,
             subscribed_topic_names=tuple(sorted(set(subscription.topics))),
             assigned={
-                topic_id: dict.fromkeys(partitions, group.generation_id) for topic_id, partitions in target.items()
+                topic_id: dict.fromkeys(partitions, group.generation_id)
+                for topic_id, partitions in walked_target(target).items()
             },
             classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
         )
@@ -211,7 +214,8 @@ def convert_to_classic(
         rebalance_reason: None: the members have what they shall have, so no rebalance.
 
     Raises:
-        ApiError: GROUP_ID_NOT_FOUND, where a member's subscription can't be read; nothing has changed then.
+        ApiError: GROUP_ID_NOT_FOUND, where a member's subscription can't be read, or UNKNOWN_SERVER_ERROR, where the
+            records are too large for the log; nothing has changed then.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     renamed = {} if joining is None or replaced is None else {replaced.member_id: joining.member_id}
@@ -230,8 +234,11 @@ def convert_to_classic(
     except MalformedConsumerProtocol as error:
         message = f"Cannot downgrade the classic group {group.group_id}: {error}."
         raise ApiError(Errors.GROUP_ID_NOT_FOUND, message) from None
+    written = [*records, *group_tombstones(group, renamed)]
+    sizes = {member_id: len(data) for member_id, data in assignments.items()}
+    check_fits(ctx, written, group_metadata_sizes(classic, sizes))
     previous = group.state
-    for type_, key, value in [*records, *group_tombstones(group, renamed)]:
+    for type_, key, value in written:
         ctx.append(type_, key, None if value is None else 0, value)
     _write_classic(ctx, store, classic, assignments)
     ctx.note(classic, previous, GroupEvent.DOWNGRADED)
@@ -292,4 +299,6 @@ def _write_classic(ctx: Context, store: GroupStore, group: ClassicGroup, assignm
 def _by_name(topics: Mapping[str, Topic], target: Target) -> dict[str, list[int]]:
     """Partitions by topic name, in the order in which Kafka writes them; topics that are gone are left out."""
     names = {topic.id: topic.name for topic in topics.values()}
-    return {names[topic_id]: int_order(target[topic_id]) for topic_id in uuid_order(target) if topic_id in names}
+    return {
+        names[topic_id]: list(partitions) for topic_id, partitions in walked_target(target).items() if topic_id in names
+    }

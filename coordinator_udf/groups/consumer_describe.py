@@ -125,7 +125,7 @@ def _member_state(group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any
         "useClassicProtocol": member.classic is not None,
         "assignedPartitions": _epochs(member.assigned),
         "partitionsPendingRevocation": _epochs(member.pending_revocation),
-        "targetAssignment": {topic_id: list(target[topic_id]) for topic_id in sorted(target)},
+        "targetAssignment": {topic_id: sorted(target[topic_id]) for topic_id in sorted(target)},
     }
 
 

@@ -26,8 +26,8 @@ from coordinator_udf.groups.consumer_members import (
 from coordinator_udf.groups.consumer_reconcile import Owned
 from coordinator_udf.groups.consumer_regex import RegexChange
 from coordinator_udf.groups.consumer_state import LEFT, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
+from coordinator_udf.groups.consumer_walks import walked_assigned
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.java_order import int_order, uuid_order
 from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.states import GroupEvent
 from coordinator_udf.groups.store import GroupStore
@@ -186,7 +186,13 @@ class ConsumerHeartbeat:
             event = GroupEvent.MEMBER_UPDATED
         elif epoch != group.group_epoch:
             event = GroupEvent.TOPICS_CHANGED
-        change.write(event)
+        try:
+            change.write(event)
+        except ApiError:
+            if not joined:
+                # What is armed stays armed when nothing is written: whoever asks is there.
+                self._restart_session()
+            raise
         self._answer(member, updated)
 
     def _member(self, change: Change) -> ConsumerMember:
@@ -271,7 +277,7 @@ def _assignment(member: ConsumerMember) -> dict[str, Any]:
     """What a member has, as its answer says it."""
     return {
         "topicPartitions": [
-            {"topicId": topic_id, "partitions": int_order(member.assigned[topic_id])}
-            for topic_id in uuid_order(member.assigned)
+            {"topicId": topic_id, "partitions": list(partitions)}
+            for topic_id, partitions in walked_assigned(member.assigned).items()
         ]
     }

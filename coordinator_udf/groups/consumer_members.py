@@ -21,6 +21,7 @@ from coordinator_udf.groups.consumer_records import (
     member_tombstones,
     target_member,
     tombstone,
+    walked_member,
 )
 from coordinator_udf.groups.consumer_state import (
     LEFT_FOR_A_WHILE,
@@ -30,6 +31,7 @@ from coordinator_udf.groups.consumer_state import (
     regex_counts,
     subscribed_topics,
 )
+from coordinator_udf.groups.consumer_walks import walked_assigned, walked_target
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.states import GroupEvent
 from coordinator_udf.groups.store import GroupStore
@@ -114,8 +116,8 @@ def join_static(change: Change, member_id: str, instance_id: str, *, create: boo
     change.records += [
         *member_tombstones(group.group_id, existing.member_id),
         member_metadata(group.group_id, member),
-        target_member(group.group_id, member_id, group.target(existing.member_id)),
-        current_assignment(group.group_id, member),
+        target_member(group.group_id, member_id, walked_target(group.target(existing.member_id))),
+        current_assignment(group.group_id, walked_member(member)),
     ]
     return member
 
@@ -137,7 +139,8 @@ def known_static(existing: ConsumerMember | None, member_id: str, instance_id: s
 def leave_for_a_while(ctx: Context, store: GroupStore, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member goes and says that it will be back: what it has stays its own until its session ends."""
     change = Change(ctx, store, group)
-    assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
+    walked = walked_assigned(member.assigned)
+    assigned = walked_assigned({topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in walked.items()})
     away = replace(member, member_epoch=LEFT_FOR_A_WHILE, assigned=assigned, pending_revocation={})
     change.records.append(current_assignment(group.group_id, away))
     change.write(GroupEvent.MEMBER_LEFT)

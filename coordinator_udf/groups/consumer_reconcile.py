@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from coordinator_udf.groups.consumer_state import Assigned, ConsumerMember, MemberState, Target
+from coordinator_udf.groups.consumer_walks import walked_assigned
+from coordinator_udf.groups.java_map import JavaMap, by_partition, by_topic, copied_partitions, copied_topics
+from coordinator_udf.groups.java_order import int_order, set_table
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: What a member says that it still holds: topic id -> partitions. None: it doesn't say, so it still holds all.
@@ -24,8 +27,9 @@ class Goal:
 
     Attributes:
         target_epoch: the epoch of the group's target assignment.
-        target: what the member shall have in it.
+        target: what the member shall have in it, in Kafka's order.
         subscribed_topic_ids: the topics that exist and that the member wants now; the target may be older than that.
+        wants_topics: whether it names a topic at all, be it one that doesn't exist.
         subscription_changed: whether what it wants has changed in this very request.
         partition_epoch: (topic id, partition) -> the epoch of the member that holds it, -1 if nobody does.
         owned: what the member says that it holds.
@@ -34,13 +38,17 @@ class Goal:
     target_epoch: int
     target: Target
     subscribed_topic_ids: Collection[str]
+    wants_topics: bool
     subscription_changed: bool
     partition_epoch: Callable[[str, int], int]
     owned: Owned
 
 
 def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member after its next step; the same one where there is none.
+    """The member after its next step, its partitions in the order in which Kafka has them then.
+
+    Returns:
+        The same member where there is no step.
 
     Raises:
         ApiError: FENCED_MEMBER_EPOCH, of a member in a state that only a newer version knows.
@@ -69,47 +77,74 @@ def _holds(owned: Owned, partitions: Assigned) -> bool:
 def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
     """Takes topics away that the member doesn't want any more, without waiting for a new target."""
     unwanted = [topic_id for topic_id in member.assigned if topic_id not in goal.subscribed_topic_ids]
-    # Without any topic left Kafka goes on although there is nothing to take: the previous epoch then becomes this one.
-    if not unwanted and (goal.subscribed_topic_ids or member.pending_revocation):
+    # Without any name left Kafka goes on although there is nothing to take: the previous epoch then becomes this one.
+    if not unwanted and (goal.wants_topics or member.pending_revocation):
         return member
-    assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in unwanted}
-    pending = dict(member.pending_revocation)
-    for topic_id in unwanted:
-        pending[topic_id] = {**pending.get(topic_id, {}), **member.assigned[topic_id]}
+    has, giving_up = walked_assigned(member.assigned), walked_assigned(member.pending_revocation)
+    if not goal.wants_topics and not giving_up:
+        assigned, pending = {}, has
+    else:
+        kept, dropped = copied_topics(has), copied_topics(giving_up)
+        for topic_id, epochs in has.items():
+            if topic_id in goal.subscribed_topic_ids:
+                continue
+            del kept.entries[topic_id]
+            if topic_id in giving_up:
+                both = copied_partitions(giving_up[topic_id])
+                both.put_all(epochs)
+                dropped.entries[topic_id] = both.walk()
+            else:
+                dropped.get_or_put_first(topic_id, epochs)
+        assigned, pending = kept.walk(), dropped.walk()
     if pending and _holds(goal.owned, pending):
         return _moved(member, member.member_epoch, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
-    return _moved(member, member.member_epoch, member.state, assigned, member.pending_revocation)
+    return _moved(member, member.member_epoch, member.state, assigned, giving_up)
 
 
 def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
-    kept: Assigned = {}
-    to_revoke: Assigned = {}
-    free: dict[str, list[int]] = {}
+    assigned = walked_assigned(member.assigned)
+    kept: JavaMap[str, JavaMap[int, int]] = by_topic()
+    to_revoke: JavaMap[str, JavaMap[int, int]] = by_topic()
+    free: JavaMap[str, list[int]] = by_topic()
     unreleased = False
-    for topic_id in dict.fromkeys([*goal.target, *member.assigned]):
+    for topic_id in _topics(goal.target, assigned):
         target = goal.target.get(topic_id, ()) if topic_id in goal.subscribed_topic_ids else ()
-        has = member.assigned.get(topic_id, {})
+        among = set(target)
+        has = assigned.get(topic_id, {})
         giving_up = member.pending_revocation.get(topic_id, {})
-        keeps = {partition: since for partition, since in has.items() if partition in target}
-        revokes = {partition: since for partition, since in has.items() if partition not in target}
-        wanted = [partition for partition in target if partition not in keeps]
+        keeps, revokes = copied_partitions(has), copied_partitions(has)
+        keeps.entries = {partition: since for partition, since in has.items() if partition in among}
+        revokes.entries = {partition: since for partition, since in has.items() if partition not in among}
+        wanted = [partition for partition in int_order(target) if partition not in keeps.entries]
         # What the member itself has just given up counts as free.
         gets = [p for p in wanted if p in giving_up or goal.partition_epoch(topic_id, p) == -1]
         unreleased |= len(gets) < len(wanted)
-        for partitions, where in ((keeps, kept), (revokes, to_revoke)):
-            if partitions:
-                where[topic_id] = partitions
+        if keeps.entries:
+            kept.put(topic_id, keeps)
+        if revokes.entries:
+            to_revoke.put(topic_id, revokes)
         if gets:
-            free[topic_id] = gets
-    if to_revoke and _holds(goal.owned, to_revoke):
-        return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, kept, to_revoke)
-    for topic_id, partitions_to_get in free.items():
-        since = dict.fromkeys(partitions_to_get, goal.target_epoch)
-        gets_now = dict(sorted({**kept.get(topic_id, {}), **since}.items()))
-        # A topic that wasn't there goes before the others of its bucket, as HashMap.computeIfAbsent puts it.
-        kept = {**kept, topic_id: gets_now} if topic_id in kept else {topic_id: gets_now, **kept}
+            free.put(topic_id, gets)
+    if to_revoke.entries and _holds(goal.owned, pending := _walked(to_revoke)):
+        return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, _walked(kept), pending)
+    for topic_id, partitions in free.walk().items():
+        epochs = kept.get_or_put_first(topic_id, by_partition())
+        for partition in partitions:
+            epochs.put(partition, goal.target_epoch)
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
-    return _moved(member, goal.target_epoch, state, kept, {})
+    return _moved(member, goal.target_epoch, state, _walked(kept), {})
+
+
+def _topics(target: Target, assigned: Assigned) -> list[str]:
+    """The topics of both, in the order of a set of the ones to which the others are added."""
+    topics: JavaMap[str, None] = by_topic(set_table(len(target)))
+    for topic_id in [*target, *assigned]:
+        topics.put(topic_id, None)
+    return list(topics.walk())
+
+
+def _walked(partitions: JavaMap[str, JavaMap[int, int]]) -> Assigned:
+    return {topic_id: epochs.walk() for topic_id, epochs in partitions.walk().items()}
 
 
 def _moved(

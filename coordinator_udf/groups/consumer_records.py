@@ -22,7 +22,7 @@ from coordinator_udf.groups.consumer_state import (
     ResolvedRegex,
     Target,
 )
-from coordinator_udf.groups.java_order import uuid_order
+from coordinator_udf.groups.consumer_walks import walked_assigned, walked_target
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 PARTITION_METADATA = "ConsumerGroupPartitionMetadata"
@@ -83,8 +83,8 @@ def member_metadata(group_id: str, member: ConsumerMember) -> NewRecord:
 
 
 def target_member(group_id: str, member_id: str, target: Target) -> NewRecord:
-    """What a member shall have."""
-    topics = [{"topicId": topic_id, "partitions": list(target[topic_id])} for topic_id in uuid_order(target)]
+    """What a member shall have, in the order given."""
+    topics = [{"topicId": topic_id, "partitions": list(partitions)} for topic_id, partitions in target.items()]
     return NewRecord(TARGET_MEMBER, _key(TARGET_MEMBER, group_id, memberId=member_id), {"topicPartitions": topics})
 
 
@@ -97,7 +97,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> NewRecord:
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> NewRecord:
-    """What a member has."""
+    """What a member has, in the order in which the member has it."""
     value = {
         "memberEpoch": member.member_epoch,
         "previousMemberEpoch": member.previous_member_epoch,
@@ -108,14 +108,23 @@ def current_assignment(group_id: str, member: ConsumerMember) -> NewRecord:
     return NewRecord(CURRENT_ASSIGNMENT, _key(CURRENT_ASSIGNMENT, group_id, memberId=member.member_id), value)
 
 
+def walked_member(member: ConsumerMember) -> ConsumerMember:
+    """A member of the group's state, with its partitions in the order in which Kafka walks them."""
+    return replace(
+        member,
+        assigned=walked_assigned(member.assigned),
+        pending_revocation=walked_assigned(member.pending_revocation),
+    )
+
+
 def _with_epochs(partitions: Assigned) -> list[Value]:
     return [
         {
             "topicId": topic_id,
-            "partitions": list(partitions[topic_id]),
-            "assignmentEpochs": list(partitions[topic_id].values()),
+            "partitions": list(epochs),
+            "assignmentEpochs": list(epochs.values()),
         }
-        for topic_id in uuid_order(partitions)
+        for topic_id, epochs in partitions.items()
     ]
 
 
@@ -155,9 +164,12 @@ def group_records(group: ConsumerGroup) -> list[NewRecord]:
     return [
         *(member_metadata(group_id, member) for member in members),
         group_epoch(group_id, group.group_epoch, group.metadata_hash),
-        *(target_member(group_id, member.member_id, group.target(member.member_id)) for member in members),
+        *(
+            target_member(group_id, member.member_id, walked_target(group.target(member.member_id)))
+            for member in members
+        ),
         target_epoch(group_id, group.assignment_epoch, group.assignment_timestamp),
-        *(current_assignment(group_id, member) for member in members),
+        *(current_assignment(group_id, walked_member(member)) for member in members),
     ]
 
 
@@ -212,7 +224,7 @@ def _apply_target_member(group: ConsumerGroup, key: Mapping[str, Any], value: Va
         group.targets.pop(key["memberId"], None)
         return
     group.targets[key["memberId"]] = {
-        topic["topicId"]: tuple(sorted(topic["partitions"])) for topic in value["topicPartitions"]
+        topic["topicId"]: tuple(topic["partitions"]) for topic in value["topicPartitions"]
     }
 
 
@@ -251,15 +263,15 @@ def _assigned(topics: Iterable[Value], epoch: int) -> Assigned:
         epochs = topic.get("assignmentEpochs") or ()
         if len(epochs) != len(partitions):
             epochs = [max(epoch, 0)] * len(partitions)
-        assigned[topic["topicId"]] = dict(sorted(zip(partitions, epochs, strict=True)))
+        assigned[topic["topicId"]] = dict(zip(partitions, epochs, strict=True))
     return assigned
 
 
 def _apply_regex(group: ConsumerGroup, key: Mapping[str, Any], value: Value | None) -> None:
-    group.resolved_regexes.pop(key["regularExpression"], None)
+    resolved = None
     if value is not None:
         resolved = ResolvedRegex(tuple(sorted(value["topics"])), value["version"], value["timestamp"])
-        group.resolved_regexes[key["regularExpression"]] = resolved
+    group.resolve(key["regularExpression"], resolved)
 
 
 _APPLY: dict[str, Callable[[ConsumerGroup, Mapping[str, Any], Value | None], None]] = {

@@ -24,9 +24,9 @@ from coordinator_udf.protocol.errors import ApiError, Errors
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
-#: Topic id -> partition -> the epoch in which the member was given it.
+#: Topic id -> partition -> the epoch in which the member was given it; in the order of the record, as `Target`.
 Assigned = dict[str, dict[int, int]]
-#: Topic id -> partitions, sorted.
+#: Topic id -> partitions, in the order in which the record that made it has them.
 Target = dict[str, tuple[int, ...]]
 
 #: A member's epoch while it is away for a while (static members), and once it has left.
@@ -116,16 +116,16 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
     resolved_regexes: dict[str, ResolvedRegex] = {}
     #: Assignor -> number of members that name it, in the order in which Kafka's table got them.
     assignors: dict[str, int] = {}
-    #: Before this moment nobody looks whether the topics changed; not in any record.
+    #: Before this moment nobody looks whether the topics changed, for nothing was heard of it; not in any record.
     metadata_refresh_ms: int = 0
-    #: The version of the topics as of which ``metadata_hash`` is known to be right; not in any record either.
-    metadata_version: int = -1
     #: Whether an old version's record of the topics is in the log and has to be removed from it.
     has_partition_metadata: bool = False
     #: As in `ClassicGroup`; a consumer group comes to be by a record.
     created_at: int = -1
     #: The size of the members' table in Kafka, for its order.
     table: int = INITIAL_TIMELINE_TABLE
+    #: What ``resolved_regexes`` was when a member came, changed or went last; None if it is the same still.
+    resolved_before: dict[str, ResolvedRegex] | None = None
 
     # -- what a transition row has of any group -------------------------------------------------------------------
 
@@ -232,6 +232,11 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         """Whether a member is subscribed, by name or by a regular expression."""
         return topic in subscribed_topics(self.members.values(), self.resolved_regexes)
 
+    def is_homogeneous(self) -> bool:
+        """Whether all members want the same, as Kafka saw it when a member changed last."""
+        resolved = self.resolved_regexes if self.resolved_before is None else self.resolved_before
+        return is_homogeneous(self.members.values(), resolved)
+
     def classic_member_count(self) -> int:
         """How many members use the classic protocol."""
         return sum(member.classic is not None for member in self.members.values())
@@ -274,6 +279,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
 
     def put(self, member: ConsumerMember) -> None:
         """Adds a member, or puts it in place of what it was."""
+        self.resolved_before = None
         old = self.members.get(member.member_id)
         if old is not None:
             self._release(old)
@@ -288,11 +294,20 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
 
     def drop(self, member_id: str) -> None:
         """Removes a member."""
+        self.resolved_before = None
         member = self.members.pop(member_id)
         self._release(member)
         _count_assignor(self.assignors, member, None)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
+
+    def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Keeps what a regular expression matches; None: it is not wanted any more."""
+        if self.resolved_before is None:
+            self.resolved_before = dict(self.resolved_regexes)
+        self.resolved_regexes.pop(regex, None)
+        if resolved is not None:
+            self.resolved_regexes[regex] = resolved
 
     def _hold(self, partitions: Assigned, epoch: int) -> None:
         for topic_id, epochs in partitions.items():

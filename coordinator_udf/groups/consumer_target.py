@@ -5,26 +5,34 @@ Source: TargetAssignmentBuilder and the assignor's interface (GroupSpec, Subscri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from coordinator_udf.groups.consumer_records import NewRecord, target_epoch, target_member
-from coordinator_udf.groups.consumer_state import (
-    ConsumerGroup,
-    ConsumerMember,
-    ResolvedRegex,
-    Target,
-)
+from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerMember, ResolvedRegex, Target
+from coordinator_udf.groups.consumer_walks import is_same_target
 from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, hash_order, set_table
 from coordinator_udf.protocol.requests import Topic
 
 
 class MemberSpec(NamedTuple):
-    """A member as an assignor sees it: the existing topics that it wants, and what it shall have until now."""
+    """A member as an assignor sees it.
+
+    Attributes:
+        topic_ids: the existing topics that it wants.
+        target: what it shall have until now.
+        named: how many topics it names, be they ones that don't exist.
+    """
 
     instance_id: str | None
     topic_ids: Collection[str]
     target: Target
+    named: int = 0
+
+    @property
+    def size(self) -> int:
+        """What Kafka takes for the number of the topics: TopicIds.size counts names."""
+        return max(self.named, len(self.topic_ids))
 
 
 class GroupSpec(NamedTuple):
@@ -53,20 +61,27 @@ class Assignor(Protocol):
         """What members call it."""
 
     def assign(self, spec: GroupSpec) -> dict[str, Target]:
-        """What each member shall have; a member that isn't there shall have nothing."""
+        """What each member shall have; a member that isn't there shall have nothing.
+
+        Topics and partitions stand in the order in which Kafka's assignor has them, which the records show.
+        """
 
 
-def subscribed_topic_ids(
-    topics: Mapping[str, Topic], member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]
-) -> dict[str, int]:
-    """The existing topics to which a member is subscribed, by name or by its regular expression.
+def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> list[str]:
+    """The topics that a member names or its regular expression matched, existing or not, as Kafka walks them.
 
-    Returns:
-        Their ids, with their numbers of partitions, in the order in which Kafka walks the names.
+    Of two sets the larger one comes first; the names where there are more of them (UnionSet).
     """
     regex = resolved.get(member.subscribed_topic_regex)
-    sets = [member.subscribed_topic_names, () if regex is None else regex.topics]
-    names = [name for names in sorted(sets, key=len, reverse=True) for name in hash_order(names, set_table(len(names)))]
+    sets = [() if regex is None else regex.topics, member.subscribed_topic_names]
+    walked = (
+        name for names in sorted(sets, key=len, reverse=True) for name in hash_order(names, set_table(len(names)))
+    )
+    return list(dict.fromkeys(walked))
+
+
+def subscribed_topic_ids(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
+    """The topics of these names that exist: their ids, with their numbers of partitions, in the same order."""
     return {topics[name].id: topics[name].partitions for name in names if name in topics}
 
 
@@ -86,7 +101,7 @@ def compute_target(
         homogeneous: whether all members want the same topics.
 
     Returns:
-        The records of the targets that are new, and what the updated member shall have.
+        The records of the targets that are new, and what the updated member shall have, in Kafka's order.
     """
     replaced = group.static_members.get(updated.instance_id) if updated.instance_id is not None else None
     members = {known.member_id: known for known in group.in_order()}
@@ -105,10 +120,12 @@ def compute_target(
         members={
             member_id: MemberSpec(
                 members[member_id].instance_id,
-                subscribed_topic_ids(topics, members[member_id], group.resolved_regexes),
+                subscribed_topic_ids(topics, names),
                 group.target(old_ids.get(member_id, member_id)),
+                len(names),
             )
             for member_id in order
+            for names in [subscribed_names(members[member_id], group.resolved_regexes)]
         },
         homogeneous=homogeneous,
         partitions={topic.id: topic.partitions for topic in topics.values()},
@@ -119,7 +136,7 @@ def compute_target(
     records = [
         target_member(group.group_id, member_id, targets.get(member_id, {}))
         for member_id in order
-        if targets.get(member_id, {}) != group.targets.get(member_id)
+        if not is_same_target(targets.get(member_id, {}), group.targets.get(member_id))
     ]
     records.append(target_epoch(group.group_id, *when))
     return records, targets.get(updated.member_id, {})

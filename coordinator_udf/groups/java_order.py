@@ -10,7 +10,7 @@ Source: java.util.HashMap (hash spreading, power-of-two tables, load factor 0.75
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from coordinator_udf.protocol.partitioner import java_hash
@@ -31,9 +31,14 @@ def grown_table(table: int, entries: int) -> int:
     return table
 
 
+def sized_table(capacity: int) -> int:
+    """The table's size of a HashMap that is made with an initial capacity."""
+    return 1 << max(capacity - 1, 0).bit_length()
+
+
 def table_for(entries: int) -> int:
     """The table's size of a HashMap that is made as a copy of another with so many entries."""
-    return 1 << (int(entries / 0.75 + 1) - 1).bit_length() if entries else INITIAL_TABLE
+    return sized_table(int(entries / 0.75 + 1)) if entries else INITIAL_TABLE
 
 
 def set_table(entries: int) -> int:
@@ -55,24 +60,37 @@ def _hash_order(known: tuple[str, ...], table: int) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=65_536)
-def _uuid_spread(topic_id: str) -> int:
+def uuid_spread(topic_id: str) -> int:
+    """The hash of a topic id, as a HashMap spreads it."""
     data = urlsafe_b64decode(topic_id + "==")
     both = int.from_bytes(data[:8]) ^ int.from_bytes(data[8:])
     value = (both >> 32) ^ (both & 0xFFFFFFFF)
     return value ^ (value >> 16)
 
 
-def uuid_order(topic_ids: Iterable[str], table: int = INITIAL_TABLE) -> list[str]:
-    """Topic ids, in the order of their insertion, in the order in which a HashMap with that table has them."""
-    mask = table - 1
-    return sorted(topic_ids, key=lambda topic_id: _uuid_spread(topic_id) & mask)
+def int_spread(number: int) -> int:
+    """The hash of a number of at least 0, as a HashMap spreads it."""
+    return number ^ (number >> 16)
 
 
-def int_order(numbers: Iterable[int]) -> list[int]:
-    """Different numbers of at least 0 in the order in which a HashSet that was made of all of them has them."""
-    known = list(numbers)
-    mask = set_table(len(known)) - 1
-    return sorted(known, key=lambda number: (number ^ (number >> 16)) & mask)
+def uuid_order(topic_ids: Collection[str], table: int | None = None) -> list[str]:
+    """Topic ids, in the order of their insertion, in the order in which a HashMap has them.
+
+    Args:
+        table: the map's table; None if it grew from nothing.
+    """
+    mask = (table or grown_table(INITIAL_TABLE, len(topic_ids))) - 1
+    return sorted(topic_ids, key=lambda topic_id: uuid_spread(topic_id) & mask)
+
+
+def int_order(numbers: Collection[int], table: int | None = None) -> list[int]:
+    """Different numbers of at least 0, in the order of their insertion, in the order in which a HashSet has them.
+
+    Args:
+        table: the set's table; None if it was made of all the numbers at once.
+    """
+    mask = (table or set_table(len(numbers))) - 1
+    return sorted(numbers, key=lambda number: int_spread(number) & mask)
 
 
 #: The size of a TimelineHashMap's table before anything is in it.

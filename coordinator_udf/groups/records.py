@@ -115,7 +115,7 @@ def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Siz
     if "expireTimestamp" in value:
         return key, 2 + 8 + 2 + metadata + 8 + 8
     tagged = 1 + 1 + 1 + 16 if "topicId" in value else 1
-    return key, 2 + 8 + 4 + _unsigned_varint(metadata + 1) + metadata + 8 + tagged
+    return key, 2 + 8 + 4 + unsigned_varint_bytes(metadata + 1) + metadata + 8 + tagged
 
 
 def batch_bytes(records: Iterable[Sizes]) -> int:
@@ -133,8 +133,9 @@ def _text(text: str | None) -> int:
 
 
 def _varint(value: int) -> int:
-    return _unsigned_varint(value << 1)
+    return unsigned_varint_bytes(value << 1)
 
 
-def _unsigned_varint(value: int) -> int:
+def unsigned_varint_bytes(value: int) -> int:
+    """How many bytes an unsigned varint has."""
     return max(1, (value.bit_length() + 6) // 7)

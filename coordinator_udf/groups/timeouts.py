@@ -19,9 +19,13 @@ from coordinator_udf.groups.rebalance import join_expired, session_expired, sync
 from coordinator_udf.groups.states import GroupEvent
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.timers import Timer
-from coordinator_udf.protocol.errors import ApiError
+from coordinator_udf.protocol.errors import ApiError, Errors
 
 Handler = Callable[[Context, GroupStore, Any, Timer], None]
+
+
+#: After so long a timer is tried again whose records were too large for the log.
+_RETRY_MS = 500
 
 
 def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
@@ -56,9 +60,11 @@ def _fence(
     try:
         reason = f"member {member.member_id} fenced: {because.format(member=member)}"
         fence_members(ctx, store, group, [member], event, reason=reason)
-    except ApiError:
-        # The group can't become a classic one, for a subscription can't be read; Kafka leaves the member there, too.
-        return
+    except ApiError as refused:
+        # Where the group can't become a classic one, for a subscription can't be read, Kafka leaves the member there.
+        # What is too large for the log is tried again (CoordinatorTimerImpl).
+        if refused.error is Errors.UNKNOWN_SERVER_ERROR:
+            ctx.timers.arm(timer.key, ctx.now_ms + _RETRY_MS, *timer.data)
 
 
 #: Kind of group -> (kind of timer, whether it is a member's) -> handler.

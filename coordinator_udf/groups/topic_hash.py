@@ -22,10 +22,7 @@ _INT = struct.Struct("<i")
 
 
 def metadata_hash(topics: Mapping[str, Topic], subscribed: Iterable[str]) -> int:
-    """The hash of the subscribed topics that exist: signed, 64 bits; 0 if none exists.
-
-    Racks of replicas are not part of it, as the topics that the log tells of have none.
-    """
+    """The hash of the subscribed topics that exist: signed, 64 bits; 0 if none exists."""
     names = sorted((name for name in subscribed if name in topics), key=java_string_key)
     if not names:
         return 0
@@ -35,17 +32,25 @@ def metadata_hash(topics: Mapping[str, Topic], subscribed: Iterable[str]) -> int
 @lru_cache(maxsize=65_536)
 def _topic_hash(topic: Topic) -> int:
     topic_id = urlsafe_b64decode(topic.id + "==")
-    units = topic.name.encode("utf-16-le", "surrogatepass")
     data = [
         _MAGIC,
         _LONG.pack(int.from_bytes(topic_id[:8])),
         _LONG.pack(int.from_bytes(topic_id[8:])),
-        units,
-        _INT.pack(len(units) // 2),
+        *_text(topic.name),
         _INT.pack(topic.partitions),
     ]
-    data += [_INT.pack(partition) for partition in range(topic.partitions)]
+    for partition in range(topic.partitions):
+        data.append(_INT.pack(partition))
+        racks = topic.racks[partition] if partition < len(topic.racks) else ()
+        for rack in sorted(racks, key=java_string_key):
+            units, length = _text(rack)
+            data += [length, units, length]
     return xxhash.xxh3_64_intdigest(b"".join(data))
+
+
+def _text(text: str) -> tuple[bytes, bytes]:
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units, _INT.pack(len(units) // 2)
 
 
 def _signed(value: int) -> int:

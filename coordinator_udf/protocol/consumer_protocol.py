@@ -100,12 +100,18 @@ def decode_subscription_topics(data: bytes) -> list[str]:
 
 
 def decode_version(data: bytes) -> int:
-    """The version with which a subscription or an assignment begins.
+    """The version with which a member's metadata begins, for an assignment of the same version.
 
     Raises:
-        MalformedConsumerProtocol: there are no two bytes, or they are negative.
+        MalformedConsumerProtocol: there are no two bytes, or they are negative. Its text is Kafka's, which a member is
+            told (ConsumerProtocol.deserializeVersion, checkAssignmentVersion).
     """
-    return _version(data, "a subscription")
+    if len(data) < _VERSION.size:
+        raise MalformedConsumerProtocol("Buffer underflow while parsing consumer protocol's header")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise MalformedConsumerProtocol(f"Unsupported assignment version: {version}")
+    return version
 
 
 def encode_assignment(partitions: Mapping[str, Sequence[int]], version: int) -> bytes:

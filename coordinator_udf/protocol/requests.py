@@ -216,12 +216,16 @@ class GroupConfig(_Body, frozen=True):
     configs: dict[str, str | int]
 
 
-class Topic(_Body, frozen=True):
-    """A topic that exists: its name, its number of partitions, its id in Kafka's url-safe base64."""
+class Topic(_Body, frozen=True, omit_defaults=True):
+    """A topic that exists: its name, its number of partitions, its id in Kafka's url-safe base64.
+
+    ``racks`` has for each partition the racks of its replicas; none where nobody says.
+    """
 
     name: str
     partitions: PartitionCount
     id: Uuid = ZERO_UUID
+    racks: tuple[tuple[str, ...], ...] = ()
 
 
 class TopicMetadata(_Body, frozen=True):

@@ -208,6 +208,10 @@ def _name(number: Any) -> str | None:
 
 def _topics(topics: Any) -> list[dict[str, Any]]:
     return [
-        {"name": topic["name"], "partitions": topic["partitions"], **({"id": topic["id"]} if topic.get("id") else {})}
+        {
+            "name": topic["name"],
+            "partitions": topic["partitions"],
+            **{name: topic[name] for name in ("id", "racks") if topic.get(name)},
+        }
         for topic in topics
     ]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from coordinator_udf.assignors import configured_assignors
 from coordinator_udf.groups.consumer_state import Target
 from coordinator_udf.groups.consumer_target import GroupSpec, MemberSpec
+from coordinator_udf.groups.consumer_walks import is_same_target
 from coordinator_udf.protocol.settings import SettingsError
 from coordinator_udf.settings_file import topic_id
 
@@ -59,7 +60,8 @@ def test_uniform_moves_nothing_where_nothing_changes(drawn: tuple[dict[str, list
     wants, sizes = drawn
     targets = ASSIGNORS["uniform"].assign(group(wants, sizes))
     again = ASSIGNORS["uniform"].assign(group(wants, sizes, targets))
-    assert {m: t for m, t in again.items() if t} == {m: t for m, t in targets.items() if t}
+    assert {m for m, t in again.items() if t} == {m for m, t in targets.items() if t}
+    assert all(is_same_target(again[m], t) for m, t in targets.items() if t)
 
 
 @given(size=st.integers(1, 40), members=st.integers(1, 9))
@@ -68,6 +70,19 @@ def test_uniform_is_even_where_all_want_the_same(size: int, members: int) -> Non
     targets = ASSIGNORS["uniform"].assign(group(wants, {IDS[0]: size}))
     loads = [sum(map(len, targets[member].values())) for member in wants]
     assert max(loads) - min(loads) <= 1
+
+
+def test_uniform_takes_what_java_walks_last() -> None:
+    # Partitions 3 and 19 are of one bin, in which the one that came first stands first.
+    had: Target = {IDS[0]: (16, 17, 18, 19, 3, 4)}
+    spec = group(dict.fromkeys("ab", IDS[:1]), {IDS[0]: 8}, {"a": had})
+    spec = spec._replace(partitions={IDS[0]: 8}, is_assigned=lambda _, partition: partition in had[IDS[0]])
+    assert ASSIGNORS["uniform"].assign(spec)["a"] == {IDS[0]: (16, 17, 18, 19)}
+
+
+def test_range_asks_only_the_first_member_where_all_are_said_to_want_the_same() -> None:
+    spec = group({"a": IDS[:1], "b": []}, {IDS[0]: 3})._replace(homogeneous=True)
+    assert ASSIGNORS["range"].assign(spec) == {"a": {IDS[0]: (0, 1)}, "b": {IDS[0]: (2,)}}
 
 
 def test_range_gives_ranges_of_each_topic_alike() -> None:

@@ -21,3 +21,12 @@ def test_the_hash_is_kafkas() -> None:
 def test_topics_that_do_not_exist_do_not_count() -> None:
     assert metadata_hash(TOPICS, ["t1", "nowhere"]) == metadata_hash(TOPICS, ["t1"])
     assert metadata_hash(TOPICS, ["nowhere"]) == 0
+
+
+def test_racks_count_in_whatever_order_they_come() -> None:
+    def with_racks(*racks: tuple[str, ...]) -> int:
+        return metadata_hash({"t0": Topic("t0", 2, "qFZ680nJNnGYp7NPSxBNXQ", racks)}, ["t0"])
+
+    assert with_racks(("r2", "r0"), ("rack,1",)) == -5995223252470622919
+    assert with_racks(("r0", "r2"), ("rack,1",)) == -5995223252470622919
+    assert with_racks(("r0", "r2"), ()) == with_racks(("r0", "r2")) != with_racks()
