@@ -28,6 +28,7 @@ from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.protocol.settings import Settings, SettingsError
 from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, client_reason, error_body, read_body
 from coordinator_udf.shard_control import CONTROLS, LogEntry
+from coordinator_udf.shard_index import EMPTY, Index
 from coordinator_udf.shard_outputs import to_outputs
 
 
@@ -66,12 +67,11 @@ class Shard:
         self.next_seq = 0
         #: Groups whose heartbeats need no look at the group, and how many heartbeats of others did.
         self.hot: dict[str, HotGroup] = {}
-        self.hot_changed = True
-        #: `hot` as it stands in the state row, unless it changed since.
-        self.index: bytes | None = None
         self.misses: dict[str, int] = {}
-        #: What the codec wrote or read last of all that heartbeats don't change, and that compressed.
-        self.cold: tuple[bytes, bytes] | None = None
+        #: What the state row that the shard was made of said of hot groups.
+        self.index: Index = EMPTY
+        #: Parts of the state row that the codec read or wrote last, plain and compressed.
+        self.kept: dict[str, tuple[bytes, bytes]] = {}
         #: The state row that the shard was made of, as long as it has handled nothing.
         self.origin: tuple[int, int | None, bytes, bytes] | None = None
         self.log: list[LogEntry] | None = [] if keep_log else None
@@ -112,17 +112,28 @@ class Shard:
     def cool(self, group_id: str | None) -> None:
         """What is kept for a group's heartbeats may no longer hold; None means all groups."""
         if group_id is None:
+            self.ctx.timers.wake_all()
             self.hot.clear()
-            self.hot_changed = True
-        elif self.hot.pop(group_id, None) is not None:
-            self.hot_changed = True
+        else:
+            self.ctx.timers.sessions_of(group_id)
+            self.hot.pop(group_id, None)
+
+    def is_hot(self, group_id: str) -> bool:
+        """Whether heartbeats of a group need no look at it."""
+        return group_id in self.hot or group_id in self.ctx.timers.resting
+
+    def wake(self, group_id: str) -> HotGroup | None:
+        """What a state row says of a group that nobody asked for yet; None if there is nothing."""
+        if group_id not in self.ctx.timers.resting:
+            return None
+        self.ctx.timers.sessions_of(group_id)
+        return self.hot[group_id]
 
     def heat(self, group: ClassicGroup) -> None:
         """Keeps aside what the group's heartbeats need."""
         hot = heat(group, self.ctx.timers)
         if hot is not None:
             self.hot[group.group_id] = hot
-            self.hot_changed = True
 
     def reject(
         self, row: Request, reason: str, details: str | None = None, *, raw: Request | None = None

@@ -1,37 +1,35 @@
 """A shard as the row that Spark's state store keeps between two micro-batches, and back.
 
-``hot`` holds what every batch changes (the sessions' deadlines, counters), ``cold`` the groups and offsets, each group
-on its own, so that a batch decodes only the groups that it touches, and an index of what heartbeats need to know of
-groups. The structs of groups/ are the format: who changes one of them
-raises `STATE_VERSION`.
+``hot`` holds what every batch changes (the sessions' deadlines, counters), ``cold`` the groups, the offsets and an
+index of what heartbeats need to know of groups. Nothing of a group is decoded before a request touches it: neither the
+group nor its sessions. The structs of groups/ are the format: who changes one of them raises `STATE_VERSION`.
 
-``cold`` is compressed: a state row goes to the JVM and back in every micro-batch, which costs more by the byte than
-packing it does. Where a batch changed nothing in it, the bytes that came go back.
+``cold`` is compressed, for a state row goes to the JVM and back in every micro-batch, which costs more by the byte than
+packing it does. Parts in which a batch changed nothing go back as the bytes that came.
 """
 
 from __future__ import annotations
 
-import struct
-from array import array
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
-import pyarrow as pa
+import numpy as np
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.hot import HotGroup
 from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
 from coordinator_udf.groups.store import Group, GroupStore
-from coordinator_udf.groups.timers import DATA, DEADLINE, KEY, SEQ, TIMEOUT, Entry, Timer, TimerKey, Timers
+from coordinator_udf.groups.timers import DATA, DEADLINE, KEY, SEQ, TIMEOUT, Timer, TimerKey, Timers
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_apis import Availability
+from coordinator_udf.shard_index import Index, read_index, rest, write_index
+from coordinator_udf.shard_pages import Packed, PagedMap, compressed, decompressed
 
 #: The version of what `encode` writes. Versions that `decode` reads: this one.
-STATE_VERSION = 3
+STATE_VERSION = 5
 
 #: The columns of schemas.outputs.SHARD_STATE.
 StateRow = tuple[int, int | None, bytes, bytes]
@@ -62,89 +60,47 @@ class _Hot(msgspec.Struct, array_like=True):
     timers: list[tuple[int, int, tuple[str, str, str], tuple[int, ...]]]
 
 
-class _IndexedGroup(msgspec.Struct, array_like=True):
-    group_id: str
-    generation_id: int
-    error_code: int
-    instances: dict[str, str]
-    member_ids: list[str]
-    timeouts_ms: list[int]
+class _Head(msgspec.Struct, array_like=True):
+    """What there is beside groups and offsets, and on which page each of those is."""
 
-
-class _Cold(msgspec.Struct, array_like=True):
     topics: list[Topic]
-    groups: dict[str, bytes]
-    committed: dict[str, bytes]
     pending: dict[int, dict[str, dict[str, dict[int, CommittedOffset]]]]
-    #: A list of _IndexedGroup: what the heartbeats of the groups need.
-    index: bytes
     #: `Context.topics_version`, `Context.new_topics_version`, `Context.group_settings`.
     topics_version: int
     new_topics_version: int
     group_settings: dict[str, dict[str, int]]
     ghosts: dict[str, tuple[int, Group]]
+    groups: dict[str, int]
+    committed: dict[str, int]
 
 
-_LENGTH = struct.Struct("<Q")
+class _Cold(msgspec.Struct, array_like=True):
+    #: What `write_index` gave and a _Head, compressed.
+    index: bytes
+    head: bytes
+    groups: list[bytes]
+    committed: list[bytes]
+
 
 _encoder = msgspec.msgpack.Encoder()
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _offsets_decoder = msgspec.msgpack.Decoder(dict[str, dict[int, CommittedOffset]])
 _hot_decoder = msgspec.msgpack.Decoder(_Hot)
 _cold_decoder = msgspec.msgpack.Decoder(_Cold)
-_index_decoder = msgspec.msgpack.Decoder(list[_IndexedGroup])
-
-
-class LazyMap(MutableMapping[str, Any]):
-    """A map whose values stay encoded until somebody asks for them. Iterating over keys decodes nothing."""
-
-    def __init__(self, encoded: dict[str, bytes], decoder: msgspec.msgpack.Decoder[Any]) -> None:
-        self._items: dict[str, Any] = dict(encoded)
-        self._decoder = decoder
-
-    def __getitem__(self, key: str) -> Any:
-        value = self._items[key]
-        if type(value) is bytes:
-            value = self._decoder.decode(value)
-            self._items[key] = value
-        return value
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._items[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self._items[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._items
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, decoded; ``default`` if there is none."""
-        return self[key] if key in self._items else default
-
-    def decoded(self) -> list[Any]:
-        """The values that somebody asked for."""
-        return [value for value in self._items.values() if type(value) is not bytes]
-
-    def encoded(self) -> dict[str, bytes]:
-        """Every value as bytes; those that nobody asked for as they came."""
-        return {key: value if type(value) is bytes else _encoder.encode(value) for key, value in self._items.items()}
+_head_decoder = msgspec.msgpack.Decoder(_Head)
 
 
 def encode(shard: Shard) -> StateRow:
     """The state row of a shard; `decode` makes a shard of it that goes on where this one is."""
-    groups = shard.store.groups
-    for group in groups.decoded() if isinstance(groups, LazyMap) else list(groups.values()):
-        if isinstance(group, ClassicGroup) and group.group_id not in shard.hot:
+    store, timers = shard.store, shard.ctx.timers
+    groups = store.groups = _paged(store.groups, _group_decoder)
+    committed = store.offsets.committed = _paged(store.offsets.committed, _offsets_decoder)
+    for group in groups.unpacked():
+        if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
             shard.heat(group)
-    timers = shard.ctx.timers
-    deadlines, seqs, others = _split_timers(shard)
+    others = timers.others(shard.hot)
+    others += [entry for group in shard.hot.values() for entry in group.sessions.values() if entry[TIMEOUT] is None]
+    index, deadlines, seqs = write_index(shard)
     hot = _Hot(
         shard.ctx.now_ms,
         shard.ctx.end_offset,
@@ -156,77 +112,46 @@ def encode(shard: Shard) -> StateRow:
         seqs.tobytes(),
         [(e[DEADLINE], e[SEQ], (e[KEY].kind, e[KEY].group_id, e[KEY].member_id), e[DATA]) for e in others],
     )
-    if shard.hot_changed or shard.index is None:
-        shard.index = _encode_index(shard)
-        shard.hot_changed = False
-    offsets = shard.store.offsets
+    packed_groups, packed_offsets = groups.pack(), committed.pack()
+    head = _encode_head(shard, packed_groups, packed_offsets)
     cold = _Cold(
-        list(shard.ctx.topics.values()),
-        _encoded(groups),
-        _encoded(offsets.committed),
-        offsets.pending,
-        shard.index,
-        shard.ctx.topics_version,
-        shard.ctx.new_topics_version,
-        shard.ctx.group_settings,
-        shard.store.ghosts,
+        _compressed(shard, "index", index), _compressed(shard, "head", head), packed_groups.pages, packed_offsets.pages
     )
-    cold_bytes = _encoder.encode(cold)
-    if shard.cold is None or shard.cold[0] != cold_bytes:
-        shard.cold = cold_bytes, _compressed(cold_bytes)
-    return STATE_VERSION, _next_deadline(deadlines, others), _encoder.encode(hot), shard.cold[1]
-
-
-def _compressed(data: bytes) -> bytes:
-    """The bytes' length, which decompression has to know, and then the bytes, compressed."""
-    compressed: bytes = pa.compress(data, codec="zstd", asbytes=True)
-    return _LENGTH.pack(len(data)) + compressed
-
-
-def _decompressed(data: bytes) -> bytes:
-    (length,) = _LENGTH.unpack_from(data)
-    decompressed: bytes = pa.decompress(data[_LENGTH.size :], length, codec="zstd", asbytes=True)
-    return decompressed
-
-
-def _split_timers(shard: Shard) -> tuple[array[int], array[int], list[Entry]]:
-    """Deadlines and numbers of the sessions that the index covers, in its order, and the entries that it doesn't."""
-    deadlines, seqs = array("q"), array("q")
-    others = list(shard.ctx.timers.others())
-    for group_id, sessions in shard.ctx.timers.sessions.items():
-        if group_id not in shard.hot:
-            others += sessions.values()
-    for group in shard.hot.values():
-        for entry in group.sessions.values():
-            if entry[TIMEOUT] is None:
-                others.append(entry)
-            else:
-                deadlines.append(entry[DEADLINE])
-                seqs.append(entry[SEQ])
-    return deadlines, seqs, others
-
-
-def _next_deadline(deadlines: array[int], others: list[Entry]) -> int | None:
     earliest = [entry[DEADLINE] for entry in others]
     if deadlines:
-        earliest.append(min(deadlines))
-    return min(earliest, default=None)
+        earliest.append(int(np.min(deadlines)))
+    return STATE_VERSION, min(earliest, default=None), _encoder.encode(hot), _encoder.encode(cold)
 
 
-def _encode_index(shard: Shard) -> bytes:
-    return _encoder.encode(
-        [
-            _IndexedGroup(
-                group_id,
-                group.generation_id,
-                group.error_code,
-                group.instances,
-                [member_id for member_id, entry in group.sessions.items() if entry[TIMEOUT] is not None],
-                [entry[TIMEOUT] for entry in group.sessions.values() if entry[TIMEOUT] is not None],
-            )
-            for group_id, group in shard.hot.items()
-        ]
+def _paged(items: MutableMapping[str, Any], decoder: msgspec.msgpack.Decoder[Any]) -> PagedMap:
+    if isinstance(items, PagedMap):
+        return items
+    paged = PagedMap(Packed({}, []), decoder)
+    paged.update(items)
+    return paged
+
+
+def _encode_head(shard: Shard, groups: Packed, offsets: Packed) -> bytes:
+    ctx, store = shard.ctx, shard.store
+    head = _Head(
+        list(ctx.topics.values()),
+        store.offsets.pending,
+        ctx.topics_version,
+        ctx.new_topics_version,
+        ctx.group_settings,
+        store.ghosts,
+        groups.places,
+        offsets.places,
     )
+    return _encoder.encode(head)
+
+
+def _compressed(shard: Shard, part: str, data: bytes) -> bytes:
+    """A part of the state row, compressed; as it was read or written last if it is the same."""
+    known = shard.kept.get(part)
+    if known is None or known[0] != data:
+        known = shard.kept[part] = data, compressed(data)
+    return known[1]
 
 
 def decode(partition: int, settings: Settings, state: StateRow | None) -> Shard:
@@ -251,53 +176,37 @@ def restore(shard: Shard, state: StateRow) -> None:
     if version != STATE_VERSION:
         raise StateVersionError(version)
     hot = _hot_decoder.decode(hot_bytes)
-    shard.cold = _decompressed(cold_bytes), cold_bytes
-    cold = _cold_decoder.decode(shard.cold[0])
-    assignors = shard.ctx.assignors
-    shard.ctx = Context(shard.ctx.settings, _restore_timers(shard, hot, cold.index))
-    shard.ctx.assignors = assignors
-    shard.ctx.topics_version, shard.ctx.new_topics_version = cold.topics_version, cold.new_topics_version
-    shard.ctx.group_settings = cold.group_settings
-    shard.ctx.now_ms = hot.now_ms
-    shard.ctx.end_offset = hot.end_offset
-    shard.ctx.topics = {topic.name: topic for topic in cold.topics}
+    cold = _cold_decoder.decode(cold_bytes)
+    index_bytes, head_bytes = decompressed(cold.index), decompressed(cold.head)
+    shard.kept = {"index": (index_bytes, cold.index), "head": (head_bytes, cold.head)}
+    head = _head_decoder.decode(head_bytes)
+    ctx = Context(shard.ctx.settings, Timers(hot.next_timer_seq))
+    ctx.assignors = shard.ctx.assignors
+    ctx.topics_version, ctx.new_topics_version = head.topics_version, head.new_topics_version
+    ctx.group_settings = head.group_settings
+    ctx.now_ms = hot.now_ms
+    ctx.end_offset = hot.end_offset
+    ctx.topics = {topic.name: topic for topic in head.topics}
+    shard.ctx = ctx
+    _restore_timers(shard, hot, read_index(index_bytes, hot.deadlines, hot.seqs))
     offsets = OffsetStore()
-    offsets.committed = LazyMap(cold.committed, _offsets_decoder)
-    offsets.pending = cold.pending
-    shard.store = GroupStore(LazyMap(cold.groups, _group_decoder), offsets)
-    shard.store.ghosts = cold.ghosts
+    offsets.committed = PagedMap(Packed(head.committed, cold.committed), _offsets_decoder)
+    offsets.pending = head.pending
+    shard.store = GroupStore(PagedMap(Packed(head.groups, cold.groups), _group_decoder), offsets)
+    shard.store.ghosts = head.ghosts
     shard.next_seq = hot.next_seq
     shard.started = hot.started
     shard.availability = Availability(hot.availability)
+    shard.misses = {}
     shard.origin = state
     if shard.log is not None:
         shard.log = [entry for entry in shard.log if entry[0] < hot.end_offset]
 
 
-def _restore_timers(shard: Shard, hot: _Hot, index: bytes) -> Timers:
-    """The timers of a state row, and with them what the heartbeats of its groups need."""
-    timers = Timers(hot.next_timer_seq)
-    deadlines, seqs = array("q"), array("q")
-    deadlines.frombytes(hot.deadlines)
-    seqs.frombytes(hot.seqs)
-    shard.hot.clear()
-    at = 0
-    for group in _index_decoder.decode(index):
-        end = at + len(group.member_ids)
-        sessions = timers.add_sessions(
-            group.group_id, group.member_ids, deadlines[at:end], seqs[at:end], group.timeouts_ms
-        )
-        shard.hot[group.group_id] = HotGroup(group.generation_id, group.error_code, sessions, group.instances)
-        at = end
+def _restore_timers(shard: Shard, hot: _Hot, index: Index) -> None:
+    timers = shard.ctx.timers
+    rest(shard, index)
     for deadline, seq, key, data in hot.timers:
         timers.set(Timer(deadline, seq, TimerKey(*key), data))
-    if deadlines:
-        timers.bound_ms = min(timers.bound_ms, *deadlines)
-    shard.index, shard.hot_changed, shard.misses = index, False, {}
-    return timers
-
-
-def _encoded(items: MutableMapping[str, Any]) -> dict[str, bytes]:
-    if isinstance(items, LazyMap):
-        return items.encoded()
-    return {key: _encoder.encode(value) for key, value in items.items()}
+    if index.deadlines_ms:
+        timers.bound_ms = min(timers.bound_ms, int(np.min(index.deadlines_ms)))

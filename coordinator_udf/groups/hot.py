@@ -28,20 +28,22 @@ class HotGroup:
         error_code: what a valid heartbeat is answered.
         sessions: member id -> session timer; one without a timeout is no member's.
         instances: group instance id -> member id.
+        packed: all this but the deadlines as it stands in the state row, once it does.
     """
 
     generation_id: int
     error_code: int
     sessions: dict[str, Entry]
     instances: dict[str, str]
+    packed: bytes | None = None
 
 
 def heat(group: ClassicGroup, timers: Timers) -> HotGroup | None:
     """The hot side of a group; None for one whose heartbeats need a closer look."""
     if group.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
         return None
-    sessions = timers.sessions.get(group.group_id)
-    if sessions is None:
+    sessions = timers.sessions_of(group.group_id)
+    if not sessions:
         return None
     for member_id, entry in sessions.items():
         member = group.members.get(member_id)

@@ -8,7 +8,7 @@ comes up too early goes back with the deadline that it has now.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 #: What a timer is for.
@@ -26,6 +26,10 @@ DEADLINE, SEQ, HEAPED, TIMEOUT, KEY, DATA = range(6)
 #: without looking at the group, key, data].
 Entry = list[Any]
 _Item = tuple[int, int, Entry]
+
+
+#: Makes the entries of a group that rests at a place of a state row.
+Wake = Callable[["Timers", str, int], None]
 
 
 class TimerKey(NamedTuple):
@@ -50,14 +54,15 @@ class Timers:
 
     Attributes:
         next_seq: the number of the next arming.
-        sessions: group id -> member id -> entry of a session timer. Whoever changes an entry in place only ever puts
-            its deadline off.
+        resting: groups whose session timers have no entries yet, and their places in the state row.
         bound_ms: no timer is due before.
     """
 
     def __init__(self, next_seq: int = 0) -> None:
         self.next_seq = next_seq
-        self.sessions: dict[str, dict[str, Entry]] = {}
+        self.resting: dict[str, int] = {}
+        self._wake: Wake | None = None
+        self._sessions: dict[str, dict[str, Entry]] = {}
         self.bound_ms = _NEVER
         self._others: dict[TimerKey, Entry] = {}
         self._heap: list[_Item] | None = None
@@ -74,7 +79,8 @@ class Timers:
     def _set(self, deadline_ms: int, seq: int, key: TimerKey, data: tuple[int, ...]) -> Entry:
         entries: dict[Any, Entry]
         if key.kind == SESSION:
-            entries = self.sessions.setdefault(key.group_id, {})
+            self.sessions_of(key.group_id)
+            entries = self._sessions.setdefault(key.group_id, {})
             name: Any = key.member_id
         else:
             entries, name = self._others, key
@@ -87,6 +93,27 @@ class Timers:
             self._bring_forward(entry)
         return entry
 
+    def sessions_of(self, group_id: str) -> dict[str, Entry]:
+        """The entries of a group's session timers by member id. Whoever changes one only ever puts its deadline off."""
+        if (place := self.resting.pop(group_id, None)) is not None and self._wake is not None:
+            self._wake(self, group_id, place)
+        return self._sessions.get(group_id, {})
+
+    def wake_all(self) -> None:
+        """Makes the entries of all session timers."""
+        for group_id in list(self.resting):
+            self.sessions_of(group_id)
+
+    def rest(self, places: dict[str, int], wake: Wake) -> None:
+        """Begins with session timers of which only their groups' places in a state row are known.
+
+        Args:
+            places: group id -> place.
+            wake: is given these timers, a group and its place when somebody needs that group's timers, and calls
+                `add_sessions`. The caller of `rest` lowers ``bound_ms``.
+        """
+        self.resting, self._wake = places, wake
+
     def add_sessions(
         self,
         group_id: str,
@@ -95,26 +122,26 @@ class Timers:
         seqs: Iterable[int],
         timeouts_ms: Iterable[int],
     ) -> dict[str, Entry]:
-        """Arms a group's session timers as they were when state was written. The caller lowers ``bound_ms``."""
+        """Arms a group's session timers as they were when state was written."""
         sessions: dict[str, Entry] = {
             member_id: [deadline_ms, seq, None, timeout_ms, None, ()]
             for member_id, deadline_ms, seq, timeout_ms in zip(member_ids, deadlines_ms, seqs, timeouts_ms, strict=True)
         }
         for member_id, entry in sessions.items():
             entry[KEY] = TimerKey(SESSION, group_id, member_id)
-        self.sessions[group_id] = sessions
+        self._sessions[group_id] = sessions
         return sessions
 
     def cancel(self, key: TimerKey) -> None:
         """Disarms a timer, if it is armed."""
-        found = self.sessions.get(key.group_id, {}).get(key.member_id) if key.kind == SESSION else self._others.get(key)
+        found = self.sessions_of(key.group_id).get(key.member_id) if key.kind == SESSION else self._others.get(key)
         if found is not None:
             self._forget(found)
 
     def is_armed(self, key: TimerKey) -> bool:
         """Whether a timer is armed."""
         if key.kind == SESSION:
-            return key.member_id in self.sessions.get(key.group_id, {})
+            return key.member_id in self.sessions_of(key.group_id)
         return key in self._others
 
     def pop_due(self, now_ms: int) -> Timer | None:
@@ -141,13 +168,18 @@ class Timers:
 
     def entries(self) -> Iterable[Entry]:
         """Every armed entry, in no order that means anything."""
+        self.wake_all()
         yield from self._others.values()
-        for members in self.sessions.values():
+        for members in self._sessions.values():
             yield from members.values()
 
-    def others(self) -> Iterable[Entry]:
-        """Every armed entry that is not a session's."""
-        return self._others.values()
+    def others(self, groups: Container[str]) -> list[Entry]:
+        """Every armed entry that is not a session's, and those of sessions of other groups than these.
+
+        Groups that rest are none of the others.
+        """
+        left_out = [sessions for group_id, sessions in self._sessions.items() if group_id not in groups]
+        return [*self._others.values(), *(entry for sessions in left_out for entry in sessions.values())]
 
     # -- the heap -------------------------------------------------------------------------------------------------
 
@@ -174,9 +206,9 @@ class Timers:
         entry[DEADLINE] = None
         key: TimerKey = entry[KEY]
         if key.kind == SESSION:
-            members = self.sessions[key.group_id]
+            members = self._sessions[key.group_id]
             del members[key.member_id]
             if not members:
-                del self.sessions[key.group_id]
+                del self._sessions[key.group_id]
         else:
             del self._others[key]

@@ -1,0 +1,151 @@
+"""A map that lies packed in pages, so that a micro-batch unpacks and packs only the pages that it needs.
+
+A shard has thousands of groups and a micro-batch touches some of them. Each value is encoded on its own; some dozen
+values make a page, which is compressed as a whole, for what two members of a group say of themselves is much the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+#: How many values a page gets.
+PAGE_VALUES: Final = 32
+
+_LENGTH: Final = struct.Struct("<Q")
+_encoder: Final = msgspec.msgpack.Encoder()
+_page_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
+
+
+class Packed(NamedTuple):
+    """A map as it can be stored.
+
+    Attributes:
+        places: which page a key's value is on, in the map's order.
+        pages: the compressed pages.
+    """
+
+    places: dict[str, int]
+    pages: list[bytes]
+
+
+class PagedMap(MutableMapping[str, Any]):
+    """A map in the order of insertion whose values stay packed until somebody asks for them.
+
+    A value that was given out may be changed in place until the map is packed the next time; who wants to change it
+    after that asks for it again. Whatever only asks for keys unpacks nothing.
+    """
+
+    def __init__(self, packed: Packed, decoder: msgspec.msgpack.Decoder[Any]) -> None:
+        """A map that was packed.
+
+        Args:
+            packed: what `pack` gave.
+            decoder: makes a value of its bytes.
+        """
+        self._places = dict(packed.places)
+        self._pages: list[bytes | None] = list(packed.pages)
+        self._opened: dict[int, dict[str, bytes]] = {}
+        self._values: dict[str, Any] = {}
+        #: Those that may have been changed since the map was packed.
+        self._given: dict[str, None] = {}
+        self._sizes: Counter[int] | None = None
+        self._decoder = decoder
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._decoder.decode(self._open(self._places[key])[key])
+        self._given[key] = None
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key not in self._places:
+            self._places[key] = self._page_with_room()
+        self._values[key] = value
+        self._given[key] = None
+
+    def __delitem__(self, key: str) -> None:
+        page = self._places.pop(key)
+        self._values.pop(key, None)
+        self._given.pop(key, None)
+        if self._sizes is not None:
+            self._sizes[page] -= 1
+        if self._open(page).pop(key, None) is not None:
+            self._pages[page] = None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def unpacked(self) -> list[Any]:
+        """The values that somebody asked for or put there."""
+        return list(self._values.values())
+
+    def pack(self) -> Packed:
+        """The map as it is now. Pages on which no value changed are what they were."""
+        if len(self._pages) > 2 * (len(self._places) // PAGE_VALUES + 1):
+            self._spread_anew()
+        for key in self._given:
+            number, encoded = self._places[key], _encoder.encode(self._values[key])
+            page = self._open(number)
+            if page.get(key) != encoded:
+                page[key] = encoded
+                self._pages[number] = None
+        pages = [
+            compressed(_encoder.encode(self._opened[number])) if page is None else page
+            for number, page in enumerate(self._pages)
+        ]
+        self._pages[:] = pages
+        self._given.clear()
+        return Packed(dict(self._places), pages)
+
+    def _spread_anew(self) -> None:
+        """Makes full pages of many that lost most of what was on them."""
+        encoded = {key: self._open(number).get(key, b"") for key, number in self._places.items()}
+        self._places = {key: place // PAGE_VALUES for place, key in enumerate(encoded)}
+        self._pages = [None] * -(-len(encoded) // PAGE_VALUES)
+        self._opened = {number: {} for number in range(len(self._pages))}
+        self._sizes = None
+        for key, number in self._places.items():
+            self._opened[number][key] = encoded[key]
+
+    def _open(self, number: int) -> dict[str, bytes]:
+        page = self._opened.get(number)
+        if page is None:
+            stored = self._pages[number]
+            page = self._opened[number] = {} if stored is None else _page_decoder.decode(decompressed(stored))
+        return page
+
+    def _page_with_room(self) -> int:
+        if self._sizes is None:
+            self._sizes = Counter(self._places.values())
+        last = len(self._pages) - 1
+        if last < 0 or self._sizes[last] >= PAGE_VALUES:
+            last += 1
+            self._pages.append(None)
+        self._sizes[last] += 1
+        return last
+
+
+def compressed(data: bytes) -> bytes:
+    """The bytes' length, which decompression has to know, and then the bytes, compressed."""
+    packed: bytes = pa.compress(data, codec="zstd", asbytes=True)
+    return _LENGTH.pack(len(data)) + packed
+
+
+def decompressed(data: bytes) -> bytes:
+    """What `compressed` was given."""
+    (length,) = _LENGTH.unpack_from(data)
+    unpacked: bytes = pa.decompress(memoryview(data)[_LENGTH.size :], length, codec="zstd", asbytes=True)
+    return unpacked
