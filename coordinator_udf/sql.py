@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from delta import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 from coordinator_udf.protocol.consumer_protocol import (
@@ -17,7 +14,7 @@ from coordinator_udf.protocol.consumer_protocol import (
     decode_assignment,
     decode_subscription_topics,
 )
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.request_log import request_log
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
 from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
@@ -58,7 +55,8 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
     Args:
         spark: a session with Delta's extension and catalog.
         folder: where the Delta tables are, as a path of any file system that Spark knows.
-        log: the embedded request log, if there is one; else the request log is the table request_log.
+        log: the embedded request log, if there is one: then request_log is what it holds and its history; else it is
+            the table request_log.
 
     Returns:
         The names of the tables that are there.
@@ -90,31 +88,12 @@ def _path(folder: str, table: str) -> str:
 
 
 def register_log(spark: SparkSession, path: Path) -> None:
-    """Makes what an embedded log holds now the temporary view request_log."""
-    embedded_log(spark, path).createOrReplaceTempView(REQUEST_LOG_TABLE)
-
-
-def embedded_log(spark: SparkSession, path: Path) -> DataFrame:
-    """What an embedded log holds now, a row a request. The tasks read the file; so it must be on a disk that they see.
+    """Makes what a request log holds now, with its history, the temporary view request_log.
 
     Raises:
-        LogError: the log can't be read.
+        LogError: the log can't be read, or its history isn't where the log says.
     """
-    log = EmbeddedLog.open(path)
-    extent = log.extent()
-    log.close()
-    appends = spark.range(extent.first, extent.next)
-    return appends.mapInArrow(partial(_read_appends, path), REQUEST_LOG)
-
-
-def _read_appends(path: Path, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    log = EmbeddedLog.open(path)
-    for batch in numbers:
-        # A range's numbers are dense.
-        if batch.num_rows:
-            first = batch.column(0)[0].as_py()
-            yield from log.read(first, first + batch.num_rows)
-    log.close()
+    request_log(spark, path).createOrReplaceTempView(REQUEST_LOG_TABLE)
 
 
 def read_consumer_protocol(

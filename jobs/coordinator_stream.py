@@ -20,6 +20,7 @@ from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
 from coordinator_udf.settings_file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.failures import told_in_words
+from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
 
@@ -47,6 +48,15 @@ def main(
     trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
     tick: Annotated[int, typer.Option(min=50, metavar="MS", help="How often time passes without requests.")] = 500,
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
+    fold_after: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="ROWS",
+            help="Move requests from the embedded log to the table request_log once so many are needed no more by "
+            "the checkpoint; 0: never, the log grows.",
+        ),
+    ] = DEFAULT_FOLD_AFTER_ROWS,
     recover: Annotated[
         bool, typer.Option("--recover-from-offsets", help="Load the groups from consumer_offsets; new checkpoint.")
     ] = False,
@@ -69,6 +79,7 @@ def main(
             tick_ms=tick,
             max_rows=max_rows,
             recover=recover,
+            fold_after_rows=fold_after,
         )
         door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config))
         stop = threading.Event()

@@ -21,7 +21,7 @@ except ModuleNotFoundError:  # not installed: run from a checkout
 
 from coordinator_udf.gateway.front import GatewayOptions, serve_alone
 from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.streaming.embedded_log import LogError
+from coordinator_udf.streaming.log_file import LogError
 
 
 def main(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from coordinator_udf.spark_session import delta_session
 from coordinator_udf.sql import NoTables
 from coordinator_udf.sql_shell import Shell
+from coordinator_udf.streaming.log_file import LogError
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 
@@ -35,7 +36,7 @@ def main(
             shell.interact()
         else:
             shell.run(statement)
-    except (NoTables, PySparkException) as error:
+    except (NoTables, LogError, PySparkException) as error:
         typer.echo(f"sql: {error}", err=True)
         raise typer.Exit(1) from error
 

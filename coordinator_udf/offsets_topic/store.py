@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from coordinator_udf.delta_queries import literal, query
 from coordinator_udf.offsets_topic.codec import CodecError
 from coordinator_udf.offsets_topic.dump import line_to_row, read_line, row_to_line
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER
@@ -101,7 +102,7 @@ def export_lines(tables: Path, source: str) -> Iterator[str]:
 def sources(tables: Path, name: str = OFFSETS) -> set[str]:
     """The sources that a table has rows of; none where there is no such table."""
     # A rejected request is no record, whatever its source.
-    only = f" WHERE api = {_literal(IMPORT_API)}" if name == REJECTED else ""
+    only = f" WHERE api = {literal(IMPORT_API)}" if name == REJECTED else ""
     batches = _query(tables / name, f"SELECT DISTINCT source FROM rows{only}")
     return {row["source"] for batch in batches for row in batch.to_pylist()}
 
@@ -223,11 +224,11 @@ def _append(path: Path, rows: pa.Table) -> None:
 
 
 def _scan(path: Path, source: str) -> Iterator[pa.RecordBatch]:
-    return _query(path, f"SELECT * FROM rows WHERE source = {_literal(source)} ORDER BY partition, offset")
+    return _query(path, f"SELECT * FROM rows WHERE source = {literal(source)} ORDER BY partition, offset")
 
 
 def _rejected_lines(tables: Path, source: str) -> Iterator[tuple[tuple[int, int, int], str]]:
-    mine = f"source = {_literal(source)} AND api = {_literal(IMPORT_API)}"
+    mine = f"source = {literal(source)} AND api = {literal(IMPORT_API)}"
     for batch in _query(tables / REJECTED, f"SELECT seq, raw FROM rows WHERE {mine}"):
         for row in batch.to_pylist():
             try:
@@ -240,13 +241,6 @@ def _rejected_lines(tables: Path, source: str) -> Iterator[tuple[tuple[int, int,
 
 
 def _query(path: Path, sql: str) -> Iterator[pa.RecordBatch]:
-    """The answer to a query on the table ``rows``; nothing where there is no such table.
-
-    By delta-rs' own engine: its Arrow datasets take a column without statistics for one without values.
-    """
+    """The answer to a query on the table ``rows``; nothing where there is no such table."""
     if DeltaTable.is_deltatable(str(path)):
-        yield from pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", DeltaTable(str(path))).execute(sql))
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+        yield from query(DeltaTable(str(path)), sql)

@@ -26,7 +26,9 @@ from coordinator_udf.replay.report import SourceReport
 from coordinator_udf.replay.shard_runner import ShardRunner, answered_requests
 from coordinator_udf.replay.spark_tasks import in_tasks, progress
 from coordinator_udf.replay.table_files import TableFile, TableFiles
-from coordinator_udf.streaming.embedded_log import LogError
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.log_file import LogError
+from coordinator_udf.streaming.request_log import history_of, request_log
 from coordinator_udf.table_rows import to_tables
 from schemas.outputs import shard_output_arrow
 from schemas.requests import REQUEST_COLUMNS
@@ -58,7 +60,7 @@ def run_own_log(spark: SparkSession, job: Job, say: Say) -> TaskResult:
             results = in_tasks(spark, units, _FilesWork(job, settings), say)
         else:
             say(f"{job.source}: not laid out by shard and offset, so Spark shuffles and sorts it")
-            results = _shuffled(spark, job, settings, say)
+            results = _shuffled(spark, _table(spark, job), job, settings, say)
         return _together(job, results)
     except (InputError, SettingsError, LogError) as error:
         return TaskResult(SourceReport(job.source, failure=str(error)))
@@ -70,6 +72,11 @@ def run_own_log(spark: SparkSession, job: Job, say: Say) -> TaskResult:
 
 def _units(job: Job) -> list[ShardFiles] | None:
     if job.form is Format.LOG:
+        log = EmbeddedLog.open(job.path)
+        held = log.held()
+        log.close()
+        if history_of(job.path, held) is not None:
+            return None
         return stage_embedded_log(job.path, job.source, job.scratch / "shards")
     return ordered_shards(job.path, job.source)
 
@@ -117,9 +124,14 @@ def _close(lines: BinaryIO | None) -> None:
         lines.close()
 
 
-def _shuffled(spark: SparkSession, job: Job, settings: Settings, say: Say) -> list[ShardsResult]:
+def _table(spark: SparkSession, job: Job) -> DataFrame:
+    if job.form is Format.LOG:
+        return request_log(spark, job.path)
+    return spark.read.format("delta").load(str(job.path))
+
+
+def _shuffled(spark: SparkSession, table: DataFrame, job: Job, settings: Settings, say: Say) -> list[ShardsResult]:
     """Any other table: rows go to their shard by a shuffle and are sorted there."""
-    table = spark.read.format("delta").load(str(job.path))
     missing = [name for name in REQUEST_COLUMNS if name not in table.columns]
     if missing:
         raise InputError(f"{job.path} is no request log: the table has no column {', '.join(missing)}")

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from deltalake import DeltaTable
 
+from coordinator_udf.delta_queries import literal, query
 from coordinator_udf.replay.compare import Said, Verdict, compare
 from coordinator_udf.replay.excluded import excluded_by
 from coordinator_udf.replay.recording import Answer, ReplaySource
@@ -42,9 +43,8 @@ def compare_with_tables(source: ReplaySource, tables: Path) -> Verdict:
     Raises:
         TableNotFoundError: there is no such table (deltalake).
     """
-    table = DeltaTable(str(tables / "group_responses")).to_pyarrow_table(
-        columns=list(_ANSWER_COLUMNS), filters=[("source", "=", LIVE)]
-    )
+    said = DeltaTable(str(tables / "group_responses"))
+    table = query(said, f"SELECT {', '.join(_ANSWER_COLUMNS)} FROM rows WHERE source = {literal(LIVE)}").read_all()
     answers = {
         row["request_id"]: Answer(
             row["request_id"],

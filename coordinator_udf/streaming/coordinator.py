@@ -21,10 +21,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coordinator_udf.log_rows import control_rows
 from coordinator_udf.settings_file import CoordinatorConfig
 from coordinator_udf.streaming import sources
+from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
 from coordinator_udf.streaming.delta_tables import OutputTables
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
+from coordinator_udf.streaming.log_history import history_uri, next_offsets
 from coordinator_udf.streaming.log_source import DEFAULT_MAX_ROWS
-from coordinator_udf.streaming.recovery import is_begun, recover, starting_append
+from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
 from coordinator_udf.streaming.sink import Answers, CoordinatorSink
 from coordinator_udf.streaming.status import StatusLine
@@ -60,6 +63,8 @@ class StreamOptions:
         tick_ms: how often the job makes time pass.
         max_rows: the most rows of the embedded log in one micro-batch.
         recover: load the groups from consumer_offsets and begin a new checkpoint with that.
+        fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
+            the table request_log; 0: they stay for good.
     """
 
     log: str
@@ -72,6 +77,7 @@ class StreamOptions:
     tick_ms: int = 500
     max_rows: int = DEFAULT_MAX_ROWS
     recover: bool = False
+    fold_after_rows: int = DEFAULT_FOLD_AFTER_ROWS
 
 
 class Coordinator:
@@ -94,6 +100,7 @@ class Coordinator:
         self._exit = ExitStack()
         self.log: EmbeddedLog | None = None
         self._sink: CoordinatorSink | None = None
+        self._folder: Folder | None = None
         self._query: StreamingQuery | None = None
 
     def __enter__(self) -> Coordinator:
@@ -130,6 +137,10 @@ class Coordinator:
             pass
         if (failure := self.query.exception()) is not None:
             raise failure
+        if self._folder is not None and self.options.available_now and not stop.is_set():
+            # A run that takes what is there may be over before the folder's thread looks.
+            self._folder.stop()
+            self._folder.fold_due()
 
     def stop(self) -> None:
         """Ends the query after the micro-batch that is under way; does nothing if it has ended."""
@@ -170,11 +181,10 @@ class Coordinator:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
-        status = StatusLine(self._sink.totals, self._lag)
-        self._spark.streams.addListener(status)
-        undo.callback(self._spark.streams.removeListener, status)
-        undo.callback(status.close)
         self._query = writer.start()
+        status = StatusLine(self._query, self._sink.totals, self._lag)
+        status.start()
+        undo.callback(status.close)
 
     def _requests(self, undo: ExitStack) -> DataFrame:
         options = self.options
@@ -198,7 +208,11 @@ class Coordinator:
             raise StartError(f"there is no request log at {path}; with --available-now it must be there already")
         else:
             log = EmbeddedLog.create(
-                path, options.partitions or 8, clock_skew_max_ms=self.config.settings.log_clock_skew_max_ms
+                path,
+                options.partitions or 8,
+                clock_skew_max_ms=self.config.settings.log_clock_skew_max_ms,
+                # The log before it may be lost, and what was folded of it not.
+                first_offsets=next_offsets(history_uri(options.tables)) if options.fold_after_rows else (),
             )
         undo.callback(log.close)
         if options.partitions not in (None, log.partitions):
@@ -207,6 +221,9 @@ class Coordinator:
                 "that number stays for good: leave --partitions out, or choose another --log"
             )
         self.log = log
+        self._refuse_what_was_trimmed(log)
+        if options.fold_after_rows:
+            self._folder = self._make_folder(log, undo)
         if options.recover:
             now_ms = 0 if options.available_now else log.now_ms()
             recover(self._spark, log, options.tables, options.checkpoint, self.config, now_ms=now_ms)
@@ -215,9 +232,36 @@ class Coordinator:
             ticker = Ticker(log, options.tick_ms)
             ticker.start()
             undo.callback(ticker.stop)
+        if self._folder is not None:
+            self._folder.start()
+        start = read_start(options.checkpoint)
         return sources.embedded_requests(
-            self._spark, path, starting_append=starting_append(options.checkpoint), max_rows=options.max_rows
+            self._spark, path, starting_append=start.append if start else 0, max_rows=options.max_rows
         )
+
+    def _make_folder(self, log: EmbeddedLog, undo: ExitStack) -> Folder | None:
+        options = self.options
+        if "://" in options.checkpoint:
+            _log.warning("the request log is not folded and grows: that needs a --checkpoint on this machine's disks")
+            return None
+        folder = Folder(log, options.tables, options.checkpoint, options.fold_after_rows)
+        undo.callback(folder.close)
+        return folder
+
+    def _refuse_what_was_trimmed(self, log: EmbeddedLog) -> None:
+        checkpoint = self.options.checkpoint
+        if "://" in checkpoint or self.options.recover:
+            return
+        start = read_start(checkpoint)
+        begins = committed_append(checkpoint) or (start.append if start else 0)
+        first = log.extent().first
+        if begins < first:
+            raise StartError(
+                f"a query on the checkpoint {checkpoint} goes on with append {begins} of the request log {log.path}, "
+                f"which holds what came from append {first} on; the rest is in its history, the table request_log. "
+                "Start with --recover-from-offsets and a new --checkpoint to load the groups from consumer_offsets; "
+                "jobs/replay_requests.py handles the whole log once more, in other tables"
+            )
 
     def _refuse_new_checkpoint_on_old_tables(self, tables: OutputTables) -> None:
         checkpoint = self.options.checkpoint
@@ -235,7 +279,9 @@ class Coordinator:
         if self.log is None or not ends or ends[0] is None:
             return "unknown"
         done = json.loads(ends[0])["append"]
-        return f"{self.log.extent().rows - self.log.rows_until(done):,} rows"
+        trouble = self._folder.trouble if self._folder is not None else None
+        lag = f"{self.log.extent().rows - self.log.rows_until(done):,} rows"
+        return lag if trouble is None else f"{lag}, the request log is not folded ({trouble})"
 
 
 def tell_topics(log: EmbeddedLog, config: CoordinatorConfig) -> None:

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql import SparkSession
 
+from coordinator_udf.streaming.embedded_log import LIVE
 from schemas.tables import TABLES, table_arrow
 
 _log: Final = logging.getLogger(__name__)
@@ -24,11 +27,12 @@ _log: Final = logging.getLogger(__name__)
 #: The order in which a micro-batch is written: what was decided before what is told.
 WRITE_ORDER: Final = ("consumer_offsets", "group_transitions", "rejected_requests", "group_responses")
 
-#: Properties of the tables. The log of commits and files that compaction replaced are kept for an hour: at two commits
-#: a second longer would be many thousand files, which each commit would pay for.
+#: Properties of the tables. At two commits a second longer retentions would be many thousand files. A reader needs the
+#: log of commits for a moment only, and each listing of it is paid by the file; the data files that compaction replaced
+#: it needs until its query is over.
 PROPERTIES: Final = {
     "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.logRetentionDuration": "interval 10 minutes",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
 
@@ -37,6 +41,9 @@ COMPACT_AFTER_COMMITS: Final = 64
 _FILE_BYTES: Final = 32 * 1024 * 1024
 _VACUUM_AFTER_COMPACTIONS: Final = 16
 _APPEND_ATTEMPTS: Final = 10
+
+#: Checkpoints and the clean-up of a table's log list the whole log; that is left to compaction, beside the stream.
+_NO_UPKEEP: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 class TableError(Exception):
@@ -56,9 +63,13 @@ class OutputTables:
         self.folder = folder.rstrip("/")
         self.large_rows = large_rows
         self._spark = spark
-        self._tables = {name: _opened_or_made(f"{self.folder}/{name}", table_arrow(name)) for name in TABLES}
-        self._commits = dict.fromkeys(TABLES, 0)
-        self._compactions = dict.fromkeys(TABLES, 0)
+        self._tables = {name: opened_or_made(f"{self.folder}/{name}", table_arrow(name)) for name in TABLES}
+        # Goes on from what earlier lives left, for each may be short.
+        versions = {name: table.version() for name, table in self._tables.items()}
+        self._commits = {name: version % COMPACT_AFTER_COMMITS for name, version in versions.items()}
+        self._compactions = {name: version // COMPACT_AFTER_COMMITS for name, version in versions.items()}
+        self._newest: dict[tuple[str, str], int] = {}
+        self._compacted: dict[str, DeltaTable] = {}
         self._upkeep: threading.Thread | None = None
 
     def table(self, name: str) -> DeltaTable:
@@ -80,12 +91,18 @@ class OutputTables:
         commits = 0
         for name in WRITE_ORDER:
             rows = tables[name]
-            if len(rows) == 0 or self.newest_batch(name, app_id) >= batch:
+            if len(rows) == 0:
                 continue
+            if (name, app_id) not in self._newest:
+                self._newest[name, app_id] = self.newest_batch(name, app_id)
+            if self._newest[name, app_id] >= batch:
+                continue
+            self._take_compacted(name)
             if self._spark is not None and len(rows) >= self.large_rows:
                 self._write_large(self._spark, name, rows, app_id, batch)
             else:
                 self._write_small(name, rows, app_id, batch)
+            self._newest[name, app_id] = batch
             commits += 1
             self._commits[name] += 1
         self._keep_up()
@@ -105,7 +122,13 @@ class OutputTables:
         transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
         for attempt in range(1, _APPEND_ATTEMPTS + 1):
             try:
-                write_deltalake(self._tables[name], rows, mode="append", commit_properties=transaction)
+                write_deltalake(
+                    self._tables[name],
+                    rows,
+                    mode="append",
+                    commit_properties=transaction,
+                    post_commithook_properties=_NO_UPKEEP,
+                )
                 return
             except CommitFailedError:
                 # delta-rs takes rows that were deleted meanwhile (jobs/compact_offsets.py) for a conflict, though an
@@ -135,11 +158,22 @@ class OutputTables:
 
     def _compact(self, names: list[str]) -> None:
         for name in names:
+            uri = f"{self.folder}/{name}"
             try:
-                compact(DeltaTable(f"{self.folder}/{name}"), vacuum=self._is_vacuum_due(name))
+                compact(DeltaTable(uri), vacuum=self._is_vacuum_due(name))
+                self._compacted[name] = DeltaTable(uri)
             except (CommitFailedError, DeltaError) as error:
                 # Somebody else rewrote the same files. They are still all there, and the next time is soon.
                 _log.warning("compaction of %s/%s is put off: %s", self.folder, name, error)
+
+    def _take_compacted(self, name: str) -> None:
+        """Goes on with the table as it was opened after a compaction.
+
+        One that was opened before doesn't know the new checkpoint, and goes through all commits since its own.
+        """
+        if (table := self._compacted.pop(name, None)) is not None:
+            table.update_incremental()
+            self._tables[name] = table
 
     def _is_vacuum_due(self, name: str) -> bool:
         self._compactions[name] += 1
@@ -159,7 +193,12 @@ def compact(table: DeltaTable, *, vacuum: bool = False) -> None:
         table.vacuum(dry_run=False, enforce_retention_duration=False)
 
 
-def _opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
+def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
+    """A table with at least the columns of a schema.
+
+    Raises:
+        TableError: it can't be made, or the one that is there lacks a column.
+    """
     try:
         table = DeltaTable(uri)
     except TableNotFoundError:
@@ -174,3 +213,21 @@ def _opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
             f"the table {uri} has no column {', '.join(missing)}: another release made it; choose new --tables"
         )
     return table
+
+
+def next_numbers(uri: str, column: str) -> list[int]:
+    """For each partition of the request log the number after the greatest in a column, of the live coordinator's rows.
+
+    Args:
+        uri: a table with the columns ``source`` and ``partition``.
+        column: numbers that rise within a partition: ``seq`` or ``offset``.
+    """
+    ends = np.zeros(0, np.int64)
+    live = (pc.field("source") == LIVE) & pc.field("partition").is_valid() & pc.field(column).is_valid()
+    for batch in DeltaTable(uri).to_pyarrow_dataset().to_batches(columns=["partition", column], filter=live):
+        partition, number = (np.asarray(batch.column(name)) for name in ("partition", column))
+        if len(partition):
+            ends = np.pad(ends, (0, max(0, int(partition.max()) + 1 - len(ends))))
+            np.maximum.at(ends, partition, number + 1)
+    found: list[int] = ends.tolist()
+    return found

@@ -4,14 +4,16 @@ An append is one row holding an Arrow record batch of schemas.requests.REQUEST_L
 in the log whole or not at all, and on the disk when `EmbeddedLog.append` returns (WAL, ``synchronous=FULL``). Appends
 are numbered densely from 0; these numbers are the offsets of the stream that reads the log, so that a micro-batch
 never splits an append. Rows get their own dense offsets, one sequence a partition, within the transaction.
+
+What the stream needs no more is moved to a Delta table, the log's history (folding.Folder); request_log reads both.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,31 +23,22 @@ import pyarrow as pa
 
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.streaming.log_clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
+from coordinator_udf.streaming.log_file import LogError, make_file, open_file
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
-
-#: The format of the file; a change of the tables or of the blobs raises it.
-FORMAT: Final = 1
 
 #: What `source` is in every row of an embedded log.
 LIVE: Final = "live"
-
-BUSY_TIMEOUT_S: Final = 60.0
 
 _SCHEMA: Final = request_log_arrow()
 _GIVEN: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("source", "offset"))
 _IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
-_TABLES: Final = """
-CREATE TABLE log (format INTEGER, partitions INTEGER, first INTEGER, next INTEGER, rows INTEGER,
-                  boot_id TEXT, wall_ms INTEGER, steady_ms INTEGER, skew_max_ms INTEGER);
-CREATE TABLE heads (partition INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL, log_ts INTEGER);
-CREATE TABLE appends (number INTEGER PRIMARY KEY, rows_until INTEGER NOT NULL, log_ts INTEGER NOT NULL,
-                      data BLOB NOT NULL);
-"""
+#: The most pages of the file that are given back while appenders wait.
+_VACUUM_PAGES: Final = 2_000
 
 
-class LogError(Exception):
-    """The embedded log can't be used as asked; the message says what is wrong and what to do."""
+class TrimmedError(LogError):
+    """Appends that are asked for were moved away from the log."""
 
 
 class Extent(NamedTuple):
@@ -54,6 +47,36 @@ class Extent(NamedTuple):
     first: int
     next: int
     rows: int
+
+
+class History(NamedTuple):
+    """Where the appends go that leave the log.
+
+    Attributes:
+        id: names the log in the transactions of that table.
+        uri: the table.
+    """
+
+    id: str
+    uri: str
+
+
+class Held(NamedTuple):
+    """What the log holds at one moment.
+
+    Attributes:
+        first: the number of its first append.
+        next: the number that the next append will get.
+        first_offsets: for each partition, the offset of its first row in the log; all before are in the history.
+        next_offsets: for each partition, the offset that its next row will get.
+        history: where the appends before are; None as long as nobody takes them.
+    """
+
+    first: int
+    next: int
+    first_offsets: tuple[int, ...]
+    next_offsets: tuple[int, ...]
+    history: History | None
 
 
 class EmbeddedLog:
@@ -80,6 +103,7 @@ class EmbeddedLog:
         *,
         clock_skew_max_ms: int | None = DEFAULT_SKEW_MAX_MS,
         clock: LogClock | None = None,
+        first_offsets: Sequence[int] = (),
     ) -> EmbeddedLog:
         """Makes a new, empty log.
 
@@ -88,33 +112,12 @@ class EmbeddedLog:
             partitions: the number of coordinator shards, for good.
             clock_skew_max_ms: how far a row may be ahead of the log's clock; None for recorded requests. It stays
                 with the log.
+            first_offsets: for each partition the offset of its first row, where a history goes on; 0 by default.
 
         Raises:
             LogError: there is something at the path already, or the number of partitions isn't positive.
         """
-        if not 1 <= partitions <= 10_000:
-            raise LogError(f"partitions of a request log is {partitions}, expected 1 to 10000")
-        if path.exists():
-            raise LogError(f"{path} exists already; open it, or choose another path for a new request log")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Made aside and renamed, so that nobody ever opens half a log.
-        draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
-        draft.unlink(missing_ok=True)
-        connection = sqlite3.connect(draft)
-        with connection:
-            connection.executescript("PRAGMA auto_vacuum=INCREMENTAL;" + _TABLES)
-            connection.execute(
-                "INSERT INTO log VALUES (?, ?, 0, 0, 0, NULL, NULL, NULL, ?)", (FORMAT, partitions, clock_skew_max_ms)
-            )
-            connection.executemany("INSERT INTO heads VALUES (?, 0, NULL)", [(i,) for i in range(partitions)])
-        connection.close()
-        try:
-            path.hardlink_to(draft)
-        except FileExistsError:
-            raise LogError(f"{path} was made by somebody else just now; open it") from None
-        finally:
-            draft.unlink()
-        _sync_directory(path.parent)
+        make_file(path, partitions, clock_skew_max_ms, first_offsets)
         return cls.open(path, clock=clock)
 
     @classmethod
@@ -124,21 +127,7 @@ class EmbeddedLog:
         Raises:
             LogError: there is no log at the path, or it is of a format that isn't known here.
         """
-        if not path.is_file():
-            raise LogError(f"there is no request log at {path}; whoever appends first makes it (EmbeddedLog.create)")
-        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            version, partitions, skew = connection.execute("SELECT format, partitions, skew_max_ms FROM log").fetchone()
-        except (sqlite3.DatabaseError, TypeError) as error:
-            connection.close()
-            raise LogError(f"{path} is not a request log: {error}") from error
-        if version != FORMAT:
-            connection.close()
-            raise LogError(
-                f"the request log {path} has format {version}, expected {FORMAT}: use the release that wrote it"
-            )
+        connection, partitions, skew = open_file(path)
         return cls(path, connection, partitions, clock or LogClock(skew))
 
     def close(self) -> None:
@@ -173,18 +162,24 @@ class EmbeddedLog:
 
     def append_columns(self, columns: Mapping[str, pa.Array]) -> int:
         """`append` for rows that are Arrow columns already."""
-        missing = [name for name in _GIVEN if name not in columns]
-        if missing:
-            raise BadRequest("columns of the request log", sorted(columns), "also " + ", ".join(missing))
-        partition = self._checked(columns["partition"], "partition")
-        log_ts = self._checked(columns["log_ts"], "log_ts")
-        if len(partition) == 0:
-            raise BadRequest("rows", "none", "at least one row an append")
-        if partition.min() < 0 or partition.max() >= self.partitions:
-            wrong = partition.min() if partition.min() < 0 else partition.max()
-            raise BadRequest("partition", int(wrong), f"0 to {self.partitions - 1}, the partitions of {self.path}")
+        return self.append_all([columns]).start
+
+    def append_all(self, appends: Iterable[Mapping[str, pa.Array]]) -> range:
+        """Several appends, of Arrow columns each, of which the log gets all or none; returns their numbers.
+
+        Other appenders wait for as long as the iterable takes.
+
+        Raises:
+            BadRequest: there is none, or one can't be appended. Nothing is.
+        """
+        numbers: list[int] = []
         with self._transaction() as connection:
-            return self._insert(connection, columns, partition, log_ts)
+            for columns in appends:
+                partition, log_ts = self._checked_columns(columns)
+                numbers.append(self._insert(connection, columns, partition, log_ts))
+        if not numbers:
+            raise BadRequest("appends", "none", "at least one")
+        return range(numbers[0], numbers[-1] + 1)
 
     def extent(self) -> Extent:
         """Which appends there are, and how many rows there ever were."""
@@ -199,13 +194,47 @@ class EmbeddedLog:
         newest: int | None = self._one("SELECT MAX(log_ts) FROM heads")[0]
         return newest
 
+    def held(self) -> Held:
+        """What the log holds now, all of it as of one moment."""
+        with self._lock:
+            connection = self._connection
+            connection.execute("BEGIN")
+            try:
+                first, until = connection.execute("SELECT first, next FROM log").fetchone()
+                offsets = connection.execute(
+                    "SELECT COALESCE(first_offset, 0), next_offset FROM heads LEFT JOIN firsts USING (partition) "
+                    "ORDER BY partition"
+                ).fetchall()
+                history = connection.execute("SELECT id, uri FROM history").fetchone()
+            finally:
+                connection.execute("COMMIT")
+        first_offsets, next_offsets = zip(*offsets, strict=True)
+        return Held(first, until, first_offsets, next_offsets, None if history is None else History(*history))
+
+    def keep_history(self, uri: str) -> History:
+        """Says where the appends go that leave the log, and returns that with the log's name there."""
+        with self._transaction() as connection:
+            found = connection.execute("SELECT id FROM history").fetchone()
+            history = History(uuid.uuid4().hex if found is None else found[0], uri)
+            connection.execute("DELETE FROM history")
+            connection.execute("INSERT INTO history VALUES (?, ?)", history)
+        return history
+
     def rows_until(self, number: int) -> int:
-        """How many rows lie before append `number`, trimmed ones included."""
-        extent = self.extent()
-        if number >= extent.next:
-            return extent.rows
-        found = self._one("SELECT MAX(rows_until) FROM appends WHERE number = ?", (number - 1,))[0]
-        return 0 if found is None else int(found)
+        """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
+        with self._lock:
+            query = self._connection.execute
+            before = query("SELECT rows_until FROM appends WHERE number = ?", (number - 1,)).fetchone()
+            if before is not None:
+                return int(before[0])
+            found = query(
+                "SELECT rows_until, data FROM appends WHERE number >= ? ORDER BY number LIMIT 1", (number,)
+            ).fetchone()
+            if found is not None:
+                before_it: int = found[0] - _decode(found[1]).num_rows
+                return before_it
+            rows: int = query("SELECT rows FROM log").fetchone()[0]
+            return rows
 
     def end_within(self, start: int, end: int, max_rows: int) -> int:
         """The greatest bound of appends from `start` that hold at most `max_rows` rows; one append at the least."""
@@ -223,7 +252,8 @@ class EmbeddedLog:
         """The appends in ``[start, end)``, in order, one record batch of REQUEST_LOG each.
 
         Raises:
-            LogError: some of them were trimmed, or are not there yet.
+            TrimmedError: some of them were trimmed.
+            LogError: some of them are not there yet.
         """
         with self._lock:
             cursor = self._connection.cursor()
@@ -242,9 +272,12 @@ class EmbeddedLog:
                 expected += 1
             if not portion or portion[-1][0] != expected - 1:
                 extent = self.extent()
-                raise LogError(
-                    f"append {expected} is not in {self.path}, which holds {extent.first} to {extent.next - 1}; "
-                    "a reader that starts there needs the log's history, or --recover-from-offsets"
+                gone = f"append {expected} is not in {self.path}, which holds {extent.first} to {extent.next - 1}"
+                if expected >= extent.first:
+                    raise LogError(gone)
+                raise TrimmedError(
+                    f"{gone}: those before are in its history, the table request_log. A coordinator that needs them "
+                    "can't go on from its checkpoint: start it with --recover-from-offsets and a new --checkpoint"
                 )
 
     def trim(self, before: int) -> int:
@@ -253,13 +286,28 @@ class EmbeddedLog:
         before = min(before, extent.next)
         for start in range(extent.first, before, 1_000):
             stop = min(start + 1_000, before)
+            ends = _next_offsets(self.read(start, stop))
             # In portions, so that appenders never wait for long.
             with self._transaction() as connection:
                 connection.execute("DELETE FROM appends WHERE number < ?", (stop,))
                 connection.execute("UPDATE log SET first = MAX(first, ?)", (stop,))
-            with self._lock:
-                self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+                connection.executemany(
+                    "INSERT INTO firsts VALUES (?, ?) ON CONFLICT (partition) "
+                    "DO UPDATE SET first_offset = MAX(first_offset, excluded.first_offset)",
+                    ends.items(),
+                )
+            self._give_back()
         return max(before - extent.first, 0)
+
+    def _give_back(self) -> None:
+        free = int(self._one("PRAGMA freelist_count")[0])
+        while free > 0:
+            with self._lock:
+                self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+            left = int(self._one("PRAGMA freelist_count")[0])
+            if left >= free:
+                return  # appended to as fast; what is free is used again
+            free = left
 
     def _insert(
         self, connection: sqlite3.Connection, columns: Mapping[str, pa.Array], partition: np.ndarray, log_ts: np.ndarray
@@ -309,6 +357,19 @@ class EmbeddedLog:
             row: tuple[Any, ...] = self._connection.execute(query, parameters).fetchone()
         return row
 
+    def _checked_columns(self, columns: Mapping[str, pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+        missing = [name for name in _GIVEN if name not in columns]
+        if missing:
+            raise BadRequest("columns of the request log", sorted(columns), "also " + ", ".join(missing))
+        partition = self._checked(columns["partition"], "partition")
+        log_ts = self._checked(columns["log_ts"], "log_ts")
+        if len(partition) == 0:
+            raise BadRequest("rows", "none", "at least one row an append")
+        if partition.min() < 0 or partition.max() >= self.partitions:
+            wrong = partition.min() if partition.min() < 0 else partition.max()
+            raise BadRequest("partition", int(wrong), f"0 to {self.partitions - 1}, the partitions of {self.path}")
+        return partition, log_ts
+
     @staticmethod
     def _checked(column: pa.Array, name: str) -> np.ndarray:
         if column.null_count:
@@ -316,13 +377,13 @@ class EmbeddedLog:
         return np.array(column, dtype=np.int64)
 
 
-def _sync_directory(directory: Path) -> None:
-    # A new name is on the disk only when its directory is.
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
+    """For each partition that has rows in the batches, the offset after its last one."""
+    ends: dict[int, int] = {}
+    for batch in batches:
+        # Offsets rise within a partition.
+        ends.update(zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True))
+    return {partition: offset + 1 for partition, offset in ends.items()}
 
 
 def _encode(batch: pa.RecordBatch) -> bytes:

@@ -10,17 +10,30 @@ from pyspark.errors import StreamingQueryException
 
 from coordinator_udf.protocol.settings import SettingsError
 from coordinator_udf.shard_codec import StateVersionError
+from coordinator_udf.streaming.checkpoint import CheckpointError
 from coordinator_udf.streaming.coordinator import StartError
 from coordinator_udf.streaming.delta_tables import TableError
-from coordinator_udf.streaming.embedded_log import LogError
+from coordinator_udf.streaming.embedded_log import TrimmedError
+from coordinator_udf.streaming.folding import FoldError
+from coordinator_udf.streaming.log_file import LogError
 from coordinator_udf.streaming.recovery import RecoveryError
 from coordinator_udf.streaming.session import SparkConfError
 from coordinator_udf.streaming.sources import SourceError
 
-_KNOWN = (SettingsError, StartError, RecoveryError, TableError, LogError, SparkConfError, SourceError)
+_KNOWN = (
+    SettingsError,
+    StartError,
+    RecoveryError,
+    TableError,
+    LogError,
+    FoldError,
+    CheckpointError,
+    SparkConfError,
+    SourceError,
+)
 
 #: Errors that are raised on workers, by their names in what Spark tells of them.
-_TOLD_BY_SPARK = (StateVersionError.__name__, LogError.__name__, "MissingAssignmentError")
+_TOLD_BY_SPARK = (StateVersionError.__name__, LogError.__name__, TrimmedError.__name__, "MissingAssignmentError")
 
 
 @contextmanager

@@ -1,15 +1,22 @@
 """A start from consumer_offsets: the groups are loaded from their records when a checkpoint is lost or can't be read.
 
 As in Kafka after a failover, requests that come before a shard is loaded get the loading errors, and loaded members
-get a fresh session. All of it is rows of the log, in one append: the records to load, then every request on the log
-that was never answered (so each gets an answer, the loading error, and its client asks again), then the end of the
-load. The stream starts there with a new checkpoint, and a replay of the log from there gives the same.
+get a fresh session. All of it is rows of the log: the beginning of the load in every partition, the records to load,
+every request on the log that was never answered (so each gets an answer, the loading error, and its client asks again),
+the end of the load. The stream starts there with a new checkpoint, and a replay of the log from there gives the same.
+
+These are many appends, for neither the driver nor a micro-batch could hold all of consumer_offsets. But the log gets
+all of them or none: a query that goes on from another checkpoint must never see half a load. The new checkpoint is told
+last where to start. Whoever dies before that begins anew, and nobody reads the load that may be on the log already;
+whoever dies after it is gone on from.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,34 +26,30 @@ import pyarrow.compute as pc
 from coordinator_udf.log_rows import control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.streaming.checkpoint import Start, committed_append, is_begun, read_start, write_start
+from coordinator_udf.streaming.delta_tables import next_numbers
 from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
+from coordinator_udf.streaming.request_log import request_log
 from coordinator_udf.streaming.sources import topics_body
-from schemas.requests import CONTROL_APIS
+from schemas.requests import CONTROL_APIS, request_log_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Where a checkpoint that doesn't start with the oldest append says where it starts. Spark asks again until the first
-#: micro-batch is done.
-_START: Final = "muster-start.json"
+#: The most rows that are loaded, or put on the log once more, in one append. The driver holds no more at a time.
+PORTION_ROWS: Final = 5_000
 
-_CONTROLS: Final = pa.array(CONTROL_APIS)
+#: For how long a client may wait for an answer, in log time. Who asked longer ago isn't there any more, and the history
+#: of a log has no end.
+WAIT_MAX_MS: Final = 24 * 60 * 60 * 1000
+
+_GIVEN: Final = pa.schema([field for field in request_log_arrow() if field.name not in ("source", "offset")])
+
+_log: Final = logging.getLogger(__name__)
 
 
 class RecoveryError(Exception):
     """The groups can't be loaded; the message says why and what to do."""
-
-
-def starting_append(checkpoint: str) -> int:
-    """The append with which a query on this checkpoint began."""
-    note = Path(checkpoint) / _START
-    return int(json.loads(note.read_text("utf-8"))["append"]) if note.is_file() else 0
-
-
-def is_begun(checkpoint: str) -> bool:
-    """Whether a query ever planned a micro-batch on this checkpoint, or is about to."""
-    path = Path(checkpoint)
-    return (path / _START).is_file() or any((path / "offsets").glob("[0-9]*"))
 
 
 def recover(
@@ -60,31 +63,40 @@ def recover(
         now_ms: the time at which loaded members' sessions begin; 0 for the log's newest time.
 
     Raises:
-        RecoveryError: the checkpoint is in use.
+        RecoveryError: the checkpoint is in use, for more than a recovery that wasn't done.
     """
+    start = read_start(checkpoint)
+    if start is not None and (committed_append(checkpoint) or 0) <= start.load_end:
+        _log.warning("the recovery that was begun on the checkpoint %s is gone on with", checkpoint)
+        return start.append
     if is_begun(checkpoint):
         raise RecoveryError(
             f"there is a checkpoint at {checkpoint}: start without --recover-from-offsets to go on from it, or name a "
             "new --checkpoint to load the groups from consumer_offsets"
         )
-    partitions = log.partitions
-    unanswered, topics = _waiting(spark, log, tables)
-    body = topics_body(config) or topics
-    rows: list[dict[str, Any]] = []
-    for partition, next_seq in enumerate(_next_seqs(spark, tables, partitions)):
-        rows.append(_load_row(partition, {"nextSeq": next_seq}))
-    rows += [_load_row(partition, entry) for partition, entry in _records(spark, tables)]
-    if body:
-        rows += control_rows(partitions=partitions, log_ts=0, api="TopicMetadata", body=json.loads(body))
-    rows += unanswered
-    rows += control_rows(partitions=partitions, log_ts=now_ms, api="LoadEnd")
-    number = log.append(rows)
-    note = Path(checkpoint) / _START
-    note.parent.mkdir(parents=True, exist_ok=True)
-    draft = note.with_suffix(".new")
-    draft.write_text(json.dumps({"append": number}), "utf-8")
-    draft.rename(note)
-    return number
+    held = log.held()
+    before = request_log(spark, log.path, held).where(f"source = '{LIVE}'")
+    oldest_ms = (log.newest_log_ts() or 0) - WAIT_MAX_MS
+    seqs = _next_seqs(tables, log.partitions)
+    body = topics_body(config) or _topics(before)
+    controls: dict[str, Any] = {"partitions": log.partitions}
+    with tempfile.TemporaryDirectory(prefix="muster-recovery-") as scratch:
+        # The log is locked for as long as it takes to read these, and not for what Spark takes to find them.
+        records = _Staged(Path(scratch) / "records", _records(spark, tables), _load_rows)
+        unanswered = _Staged(Path(scratch) / "unanswered", _unanswered(spark, before, tables, oldest_ms), _asked_again)
+
+        def load() -> Iterator[pa.RecordBatch]:
+            yield _as_append(_load_row(partition, {"nextSeq": seq}) for partition, seq in enumerate(seqs))
+            yield from records.read()
+            if body:
+                yield _as_append(control_rows(**controls, log_ts=0, api="TopicMetadata", body=json.loads(body)))
+            yield from unanswered.read()
+            yield from _appended_since(log.path, held.next)
+            yield _as_append(control_rows(**controls, log_ts=now_ms, api="LoadEnd"))
+
+        appends = log.append_all(dict(zip(append.schema.names, append.columns, strict=True)) for append in load())
+    write_start(checkpoint, Start(appends[0], appends[-1]))
+    return appends[0]
 
 
 def _load_row(partition: int, entry: dict[str, Any]) -> dict[str, Any]:
@@ -92,10 +104,81 @@ def _load_row(partition: int, entry: dict[str, Any]) -> dict[str, Any]:
     return row | {"partition": partition}
 
 
-def _records(spark: SparkSession, tables: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records that make up the groups, in the order of their partition: partition, body of a LoadGroup row.
+class _Staged:
+    """Rows for the log, in the order of their partition and offset, in a file as portions.
 
-    The newest of each key; and all that belong to transactions, since it is their markers that count, in order.
+    Args:
+        path: the file.
+        rows: where they are made of.
+        as_requests: makes rows of the log of rows of the DataFrame, on the workers.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        rows: DataFrame,
+        as_requests: Callable[[list[dict[str, Any]]], Iterable[dict[str, Any]]],
+    ) -> None:
+        from pyspark import StorageLevel
+
+        def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                portion = _as_append(as_requests(batch.to_pylist())).serialize().to_pybytes()
+                yield pa.record_batch([pa.array([portion])], names=["portion"])
+
+        self._path = path
+        kept = rows.persist(StorageLevel.DISK_ONLY)
+        try:
+            portions = max(1, -(-kept.count() // PORTION_ROWS))
+            # As many partitions as portions, for the driver takes a partition at a time.
+            ordered = kept.repartitionByRange(portions, "partition", "offset").sortWithinPartitions(
+                "partition", "offset"
+            )
+            with pa.ipc.new_stream(path, _GIVEN) as writer:
+                for row in ordered.mapInArrow(pack, "portion binary").toLocalIterator():
+                    writer.write_batch(pa.ipc.read_record_batch(row["portion"], _GIVEN))
+        finally:
+            kept.unpersist()
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The portions."""
+        with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
+            yield from reader
+
+
+def _as_append(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=_GIVEN)
+
+
+def _appended_since(path: Path, number: int) -> Iterator[pa.RecordBatch]:
+    """The requests that came since, once more; read while nobody can append."""
+    log = EmbeddedLog.open(path)
+    try:
+        for append in log.read(number, log.end()):
+            is_control = pc.is_in(append.column("api"), value_set=pa.array(CONTROL_APIS))
+            asked = append.filter(pc.and_(pc.invert(is_control), pc.is_valid(append.column("request_id"))))
+            if asked.num_rows:
+                yield _as_append(_asked_again(asked.to_pylist()))
+    finally:
+        log.close()
+
+
+def _load_rows(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in records:
+        record = from_columns(row)
+        entry = {"offset": row["offset"], "key": record.key, "valueVersion": record.value_version}
+        yield _load_row(row["partition"], entry | {"value": record.value, "producerId": row["producer_id"]})
+
+
+def _asked_again(requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in requests:
+        yield {name: row[name] for name in _GIVEN.names} | {"log_ts": 0}
+
+
+def _records(spark: SparkSession, tables: str) -> DataFrame:
+    """The records that make up the groups: the newest of each key, and all that belong to transactions.
+
+    For of those it is the markers that count, in order.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -103,55 +186,48 @@ def _records(spark: SparkSession, tables: str) -> Iterator[tuple[int, dict[str, 
     records = _live(spark, tables, "consumer_offsets")
     is_transactional = f.col("producer_id").isNotNull() | (f.col("record_type") == "EndTxnMarker")
     newest = f.row_number().over(Window.partitionBy("partition", "key", "in_txn").orderBy(f.col("offset").desc()))
-    kept = (
+    return (
         records.withColumn("in_txn", is_transactional)
         .withColumn("age", newest)
         .where(f.col("in_txn") | (f.col("age") == 1))
         .drop("in_txn", "age")
-        .orderBy("partition", "offset")
     )
-    for row in kept.toArrow().to_pylist():
-        record = from_columns(row)
-        entry = {"offset": row["offset"], "key": record.key, "valueVersion": record.value_version}
-        yield row["partition"], entry | {"value": record.value, "producerId": row["producer_id"]}
 
 
-def _next_seqs(spark: SparkSession, tables: str, partitions: int) -> list[int]:
+def _next_seqs(tables: str, partitions: int) -> list[int]:
     """The first `seq` of each partition that no row of the tables has."""
-    from pyspark.sql import functions as f
-
     seqs = [0] * partitions
+    # Not by Spark: a first look at three tables takes it half a minute.
     for name in ("group_responses", "group_transitions", "rejected_requests"):
-        greatest = _live(spark, tables, name).groupBy("partition").agg(f.max("seq").alias("seq")).collect()
-        for row in greatest:
-            if row["partition"] is not None and row["seq"] is not None and row["partition"] < partitions:
-                seqs[row["partition"]] = max(seqs[row["partition"]], row["seq"] + 1)
+        for partition, seq in enumerate(next_numbers(f"{tables.rstrip('/')}/{name}", "seq")[:partitions]):
+            seqs[partition] = max(seqs[partition], seq)
     return seqs
 
 
-def _waiting(spark: SparkSession, log: EmbeddedLog, tables: str) -> tuple[list[dict[str, Any]], str]:
-    """The rows of requests on the log that have no answer, and the topics that the log told last (a JSON body)."""
-    asked: list[dict[str, Any]] = []
-    topics = ""
-    extent = log.extent()
-    for batch in log.read(extent.first, extent.next):
-        told = batch.filter(pc.equal(batch.column("api"), "TopicMetadata")).column("body")
-        topics = told[-1].as_py() if len(told) else topics
-        is_control = pc.is_in(batch.column("api"), value_set=_CONTROLS)
-        asked += batch.filter(pc.and_(pc.invert(is_control), pc.is_valid(batch.column("request_id")))).to_pylist()
-    if not asked:
-        return [], topics
-    oldest_ms = min(row["log_ts"] for row in asked)
-    responses = _live(spark, tables, "group_responses")
-    answered = set(responses.where(responses["ts"] >= oldest_ms).select("request_id").toArrow().column(0).to_pylist())
-    rejected = _live(spark, tables, "rejected_requests").select("request_id").toArrow().column(0).to_pylist()
-    answered.update(rejected)
-    waiting = [row for row in asked if row["request_id"] not in answered]
-    newest: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in waiting:
-        # A request that an earlier recovery put on the log once more is still one request.
-        newest[row["request_id"], row["partition"]] = row | {"log_ts": 0}
-    return list(newest.values()), topics
+def _topics(before: DataFrame) -> str:
+    """The topics that the log told last (a JSON body); empty if it never told any."""
+    from pyspark.sql import functions as f
+
+    told = before.where("partition = 0 AND api = 'TopicMetadata'").agg(f.max_by("body", "offset").alias("body"))
+    return told.collect()[0]["body"] or ""
+
+
+def _unanswered(spark: SparkSession, before: DataFrame, tables: str, oldest_ms: int) -> DataFrame:
+    """The requests from a time on that have no answer, each once: an earlier recovery may have put one there again."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    is_control = f.coalesce(f.col("api").isin(*CONTROL_APIS), f.lit(False))
+    asked = before.where(~is_control & f.col("request_id").isNotNull() & (f.col("log_ts") >= oldest_ms))
+    answers = _live(spark, tables, "group_responses").where(f.col("ts") >= oldest_ms).select("request_id")
+    rejected = _live(spark, tables, "rejected_requests").select("request_id")
+    newest = f.row_number().over(Window.partitionBy("request_id", "partition").orderBy(f.col("offset").desc()))
+    return (
+        asked.join(answers.union(rejected), "request_id", "left_anti")
+        .withColumn("age", newest)
+        .where("age = 1")
+        .drop("age")
+    )
 
 
 def _live(spark: SparkSession, tables: str, name: str) -> DataFrame:

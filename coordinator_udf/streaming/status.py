@@ -8,61 +8,65 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from coordinator_udf.streaming.sink import Totals
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-        StreamingQueryProgress,
-    )
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
-class StatusLine(StreamingQueryListener):
-    """Prints one line at most each few seconds: batch, requests a second, groups, lag.
+class StatusLine:
+    """Prints one line each few seconds in which a micro-batch ended: batch, requests a second, groups, lag.
+
+    It asks the query for its progress as often as it prints. A listener of Spark's would be told of each micro-batch,
+    and turning that into Python objects costs some hundred calls to the JVM, as much as a micro-batch's own Python.
 
     Args:
+        query: what runs.
         totals: counts of what the sink did.
         lag: says how far the query is behind, given where it is (the source's offsets as Spark has them).
-        interval_s: the least time between two lines.
+        interval_s: the time between two lines.
         out: where to print.
     """
 
     def __init__(
-        self, totals: Totals, lag: Callable[[Any], str], *, interval_s: float = 5.0, out: TextIO = sys.stderr
+        self,
+        query: StreamingQuery,
+        totals: Totals,
+        lag: Callable[[Any], str],
+        *,
+        interval_s: float = 5.0,
+        out: TextIO = sys.stderr,
     ) -> None:
+        self._query = query
         self._totals = totals
         self._lag = lag
         self._interval_s = interval_s
         self._out = out
         self._printed = time.monotonic()
-        self._lock = threading.Lock()
-        self._is_over = False
+        self._batch = -1
         self._requests = 0
         self._rejected = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="status-line", daemon=True)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing to say: the job says what it reads and writes."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing to say."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Prints the line if it is time for one."""
-        now = time.monotonic()
-        with self._lock:
-            if self._is_over or now - self._printed < self._interval_s:
-                return
-            self._print(event.progress, now)
+    def start(self) -> None:
+        """Starts printing."""
+        self._thread.start()
 
     def close(self) -> None:
         """Nothing is printed, and the lag is not asked for, after this returns."""
-        with self._lock:
-            self._is_over = True
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            if not self._query.isActive:
+                return
+            progress = self._query.lastProgress
+            if progress is not None and progress.batchId != self._batch:
+                self._batch = progress.batchId
+                self._print(progress, time.monotonic())
 
     def _print(self, progress: StreamingQueryProgress, now: float) -> None:
         totals = self._totals
@@ -75,6 +79,3 @@ class StatusLine(StreamingQueryListener):
             f"lag {self._lag(progress)}{rejected}"
         )
         print(line, file=self._out, flush=True)
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing to say: the job tells how it ended."""

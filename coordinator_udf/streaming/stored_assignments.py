@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from coordinator_udf.assignments import RecordAt
+from coordinator_udf.delta_queries import literal, query
 
 #: How many bytes of assignments are kept in memory.
 CACHE_BYTES: Final = 64 * 1024 * 1024
-
-_COLUMNS: Final = ["source", "partition", "offset", "group_metadata"]
 
 
 class StoredAssignments:
@@ -71,14 +70,13 @@ class StoredAssignments:
         places: dict[tuple[str, int], list[int]] = {}
         for source, partition, offset in records:
             places.setdefault((source, partition), []).append(offset)
-        # A file's least and greatest offsets tell which files need to be read.
-        rows = self._table().to_pyarrow_table(
-            columns=_COLUMNS,
-            filters=[
-                [("source", "=", source), ("partition", "=", partition), ("offset", "in", offsets)]
-                for (source, partition), offsets in places.items()
-            ],
+        wanted = " OR ".join(
+            f'source = {literal(source)} AND partition = {partition} AND "offset" IN ({", ".join(map(str, offsets))})'
+            for (source, partition), offsets in places.items()
         )
+        # A file's least and greatest offsets tell which files need to be read.
+        sql = f'SELECT source, partition, "offset", group_metadata FROM rows WHERE {wanted}'
+        rows = query(self._table(), sql).read_all()
         for row in rows.to_pylist():
             if row["group_metadata"] is not None:
                 members = row["group_metadata"]["members"] or ()

@@ -21,6 +21,8 @@ from coordinator_udf.replay.read_source import Format, read_source
 from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.report import SourceReport, summary
 from coordinator_udf.replay.rerun import put_on_log
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.folding import claim_history, fold
 from jobs.replay_requests import main
 from schemas.requests import request_log_arrow
 from schemas.tables import TABLES, table_arrow
@@ -122,10 +124,15 @@ def test_the_projects_own_log_gives_the_same_rows_in_whatever_form_it_comes(
     rows = pa.Table.from_pylist([{**row, "source": "live"} for row in source.rows], request_log_arrow())
     write_deltalake(str(tmp_path / "in-order"), rows, partition_by=["partition"])
     write_deltalake(str(tmp_path / "mixed"), rows.sort_by("log_ts"))
-    inputs = [tmp_path / "embedded.log", tmp_path / "in-order", tmp_path / "mixed"]
+    folded = EmbeddedLog.create(tmp_path / "folded.log", 4, clock_skew_max_ms=None)
+    for row in source.rows:
+        folded.append([row])
+    fold(folded, claim_history(folded, str(tmp_path)), 200)
+    folded.close()
+    inputs = [tmp_path / "embedded.log", folded.path, tmp_path / "in-order", tmp_path / "mixed"]
     lines = tmp_path / "lines.jsonl"
     reports = run(spark, tmp_path / "out", *inputs, lines=lines, options=ReplayOptions(overrides=BROKER))
-    assert [(report.failure, report.requests, report.rejected) for report in reports] == [(None, 457, 0)] * 3
+    assert [(report.failure, report.requests, report.rejected) for report in reports] == [(None, 457, 0)] * 4
     for name in TABLES:
         expected = rows_of_source(replayed, name, SAMPLE_LOG.name)
         for path in inputs:

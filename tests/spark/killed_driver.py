@@ -1,7 +1,12 @@
-"""A coordinator that dies by its own hand at a given point: ``killed_driver.py ROOT MAX_ROWS POINT AFTER``.
+"""A coordinator that dies by its own hand at a given point.
+
+``killed_driver.py ROOT MAX_ROWS POINT AFTER FOLD_AFTER RECOVER SETTING...``
 
 POINT: ``none``, ``commit`` (after the first table of a batch was written), ``answer`` (after all were), ``write``
-(before any was). AFTER: in which batch of this run. What is killed is the real process, with SIGKILL.
+(before any was), ``fold`` (after a piece of the log was written to its history, before it left the log); and of a
+recovery ``appending`` (while the load is put on the log), ``appended`` (after that), ``noted`` (after the checkpoint
+was told). AFTER: in which batch of this run, or which piece or append. FOLD_AFTER: after how many rows the log is
+folded. RECOVER: 1 to load the groups. What is killed is the real process, with SIGKILL.
 """
 
 from __future__ import annotations
@@ -12,12 +17,18 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.streaming import recovery
+from coordinator_udf.streaming.checkpoint import Start
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.delta_tables import OutputTables
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.folding import Folder
+from coordinator_udf.streaming.log_history import LogHistory
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.sink import CoordinatorSink
 
@@ -44,23 +55,81 @@ def arm(point: str, after: int) -> None:
         if point == "commit" and batches > after:
             die()
 
+    pieces = 0
+    written = LogHistory.append
+
+    def folding(self: LogHistory, rows: pa.Table, until: int) -> None:
+        nonlocal pieces
+        pieces += 1
+        written(self, rows, until)
+        if point == "fold" and pieces > after:
+            die()
+
+    LogHistory.append = folding  # type: ignore[method-assign]
+    arm_recovery(point, after)
     CoordinatorSink.write = counting  # type: ignore[method-assign]
     OutputTables._write_small = first  # type: ignore[method-assign]
 
 
-def main(root: Path, max_rows: int, point: str, after: int, settings: Mapping[str, str]) -> None:
+def arm_recovery(point: str, after: int) -> None:
+    inserted = 0
+    append_all, insert, write_start = EmbeddedLog.append_all, EmbeddedLog._insert, vars(recovery)["write_start"]
+
+    def appending(self: EmbeddedLog, *given: Any) -> int:
+        nonlocal inserted
+        inserted += 1
+        if point == "appending" and inserted > after:
+            die()
+        return insert(self, *given)
+
+    def appended(self: EmbeddedLog, appends: Any) -> range:
+        numbers = append_all(self, appends)
+        if point == "appended":
+            die()
+        return numbers
+
+    def noted(checkpoint: str, start: Start) -> None:
+        write_start(checkpoint, start)
+        if point == "noted":
+            die()
+
+    EmbeddedLog._insert = appending  # type: ignore[method-assign,assignment]
+    EmbeddedLog.append_all = appended  # type: ignore[method-assign]
+    vars(recovery)["write_start"] = noted
+
+
+def main(
+    root: Path, max_rows: int, point: str, after: int, *, fold_after: int, recover: bool, settings: Mapping[str, str]
+) -> None:
     from coordinator_udf.protocol.settings import Settings
 
     arm(point, after)
+    defaults = Folder.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["interval_s"] = 0.2
     spark = coordinator_session()
     options = StreamOptions(
-        str(root / "log"), str(root / "tables"), str(root / "checkpoint"), available_now=True, max_rows=max_rows
+        str(root / "log"),
+        str(root / "tables"),
+        str(root / "checkpoint"),
+        available_now=True,
+        max_rows=max_rows,
+        fold_after_rows=fold_after,
+        recover=recover,
     )
-    with Coordinator(spark, options, CoordinatorConfig(Settings.from_kafka(settings))) as coordinator:
-        coordinator.wait(threading.Event())
+    with Coordinator(spark, options, CoordinatorConfig(Settings.from_kafka(settings))) as running:
+        running.wait(threading.Event())
     spark.stop()
 
 
 if __name__ == "__main__":
-    given = dict(text.split("=", 1) for text in sys.argv[5:])
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), given)
+    root, max_rows, point, after, fold_after, recover, *given = sys.argv[1:]
+    main(
+        Path(root),
+        int(max_rows),
+        point,
+        int(after),
+        fold_after=int(fold_after),
+        recover=recover == "1",
+        settings=dict(text.split("=", 1) for text in given),
+    )

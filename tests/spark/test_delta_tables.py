@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from coordinator_udf.assignments import complete_assignments, join_assignments
-from coordinator_udf.streaming.delta_tables import COMPACT_AFTER_COMMITS, OutputTables
+from coordinator_udf.streaming.delta_tables import COMPACT_AFTER_COMMITS, OutputTables, compact
 from coordinator_udf.streaming.stored_assignments import StoredAssignments
 from coordinator_udf.table_rows import to_tables
 from schemas.outputs import SHARD_OUTPUT
@@ -76,6 +79,45 @@ def test_small_files_are_packed_and_rows_stay(tmp_path: Path) -> None:
     assert len(tables.table("group_responses").file_uris()) <= 6
     assert request_ids(tables) == [str(number) for number in range(count)]
     assert OutputTables(str(tmp_path)).newest_batch("group_responses", "query") == count - 1
+
+
+def test_a_second_writer_of_the_same_batch_is_refused(tmp_path: Path) -> None:
+    tables, other = OutputTables(str(tmp_path)), OutputTables(str(tmp_path))
+    for writer in (tables, other):
+        assert writer.write(batch(0), "query", 0) == (2 if writer is tables else 0)
+    tables.write(batch(1), "query", 1)
+    with pytest.raises(CommitFailedError):
+        other.write(batch(1), "query", 1)
+    assert request_ids(tables) == ["0", "1"]
+
+
+def test_short_lives_are_packed_like_long_ones(tmp_path: Path) -> None:
+    lives = 8
+    for life in range(lives):
+        tables = OutputTables(str(tmp_path))
+        for number in range(COMPACT_AFTER_COMMITS // lives + 1):
+            tables.write(batch(number), f"query {life}", number)
+        tables.close()
+    assert len(tables.table("group_responses").file_uris()) <= lives + 1
+
+
+def test_what_compaction_replaced_is_deleted_after_its_retention(tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path))
+    for name, retention in (
+        ("delta.deletedFileRetentionDuration", "1 seconds"),
+        ("delta.logRetentionDuration", "0 days"),
+    ):
+        tables.table("group_responses").alter.set_table_properties({name: f"interval {retention}"})
+    for number in range(20):
+        tables.write(batch(number), "query", number)
+    folder = tmp_path / "group_responses"
+    compact(DeltaTable(str(folder)), vacuum=True)
+    assert len(list(folder.glob("*.parquet"))) == 21, "somebody may read them yet"
+    time.sleep(1.5)
+    compact(DeltaTable(str(folder)), vacuum=True)
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert len(list((folder / "_delta_log").glob("*.json"))) < 10
+    assert request_ids(tables) == [str(number) for number in range(20)]
 
 
 def test_stored_assignments_are_found_in_memory_and_in_the_table(tmp_path: Path) -> None:

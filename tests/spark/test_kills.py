@@ -23,13 +23,16 @@ MAX_ROWS = 6
 DRIVER = ROOT / "tests" / "spark" / "killed_driver.py"
 
 
-def start(root: Path, point: str, after: int, scenario: Scenario) -> subprocess.Popen[bytes]:
+def start(
+    root: Path, point: str, after: int, scenario: Scenario, *, fold_after: int = 0, recover: bool = False
+) -> subprocess.Popen[bytes]:
     """A driver in a process group of its own, so that its JVM dies with it."""
+    which = [str(root), str(MAX_ROWS), point, str(after), str(fold_after), str(int(recover))]
     settings = [f"offsets.topic.partition.check={str(scenario.settings.offsets_topic_partition_check).lower()}"]
     settings += [f"group.initial.rebalance.delay.ms={scenario.settings.group_initial_rebalance_delay_ms}"]
     with (root / "driver.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, str(DRIVER), str(root), str(MAX_ROWS), point, str(after), *settings],
+            [sys.executable, str(DRIVER), *which, *settings],
             stdout=log,
             stderr=log,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -57,6 +60,14 @@ def wait_for_progress(root: Path, driver: subprocess.Popen[bytes], done: int) ->
     return True
 
 
+def finish(root: Path, driver: subprocess.Popen[bytes]) -> None:
+    try:
+        assert driver.wait(timeout=300) == 0, (root / "driver.log").read_text()[-4000:]
+    finally:
+        if driver.poll() is None:
+            kill(driver)
+
+
 def test_twenty_kills_change_nothing(coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario) -> None:
     seed = random.randrange(10**6)
     chance = random.Random(seed)
@@ -77,11 +88,6 @@ def test_twenty_kills_change_nothing(coordinator_spark: SparkSession, tmp_path: 
         finally:
             kill(driver)
         killed += 1
-    last = start(tmp_path, "none", 0, sample)
-    try:
-        assert last.wait(timeout=300) == 0, (tmp_path / "driver.log").read_text()[-4000:]
-    finally:
-        if last.poll() is None:
-            kill(last)
+    finish(tmp_path, start(tmp_path, "none", 0, sample))
     print(f"seed {seed}: {killed} kills, {batches_done(tmp_path) + 1} batches")
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from coordinator_udf.log_rows import control_rows, request_rows
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.recovery import RecoveryError
-from tests.spark.conftest import Run, read_tables
+from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
+from tests.spark.test_kills import finish, kill, start
 
 pytestmark = pytest.mark.spark
 
@@ -104,6 +109,92 @@ def test_everything_comes_back_and_nothing_stays_unanswered(tmp_path: Path, run:
     for name, key in (("group_responses", "seq"), ("group_transitions", "seq"), ("consumer_offsets", "offset")):
         numbers = [(row["partition"], row[key]) for row in tables[name].to_pylist()]
         assert len(numbers) == len(set(numbers)), f"{name} has a number twice"
+
+
+def test_a_load_in_portions_answers_each_request_once_while_clients_go_on(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator_udf.streaming.recovery.PORTION_ROWS", 3)
+    client = Client(EmbeddedLog.create(tmp_path / "log", 2))
+    groups = [f"g{number}" for number in range(8)]
+
+    def commit(group: str, offset: int) -> str:
+        partitions = [{"partitionIndex": 0, "committedOffset": offset}]
+        body = {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": ""}
+        return client.ask("OffsetCommit", 8, 10, **body, topics=[{"name": "t", "partitions": partitions}])
+
+    for number, group in enumerate(groups):
+        commit(group, number)
+    run(SETTINGS)
+    shutil.rmtree(tmp_path / "checkpoint")
+    done = threading.Event()
+    asked = [commit(group, 100) for group in groups]
+    keep_asking = threading.Thread(target=keep_on, args=(done, lambda: asked.append(commit("g0", 200))))
+    keep_asking.start()
+    try:
+        run(SETTINGS, recover=True, max_rows=8)
+    finally:
+        done.set()
+        keep_asking.join()
+    fetches = [
+        client.ask("OffsetFetch", 5, 20, groupId=group, topics=[{"name": "t", "partitionIndexes": [0]}])
+        for group in groups[1:]
+    ]
+    run(SETTINGS)
+    said = answers(tmp_path / "tables")
+    assert set(asked) <= set(said), "each request has its answer"
+    errors = {said[request]["topics"][0]["partitions"][0]["errorCode"] for request in asked[: len(groups)]}
+    assert errors == {14}, "COORDINATOR_LOAD_IN_PROGRESS"
+    found = [said[fetch]["topics"][0]["partitions"][0]["committedOffset"] for fetch in fetches]
+    assert found == list(range(1, 8))
+    loads = [
+        append for append in client.log.read(0, client.log.end()) if "LoadGroup" in append.column("api").to_pylist()
+    ]
+    assert len(loads) > 3
+    assert max(append.num_rows for append in loads) <= 2 * 3
+
+
+def keep_on(done: threading.Event, ask: Callable[[], object]) -> None:
+    while not done.wait(0.02):
+        ask()
+
+
+@pytest.mark.slow
+def test_kills_during_a_recovery_change_nothing(
+    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
+) -> None:
+    half = len(sample.rows) // 2
+    log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
+    sample.append(log, [3, 1, 2], stop=half)
+    run(sample.settings)
+    sample.append(log, [3, 1, 2], start=half)
+    log.close()
+    shutil.rmtree(tmp_path / "checkpoint")
+    killed = tmp_path / "killed"
+    shutil.copytree(tmp_path, killed, ignore=lambda folder, _: ["killed"] if folder == str(tmp_path) else [])
+    run(sample.settings, recover=True)
+
+    # What is started again after the checkpoint was told where to start may be so with or without the option.
+    steps = [
+        ("appending", 2, True),
+        ("appended", 0, True),
+        ("noted", 0, True),
+        ("commit", 0, True),
+        ("write", 1, False),
+    ]
+    for point, after, recover in steps:
+        if point == "noted":
+            refused = start(killed, "none", 0, sample)
+            assert refused.wait(timeout=180) == 1
+            assert "start with --recover-from-offsets" in (killed / "driver.log").read_text()
+        driver = start(killed, point, after, sample, recover=recover)
+        try:
+            driver.wait(timeout=180)
+            assert driver.returncode == -signal.SIGKILL, (point, (killed / "driver.log").read_text()[-4000:])
+        finally:
+            kill(driver)
+    finish(killed, start(killed, "none", 0, sample))
+    assert_same_tables(coordinator_spark, killed / "tables", read_tables(tmp_path / "tables"))
 
 
 def test_members_of_a_coordinator_that_was_down_do_not_expire(tmp_path: Path, run: Run) -> None:

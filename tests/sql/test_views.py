@@ -8,12 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log_rows import request_rows
+from coordinator_udf.log_rows import control_rows, request_rows
 from coordinator_udf.sql import NoTables, register
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.streaming.folding import claim_history, fold
 from tests.sql.conftest import Ask, write_table
 
 pytestmark = pytest.mark.spark
@@ -301,6 +303,43 @@ def test_the_request_log_may_be_an_embedded_one(ask: Callable[..., Ask], spark: 
         {"request_id": "r1", "client_host": "/10.0.0.1"},
         {"request_id": "r2", "client_host": "/10.0.0.1"},
     ]
+
+
+def test_the_request_log_is_whole_while_it_is_folded(
+    ask: Callable[..., Ask], spark: SparkSession, tmp_path: Path
+) -> None:
+    query = ask(group_responses=[{"seq": 0, "ts": 0, "request_id": "r0"}])
+    log = EmbeddedLog.create(tmp_path / "log", 2)
+    for number in range(30):
+        log.append([row | {"request_id": f"r{number}"} for row in control_rows(partitions=2, log_ts=number, api="X")])
+    history = claim_history(log, str(tmp_path))
+
+    def whole() -> bool:
+        rows = query("SELECT source, partition, offset, request_id FROM request_log ORDER BY partition, offset")
+        return [(row["source"], row["partition"], row["offset"], row["request_id"]) for row in rows] == [
+            ("live", partition, offset, f"r{offset}") for partition in range(2) for offset in range(30)
+        ]
+
+    def unanswered() -> int:
+        count: int = query("SELECT count(*) AS requests FROM unanswered")[0]["requests"]
+        return count
+
+    register(spark, str(tmp_path), log.path)
+    assert whole()
+    fold(log, history, 10)
+    assert whole(), "folded since the view was made"
+    register(spark, str(tmp_path), log.path)
+    assert whole()
+    history.append(pa.Table.from_batches(log.read(10, 20)), 20)
+    assert whole(), "written to the history since"
+    register(spark, str(tmp_path), log.path)
+    assert whole(), "in both, for a moment"
+    assert unanswered() == 29
+    fold(log, history, 30)
+    assert whole(), "all of it folded since"
+    register(spark, str(tmp_path), log.path)
+    assert whole()
+    assert unanswered() == 29
 
 
 def test_a_folder_without_tables_is_said_to_be_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from coordinator_udf.log_rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest
-from coordinator_udf.streaming.embedded_log import EmbeddedLog, LogError
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.log_clock import LogClock
+from coordinator_udf.streaming.log_file import LogError
 from schemas.requests import REQUEST_COLUMNS
 
 

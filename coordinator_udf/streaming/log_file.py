@@ -1,0 +1,107 @@
+"""The file of an embedded log: its tables, and how it is made and opened."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+#: The format of the file; a change of the tables or of the blobs that older releases can't read raises it.
+FORMAT: Final = 1
+
+BUSY_TIMEOUT_S: Final = 60.0
+
+_TABLES: Final = """
+CREATE TABLE log (format INTEGER, partitions INTEGER, first INTEGER, next INTEGER, rows INTEGER,
+                  boot_id TEXT, wall_ms INTEGER, steady_ms INTEGER, skew_max_ms INTEGER);
+CREATE TABLE heads (partition INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL, log_ts INTEGER);
+CREATE TABLE appends (number INTEGER PRIMARY KEY, rows_until INTEGER NOT NULL, log_ts INTEGER NOT NULL,
+                      data BLOB NOT NULL);
+"""
+
+#: What a log has beside that once appends may leave it: for each partition the offset of its first row that is still
+#: here (0 where nothing is said), and the table that the rows before are in.
+_TRIM_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS firsts (partition INTEGER PRIMARY KEY, first_offset INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS history (id TEXT NOT NULL, uri TEXT NOT NULL)",
+)
+
+
+class LogError(Exception):
+    """The embedded log can't be used as asked; the message says what is wrong and what to do."""
+
+
+def make_file(path: Path, partitions: int, clock_skew_max_ms: int | None, first_offsets: Sequence[int]) -> None:
+    """Makes the file of a new, empty log.
+
+    Raises:
+        LogError: there is something at the path already, or the number of partitions isn't positive.
+    """
+    if not 1 <= partitions <= 10_000:
+        raise LogError(f"partitions of a request log is {partitions}, expected 1 to 10000")
+    if path.exists():
+        raise LogError(f"{path} exists already; open it, or choose another path for a new request log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Made aside and renamed, so that nobody ever opens half a log.
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
+    draft.unlink(missing_ok=True)
+    connection = sqlite3.connect(draft)
+    with connection:
+        connection.executescript("PRAGMA auto_vacuum=INCREMENTAL;" + _TABLES)
+        for statement in _TRIM_TABLES:
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO log VALUES (?, ?, 0, 0, 0, NULL, NULL, NULL, ?)", (FORMAT, partitions, clock_skew_max_ms)
+        )
+        firsts = [(i, first_offsets[i] if i < len(first_offsets) else 0) for i in range(partitions)]
+        connection.executemany("INSERT INTO heads VALUES (?, ?, NULL)", firsts)
+        connection.executemany("INSERT INTO firsts VALUES (?, ?)", firsts)
+    connection.close()
+    try:
+        path.hardlink_to(draft)
+    except FileExistsError:
+        raise LogError(f"{path} was made by somebody else just now; open it") from None
+    finally:
+        draft.unlink()
+    _sync_directory(path.parent)
+
+
+def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
+    """Opens the file of a log: the connection, the number of partitions, and the clock skew that is allowed (ms).
+
+    Raises:
+        LogError: there is no log at the path, or it is of a format that isn't known here.
+    """
+    if not path.is_file():
+        raise LogError(f"there is no request log at {path}; whoever appends first makes it (EmbeddedLog.create)")
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        version, partitions, skew = connection.execute("SELECT format, partitions, skew_max_ms FROM log").fetchone()
+        if version == FORMAT and not _has_trim_tables(connection):
+            for statement in _TRIM_TABLES:
+                connection.execute(statement)
+    except (sqlite3.DatabaseError, TypeError) as error:
+        connection.close()
+        raise LogError(f"{path} is not a request log: {error}") from error
+    if version != FORMAT:
+        connection.close()
+        raise LogError(f"the request log {path} has format {version}, expected {FORMAT}: use the release that wrote it")
+    return connection, partitions, skew
+
+
+def _has_trim_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'history'").fetchone() is not None
+
+
+def _sync_directory(directory: Path) -> None:
+    # A new name is on the disk only when its directory is.
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
