@@ -9,8 +9,9 @@ from scripts.benchmarks.running import Options, median, percentile, say
 AGES = (100, 1_000, 5_000)
 _GROUPS = 100
 _RATE = 100
-#: How many micro-batches are looked at, at each age.
+#: How many micro-batches are looked at, at each age, and for how many marks of ten seconds their CPU time is.
 _WINDOW = 50
+_MARKS = 4
 
 
 def run(options: Options) -> Outcome:
@@ -19,18 +20,31 @@ def run(options: Options) -> Outcome:
     ages = [options.sized(age, number) for age, number in zip(AGES, (3, 6, 9), strict=True)]
     live = Live(options.data / "history", _GROUPS)
     durations: dict[int, list[float]] = {}
+    cpu_ms: dict[int, float] = {}
     with live.job(floor=False) as job:
         first = live.batches()[-1].batch + 1
         for age in ages:
-            while live.batches()[-1].batch < first + age:
+            marks = [(live.batches()[-1].batch, job.cpu_s)]
+            while len(marks) == 1 or marks[-1][0] < first + age:
                 live.offer(_RATE, 10, job)
-                say(f"history: {live.batches()[-1].batch - first:,} of {ages[-1]:,} micro-batches")
+                marks.append((live.batches()[-1].batch, job.cpu_s))
+                say(f"history: {marks[-1][0] - first:,} of {ages[-1]:,} micro-batches")
+            cpu_ms[age] = _cpu_ms(marks[-_MARKS:])
             window = [batch for batch in live.batches() if first + age - _WINDOW < batch.batch <= first + age]
             durations[age] = [float(batch.ms["triggerExecution"]) for batch in window if batch.batch >= first]
     for age, found in durations.items():
         outcome.add(f"batch after {age:,} batches, p50", median(found), "ms", "lower")
         outcome.add(f"batch after {age:,} batches, p99", percentile(found, 0.99), "ms", "lower")
-    ratio = median(durations[ages[-1]]) / median(durations[ages[0]])
-    outcome.add(f"after {ages[-1]:,} to after {ages[0]:,} batches", ratio, "ratio", "lower")
+        outcome.add(f"batch after {age:,} batches, CPU time", cpu_ms[age], "ms", "lower")
+    names = f"after {ages[-1]:,} to after {ages[0]:,} batches"
+    outcome.add(names, median(durations[ages[-1]]) / median(durations[ages[0]]), "ratio", "lower")
+    # What else the machine does makes a batch longer, but hardly changes its CPU time.
+    outcome.add(f"{names}, CPU time", cpu_ms[ages[-1]] / cpu_ms[ages[0]], "ratio", "lower")
     outcome.notes.append(f"{_GROUPS} groups, {_RATE} requests/s; the last {_WINDOW} micro-batches up to each age")
     return outcome
+
+
+def _cpu_ms(marks: list[tuple[int, float]]) -> float:
+    """CPU time of a micro-batch between marks, each the number of a batch and the job's CPU time by then in seconds."""
+    (first, before), (last, after) = marks[0], marks[-1]
+    return (after - before) / max(last - first, 1) * 1_000

@@ -19,6 +19,8 @@ SHARDS = 8
 _HEARTBEATS = 100_000
 #: Of how many members a group is in the measurement of many groups.
 _SMALL = 3
+#: The record of a group of 10,000 members is larger than what a broker's log takes if nothing is said.
+_ROOMY = Settings(group_metadata_max_bytes=16 * 1024 * 1024)
 
 
 def run(options: Options) -> Outcome:
@@ -59,7 +61,7 @@ def _state_ms(cluster: Cluster) -> float:
 
 def _members(options: Options, members: int, outcome: Outcome) -> dict[str, float]:
     say(f"scale: a group of {members:,} members")
-    cluster = Cluster.grown(1, members, 1)
+    cluster = Cluster.grown(1, members, 1, _ROOMY)
     cluster.heartbeats()
     joins = []
     heartbeat = []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import process_columns
+from coordinator_udf.shard_batches import process_batch
+from schemas.requests import request_log_arrow
 from scripts.benchmarks import kafka, workload
 from scripts.benchmarks.results import Outcome
 from scripts.benchmarks.running import BenchmarkError, Clock, Options, Rates, median, say
@@ -16,6 +20,9 @@ from scripts.benchmarks.workload import Columns, Group, Rows
 
 MEMBERS = 10
 SHARDS = 50
+DEFAULTS = Settings()
+
+_REQUESTS = request_log_arrow()
 
 
 @dataclass(slots=True)
@@ -29,13 +36,13 @@ class Cluster:
     commits: int = 0
 
     @classmethod
-    def grown(cls, groups: int, members: int, shards: int) -> Cluster:
+    def grown(cls, groups: int, members: int, shards: int, settings: Settings = DEFAULTS) -> Cluster:
         """Groups that were joined and synced."""
         made = workload.make_groups(groups, members, shards)
-        cluster = cls([Shard(p, Settings()) for p in range(shards)], made, [Rows(p) for p in range(shards)])
+        cluster = cls([Shard(p, settings) for p in range(shards)], made, [Rows(p) for p in range(shards)])
         for shard, rows, of_shard in zip(cluster.shards, cluster.rows, made, strict=True):
             for columns in workload.life(rows, of_shard):
-                process_columns(shard, "live", columns)
+                process_batch(shard, "live", _batch(columns))
         return cluster
 
     @property
@@ -52,11 +59,11 @@ class Cluster:
         clock = Clock()
         for shard, rows, groups in zip(self.shards, self.rows, self.groups, strict=True):
             make(rows, groups)
-            columns = rows.take()
+            batch = _batch(rows.take())
             gc.collect()
             with clock.running():
-                outputs = process_columns(shard, "live", columns)
-            _check(columns, outputs["kind"], outputs["error_code"])
+                outputs = process_batch(shard, "live", batch)
+            _check(batch.num_rows, outputs.together())
         return clock
 
     def heartbeats(self, rounds: int = 1) -> Clock:
@@ -88,12 +95,18 @@ class Cluster:
         return self.measure(lambda rows, groups: workload.add_commits(rows, groups, self.now_ms, self.commits))
 
 
-def _check(columns: Columns, kinds: Iterable[str], codes: Iterable[int | None]) -> None:
-    answers = [code for kind, code in zip(kinds, codes, strict=True) if kind == "response"]
+def _batch(columns: Columns) -> pa.RecordBatch:
+    """Rows as the stream and the replay hand them to a shard."""
+    given = {**columns, "source": ["live"] * len(columns["api"])}
+    return pa.record_batch([pa.array(given[field.name], field.type) for field in _REQUESTS], schema=_REQUESTS)
+
+
+def _check(requests: int, outputs: pa.Table) -> None:
+    answers = outputs.filter(pc.equal(outputs.column("kind"), "response")).column("error_code").to_pylist()
     wrong = [code for code in answers if code != 0]
-    if wrong or len(answers) != len(columns["api"]):
+    if wrong or len(answers) != requests:
         raise BenchmarkError(
-            f"{len(columns['api'])} requests were answered {len(answers)} times, {len(wrong)} times with errors "
+            f"{requests} requests were answered {len(answers)} times, {len(wrong)} times with errors "
             f"({sorted(set(wrong), key=str)[:3]}): what was measured is not what was meant"
         )
 

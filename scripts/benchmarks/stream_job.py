@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -18,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import typer
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from coordinator_udf.protocol.settings import Settings
@@ -35,30 +36,43 @@ from schemas.outputs import SHARD_STATE
 STEP_MS = 10
 
 
-class Progress(StreamingQueryListener):
-    """Writes a line of JSON for each micro-batch."""
+class Progress(threading.Thread):
+    """Writes a line of JSON for each micro-batch of a query.
 
-    def __init__(self, out: TextIO) -> None:
+    It asks for the JVM's own JSON now and then: a listener's Python objects would cost as much as what is measured.
+    """
+
+    def __init__(self, query: StreamingQuery, out: TextIO) -> None:
+        super().__init__(name="progress", daemon=True)
+        self._query = query
         self._out = out
+        self._written = -1
+        self._stopped = threading.Event()
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing to write."""
+    def run(self) -> None:
+        """Writes until it is stopped."""
+        while not self._stopped.wait(0.5):
+            java_query = vars(self._query)["_jsq"]
+            for progress in [json.loads(one.json()) for one in java_query.recentProgress()]:
+                if progress["batchId"] > self._written:
+                    self._written = progress["batchId"]
+                    self._write(progress)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing to write."""
+    def stop(self) -> None:
+        """Ends it."""
+        self._stopped.set()
+        self.join()
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Nothing to write."""
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """One micro-batch is over."""
-        progress = event.progress
-        states = [state.customMetrics.get("stateOnCurrentVersionSizeBytes", 0) for state in progress.stateOperators]
-        ends = [json.loads(source.endOffset)["append"] for source in progress.sources if source.endOffset]
+    def _write(self, progress: dict[str, Any]) -> None:
+        states = [
+            state["customMetrics"].get("stateOnCurrentVersionSizeBytes", 0) for state in progress["stateOperators"]
+        ]
+        ends = [source["endOffset"]["append"] for source in progress["sources"] if source["endOffset"]]
+        began = datetime.fromisoformat(progress["timestamp"]).timestamp()
         line = {
-            "batch": progress.batchId,
-            "at": time.time(),
-            "ms": dict(progress.durationMs),
+            "batch": progress["batchId"],
+            "at": began + progress["durationMs"]["triggerExecution"] / 1_000,
+            "ms": progress["durationMs"],
             "state_bytes": sum(states),
             "append": max(ends, default=0),
         }
@@ -95,9 +109,11 @@ def main(
             steps, counts = np.unique(late.astype(np.int64), return_counts=True)
             print(json.dumps([time.time(), steps.tolist(), counts.tolist()]), file=answered, flush=True)
 
-        spark.streams.addListener(Progress(progress))
         with Coordinator(spark, options, load_settings(None, ()), count) as running:
+            written = Progress(running.query, progress)
+            written.start()
             running.wait(stop)
+            written.stop()
         spark.stop()
 
 
