@@ -28,8 +28,8 @@ from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.protocol.settings import Settings, SettingsError
 from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, client_reason, error_body, read_body
 from coordinator_udf.shard_control import CONTROLS, LogEntry
-from coordinator_udf.shard_index import EMPTY, Index
 from coordinator_udf.shard_outputs import to_outputs
+from coordinator_udf.shard_rest import Rest
 
 
 class PoisonRow(Exception):
@@ -59,17 +59,16 @@ class Shard:
         keep_log: whether records are kept in memory, so that Failover rows can load the shard again.
         """
         self.partition = partition
-        self.ctx = Context(settings, Timers())
+        #: Groups whose heartbeats need no look at the group; how many heartbeats of others did; those that rest.
+        self.hot: dict[str, HotGroup] = {}
+        self.misses: dict[str, int] = {}
+        self.rest = Rest(self.hot)
+        self.ctx = Context(settings, Timers(self.rest))
         self.ctx.assignors = configured_assignors(settings.group_consumer_assignors)
         self.store = GroupStore()
         self.availability = Availability.ACTIVE
         self.started = False
         self.next_seq = 0
-        #: Groups whose heartbeats need no look at the group, and how many heartbeats of others did.
-        self.hot: dict[str, HotGroup] = {}
-        self.misses: dict[str, int] = {}
-        #: What the state row that the shard was made of said of hot groups.
-        self.index: Index = EMPTY
         #: Parts of the state row that the codec read or wrote last, plain and compressed.
         self.kept: dict[str, tuple[bytes, bytes]] = {}
         #: The state row that the shard was made of, as long as it has handled nothing.
@@ -118,15 +117,21 @@ class Shard:
             self.ctx.timers.sessions_of(group_id)
             self.hot.pop(group_id, None)
 
+    def forget_timers(self) -> None:
+        """No timer is armed any more. The number of the next one stays what it is."""
+        self.hot.clear()
+        self.rest = Rest(self.hot)
+        self.ctx.timers = Timers(self.rest, self.ctx.timers.next_seq)
+
     def is_hot(self, group_id: str) -> bool:
         """Whether heartbeats of a group need no look at it."""
-        return group_id in self.hot or group_id in self.ctx.timers.resting
+        return group_id in self.hot or group_id in self.rest.places
 
     def wake(self, group_id: str) -> HotGroup | None:
-        """What a state row says of a group that nobody asked for yet; None if there is nothing."""
-        if group_id not in self.ctx.timers.resting:
+        """A group that rests; None if it doesn't."""
+        if group_id not in self.rest.places:
             return None
-        self.ctx.timers.sessions_of(group_id)
+        self.rest.wake(self.ctx.timers, group_id)
         return self.hot[group_id]
 
     def heat(self, group: ClassicGroup) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
@@ -31,6 +32,9 @@ from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
 
 _OUTPUTS: Final = shard_output_arrow()
 _NOTHING: Final = _OUTPUTS.empty_table()
+
+#: What an answer to a heartbeat takes over from its request.
+_ANSWERED: Final = ["partition", "request_id", "api_version", "group_id", "member_id", "parts"]
 
 #: How many rows at a time are made into Python values.
 _TOGETHER: Final = 8
@@ -144,7 +148,7 @@ class BatchRows:
             np.asarray(rows.column("log_ts")),
             groups.dictionary.to_pylist(),
             np.asarray(groups.indices),
-            rows.column("member_id").to_pylist(),
+            rows.column("member_id"),
             np.asarray(rows.column("generation_or_epoch")),
         )
 
@@ -191,33 +195,52 @@ def _said(source: str, outputs: list[Output]) -> pa.Table:
 
 
 def _answers(source: str, batch: pa.RecordBatch, answers: HeartbeatAnswers) -> pa.Table:
-    count = len(answers.rows)
+    rows, seqs, times, codes = answers.arrays()
+    count = len(rows)
     if count == 0:
         return _NOTHING
     if count < batch.num_rows:
-        batch = batch.take(pa.array(answers.rows, pa.int64()))
-    names = ("partition", "request_id", "api_version", "group_id", "member_id", "parts")
-    columns: dict[str, Any] = {name: batch.column(name) for name in names}
+        batch = batch.select(_ANSWERED).take(pa.array(rows))
+    columns: dict[str, Any] = {name: batch.column(name) for name in _ANSWERED}
     columns |= {
-        "kind": pa.repeat("response", count),
-        "source": pa.repeat(source, count),
-        "seq": pa.array(answers.seqs, pa.int64()),
-        "ts": pa.array(answers.times, pa.int64()),
+        "kind": _repeated("response", count),
+        "source": _repeated(source, count),
+        "seq": pa.array(seqs),
+        "ts": pa.array(times),
         "by": columns["request_id"],
-        "api": pa.repeat("Heartbeat", count),
-        "error_code": pa.array(answers.codes, pa.int32()),
-        "body": _bodies(columns["api_version"], answers.codes),
+        "api": _repeated("Heartbeat", count),
+        "error_code": pa.array(codes.astype(np.int32)),
+        "body": _bodies(columns["api_version"], codes),
     }
-    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in _OUTPUTS]
+    arrays = [columns.get(field.name, _nulls(field.type, count)) for field in _OUTPUTS]
     return pa.table(arrays, schema=_OUTPUTS)
 
 
-def _bodies(versions: pa.Array, codes: list[int]) -> pa.Array:
+def _bodies(versions: pa.Array, codes: np.ndarray) -> pa.Array:
     """The answers' JSON: there are few different ones, and mostly one."""
-    numbers, errors = np.asarray(versions, dtype=np.int64), np.array(codes, dtype=np.int64)
-    if numbers.min() == numbers.max() and errors.min() == errors.max():
-        return pa.repeat(heartbeat_json(int(numbers[0]), int(errors[0])), len(codes))
+    numbers = np.asarray(versions, dtype=np.int64)
+    if numbers.min() == numbers.max() and codes.min() == codes.max():
+        return _repeated(heartbeat_json(int(numbers[0]), int(codes[0])), len(codes))
     # Version and error in one number.
-    different, places = np.unique(numbers << 32 | (errors + (1 << 16)), return_inverse=True)
+    different, places = np.unique(numbers << 32 | (codes + (1 << 16)), return_inverse=True)
     texts = [heartbeat_json(number >> 32, (number & 0xFFFFFFFF) - (1 << 16)) for number in different.tolist()]
     return pa.array(texts, pa.string()).take(pa.array(places))
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    return _longest(text, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+def _nulls(type_: pa.DataType, count: int) -> pa.Array:
+    return _longest_nulls(type_, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+# The columns of the answers that say the same in each are made once for calls of a size.
+@lru_cache(maxsize=64)
+def _longest(text: str, count: int) -> pa.Array:
+    return pa.repeat(text, count)
+
+
+@lru_cache(maxsize=64)
+def _longest_nulls(type_: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, type_)

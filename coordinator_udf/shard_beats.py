@@ -7,9 +7,10 @@ between the rows that take the long way. Their answers are kept as columns. `Sha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.timers import DEADLINE, SEQ, TIMEOUT
@@ -21,6 +22,12 @@ from coordinator_udf.shard_outputs import heartbeat_json
 Columns = Mapping[str, Sequence[Any]]
 
 BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
+
+#: So many heartbeats have to stand together for it to be worth while to handle them at once.
+LEAST_TOGETHER: Final = 16
+
+#: Making a group hot costs a look at each member: that is worth while once one in so many was heard.
+_MEMBERS_A_MISS: Final = 16
 
 #: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
 Beat = tuple[bool, int, Any, Any, Any, Any]
@@ -40,7 +47,7 @@ class PlainBeats(NamedTuple):
     times: np.ndarray
     groups: list[str]
     group_of: np.ndarray
-    member_ids: list[str]
+    member_ids: pa.StringArray
     generation_ids: np.ndarray
 
 
@@ -74,45 +81,67 @@ class Rows(Protocol):
 class HeartbeatAnswers:
     """The answers to heartbeats that took the short way, as columns.
 
-    Attributes:
-        rows: which of the rows that came in.
-        seqs: the outputs' numbers.
-        times: log time of the answers, milliseconds.
-        codes: error codes.
+    Those that were handled one by one are added by `rows`, `seqs`, `times` and `codes`: the numbers of the row that
+    came in and of the output, log time in milliseconds and the error code. Those handled together are added by `add`.
     """
 
-    __slots__ = ("codes", "rows", "seqs", "times")
+    __slots__ = ("_blocks", "codes", "rows", "seqs", "times")
 
     def __init__(self) -> None:
+        self._blocks: list[tuple[np.ndarray, ...]] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self.rows: list[int] = []
         self.seqs: list[int] = []
         self.times: list[int] = []
         self.codes: list[int] = []
 
-    def cut(self, length: int) -> None:
-        """Forgets all answers but the first ones."""
-        for column in (self.rows, self.seqs, self.times, self.codes):
-            del column[length:]
+    def add(self, rows: np.ndarray, seqs: np.ndarray, times: np.ndarray, codes: np.ndarray) -> None:
+        """Adds the next answers."""
+        self.mark()
+        self._blocks.append((rows, seqs, times, codes))
+
+    def mark(self) -> int:
+        """Where the answers of now end, for `cut`."""
+        if self.rows:
+            columns = (self.rows, self.seqs, self.times, self.codes)
+            self._blocks.append(tuple(np.array(column, np.int64) for column in columns))
+            self._begin()
+        return len(self._blocks)
+
+    def cut(self, mark: int) -> None:
+        """Forgets all answers that came after a mark."""
+        del self._blocks[mark:]
+        self._begin()
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Rows, numbers of the outputs, times and error codes of all answers."""
+        self.mark()
+        if len(self._blocks) == 1:
+            return self._blocks[0]
+        nothing = np.zeros(0, np.int64)
+        return tuple(np.concatenate(parts) for parts in zip((nothing,) * 4, *self._blocks, strict=True))
 
     def columns(self, source: str, columns: Columns) -> dict[str, list[Any]]:
         """The answers as the columns of schemas.outputs.SHARD_OUTPUT that aren't null in an answer to a heartbeat."""
-        rows = self.rows
+        rows, seqs, times, codes = (column.tolist() for column in self.arrays())
         request_ids = _take(columns["request_id"], rows)
         versions = _take(columns["api_version"], rows)
         return {
             "kind": ["response"] * len(rows),
             "source": [source] * len(rows),
             "partition": _take(columns["partition"], rows),
-            "seq": self.seqs,
-            "ts": self.times,
+            "seq": seqs,
+            "ts": times,
             "request_id": request_ids,
             "by": request_ids,
             "api": ["Heartbeat"] * len(rows),
             "api_version": versions,
             "group_id": _take(columns["group_id"], rows),
             "member_id": _take(columns["member_id"], rows),
-            "error_code": self.codes,
-            "body": [heartbeat_json(version, code) for version, code in zip(versions, self.codes, strict=True)],
+            "error_code": codes,
+            "body": [heartbeat_json(version, code) for version, code in zip(versions, codes, strict=True)],
             "parts": _take(columns["parts"], rows),
         }
 
@@ -127,8 +156,13 @@ def run_short_way(
     """
     shard.origin = None
     for start, end, beats in rows.stretches(*span):
-        if beats is None or not _run_together(shard, start, beats, answers):
+        if beats is None:
             _run_one_by_one(shard, rows, (start, end), outputs, answers)
+            continue
+        together = _Together(shard, start, beats, answers)
+        while (done := together.run()) < end:
+            others = together.others()
+            _run_one_by_one(shard, rows, (done, others), outputs, answers)
 
 
 def run_leading(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> int:
@@ -136,51 +170,90 @@ def run_leading(shard: Shard, rows: Rows, span: tuple[int, int], answers: Heartb
 
     No handler is called, so nothing has to be kept for the case that one raises.
     """
-    for start, _, beats in rows.stretches(*span):
-        if beats is None or not _run_together(shard, start, beats, answers):
+    for start, end, beats in rows.stretches(*span):
+        if beats is None:
             return start
+        done = _Together(shard, start, beats, answers).run()
+        if done < end:
+            return done
     return span[1]
 
 
-def _run_together(shard: Shard, start: int, beats: PlainBeats, answers: HeartbeatAnswers) -> bool:
-    """Handles heartbeats all at once, if no timer is due and each is a member's of a hot group; whether it did.
+class _Together:
+    """Heartbeats that stand together, of which runs are handled at once where all is in order.
 
-    What decides about them is checked first, so that nothing is changed where it can't be done.
+    What decides about a heartbeat is checked before anything changes.
     """
-    timers = shard.ctx.timers
-    if int(beats.times.max()) >= timers.bound_ms:
-        return False
-    groups = [shard.hot.get(group_id) or shard.wake(group_id) for group_id in beats.groups]
-    known = [group for group in groups if group is not None]
-    if len(known) < len(groups):
-        return False
-    if np.any(np.array([group.generation_id for group in known])[beats.group_of] != beats.generation_ids):
-        return False
-    sessions = [group.sessions for group in known]
-    places = beats.group_of.tolist()
-    try:
-        entries = [sessions[place][member_id] for place, member_id in zip(places, beats.member_ids, strict=True)]
-    except KeyError:
-        return False
-    timeouts_ms = [entry[TIMEOUT] for entry in entries]
-    if None in timeouts_ms:
-        return False
-    now_ms = np.maximum(np.maximum.accumulate(beats.times), shard.ctx.now_ms)
-    deadlines_ms = now_ms + np.array(timeouts_ms)
-    if np.any(deadlines_ms < np.array([entry[DEADLINE] for entry in entries])):
-        return False
-    for seq, (entry, deadline_ms) in enumerate(zip(entries, deadlines_ms.tolist(), strict=True), timers.next_seq):
-        entry[DEADLINE] = deadline_ms
-        entry[SEQ] = seq
-    count = len(entries)
-    answers.rows += range(start, start + count)
-    answers.seqs += range(shard.next_seq, shard.next_seq + count)
-    answers.times += now_ms.tolist()
-    answers.codes += np.array([group.error_code for group in known])[beats.group_of].tolist()
-    timers.next_seq += count
-    shard.next_seq += count
-    shard.ctx.now_ms = int(now_ms[-1])
-    return True
+
+    def __init__(self, shard: Shard, start: int, beats: PlainBeats, answers: HeartbeatAnswers) -> None:
+        self._shard = shard
+        self._start = start
+        self._beats = beats
+        self._answers = answers
+        self._done = 0
+        rest, count = shard.rest, len(beats.times)
+        rest.lay_down(shard.ctx.timers, rest.wants(beats.groups, count))
+        self._slots, self._places = rest.find(beats.groups, beats.group_of, beats.member_ids)
+        #: Log time when each is handled, if it is not before what the shard has seen.
+        self._now_ms = np.maximum.accumulate(beats.times)
+
+    def run(self) -> int:
+        """Handles heartbeats up to the first that has to be looked at on its own; which row that is."""
+        count = len(self._now_ms)
+        while self._done < count:
+            end = self._in_order()
+            if end <= self._done:
+                break
+            taken = self._take_down(end)
+            self._done += taken
+            if taken == 0:
+                break
+        return self._start + self._done
+
+    def others(self) -> int:
+        """Passes over what has to be looked at one by one; which row comes after that."""
+        is_fine = self._accepted()
+        # Up to where so many stand together again that it is worth while.
+        changes = np.flatnonzero(np.diff(np.concatenate([[False], is_fine[1:], [False]]))) + 1
+        begins, ends = changes[::2], changes[1::2]
+        long = begins[ends - begins >= LEAST_TOGETHER]
+        self._done += int(long[0]) if len(long) else len(is_fine)
+        return self._start + self._done
+
+    def _accepted(self) -> np.ndarray:
+        rest_of = slice(self._done, None)
+        return self._shard.rest.accepts(
+            self._slots[rest_of], self._places[rest_of], self._beats.generation_ids[rest_of]
+        )
+
+    def _in_order(self) -> int:
+        """How far heartbeats can be handled before one that is not in order, or a timer."""
+        refused = np.flatnonzero(~self._accepted())
+        end = self._done + int(refused[0]) if len(refused) else len(self._now_ms)
+        timers = self._shard.ctx.timers
+        in_time = int(np.searchsorted(self._now_ms, timers.bound_ms))
+        if in_time < end:
+            timers.find_bound()
+            in_time = int(np.searchsorted(self._now_ms, timers.bound_ms))
+        return min(end, in_time)
+
+    def _take_down(self, end: int) -> int:
+        shard, span = self._shard, slice(self._done, end)
+        timers, first = shard.ctx.timers, self._start + self._done
+        now_ms = np.maximum(self._now_ms[span], shard.ctx.now_ms)
+        count = shard.rest.put_off(self._slots[span], now_ms, timers.next_seq)
+        if count == 0:
+            return 0
+        self._answers.add(
+            np.arange(first, first + count),
+            np.arange(shard.next_seq, shard.next_seq + count),
+            now_ms[:count],
+            shard.rest.codes(self._places[span][:count]),
+        )
+        timers.next_seq += count
+        shard.next_seq += count
+        shard.ctx.now_ms = int(now_ms[count - 1])
+        return count
 
 
 def _run_one_by_one(
@@ -234,14 +307,14 @@ def _run_one_by_one(
 
 
 def _missed(shard: Shard, group_id: str | None) -> None:
-    """A heartbeat took the long way. Making a group hot costs a look at each member, so it waits for enough of them."""
+    """A heartbeat took the long way. After enough of them its group is made hot."""
     if group_id is None or group_id in shard.hot:
         return
     group = shard.store.get(group_id)
     if not isinstance(group, ClassicGroup):
         return
     misses = shard.misses.get(group_id, 0) + 1
-    if misses * 4 < len(group.members):
+    if misses * _MEMBERS_A_MISS < len(group.members):
         shard.misses[group_id] = misses
         return
     shard.misses.pop(group_id, None)

@@ -14,22 +14,21 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
 from coordinator_udf.groups.store import Group, GroupStore
-from coordinator_udf.groups.timers import DATA, DEADLINE, KEY, SEQ, TIMEOUT, Timer, TimerKey, Timers
+from coordinator_udf.groups.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_apis import Availability
-from coordinator_udf.shard_index import Index, read_index, rest, write_index
 from coordinator_udf.shard_pages import Packed, PagedMap, compressed, decompressed
+from coordinator_udf.shard_rest import Rest
 
 #: The version of what `encode` writes. Versions that `decode` reads: this one.
-STATE_VERSION = 5
+STATE_VERSION = 6
 
 #: The columns of schemas.outputs.SHARD_STATE.
 StateRow = tuple[int, int | None, bytes, bytes]
@@ -53,7 +52,7 @@ class _Hot(msgspec.Struct, array_like=True):
     started: bool
     availability: str
     next_timer_seq: int
-    #: Deadline and number of the session timers of the groups in the index, in its order, 64 bits each.
+    #: Deadline and number of the session timers of the groups that rest, as `Rest.pack` gives them.
     deadlines: bytes
     seqs: bytes
     #: All other timers.
@@ -75,7 +74,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 class _Cold(msgspec.Struct, array_like=True):
-    #: What `write_index` gave and a _Head, compressed.
+    #: What else `Rest.pack` gave and a _Head, compressed.
     index: bytes
     head: bytes
     groups: list[bytes]
@@ -98,9 +97,9 @@ def encode(shard: Shard) -> StateRow:
     for group in groups.unpacked():
         if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
             shard.heat(group)
-    others = timers.others(shard.hot)
-    others += [entry for group in shard.hot.values() for entry in group.sessions.values() if entry[TIMEOUT] is None]
-    index, deadlines, seqs = write_index(shard)
+    shard.rest.lay_down(timers, list(shard.hot))
+    index, deadlines, seqs = shard.rest.pack()
+    awake = timers.awake()
     hot = _Hot(
         shard.ctx.now_ms,
         shard.ctx.end_offset,
@@ -108,19 +107,16 @@ def encode(shard: Shard) -> StateRow:
         shard.started,
         shard.availability.value,
         timers.next_seq,
-        deadlines.tobytes(),
-        seqs.tobytes(),
-        [(e[DEADLINE], e[SEQ], (e[KEY].kind, e[KEY].group_id, e[KEY].member_id), e[DATA]) for e in others],
+        deadlines,
+        seqs,
+        [(e[DEADLINE], e[SEQ], (e[KEY].kind, e[KEY].group_id, e[KEY].member_id), e[DATA]) for e in awake],
     )
     packed_groups, packed_offsets = groups.pack(), committed.pack()
     head = _encode_head(shard, packed_groups, packed_offsets)
     cold = _Cold(
         _compressed(shard, "index", index), _compressed(shard, "head", head), packed_groups.pages, packed_offsets.pages
     )
-    earliest = [entry[DEADLINE] for entry in others]
-    if deadlines:
-        earliest.append(int(np.min(deadlines)))
-    return STATE_VERSION, min(earliest, default=None), _encoder.encode(hot), _encoder.encode(cold)
+    return STATE_VERSION, timers.next_deadline_ms(), _encoder.encode(hot), _encoder.encode(cold)
 
 
 def _paged(items: MutableMapping[str, Any], decoder: msgspec.msgpack.Decoder[Any]) -> PagedMap:
@@ -180,7 +176,11 @@ def restore(shard: Shard, state: StateRow) -> None:
     index_bytes, head_bytes = decompressed(cold.index), decompressed(cold.head)
     shard.kept = {"index": (index_bytes, cold.index), "head": (head_bytes, cold.head)}
     head = _head_decoder.decode(head_bytes)
-    ctx = Context(shard.ctx.settings, Timers(hot.next_timer_seq))
+    shard.hot.clear()
+    shard.rest = Rest(shard.hot)
+    shard.rest.unpack(index_bytes, hot.deadlines, hot.seqs)
+    ctx = Context(shard.ctx.settings, Timers(shard.rest, hot.next_timer_seq))
+    ctx.timers.bound_ms = shard.rest.bound_ms
     ctx.assignors = shard.ctx.assignors
     ctx.topics_version, ctx.new_topics_version = head.topics_version, head.new_topics_version
     ctx.group_settings = head.group_settings
@@ -188,7 +188,8 @@ def restore(shard: Shard, state: StateRow) -> None:
     ctx.end_offset = hot.end_offset
     ctx.topics = {topic.name: topic for topic in head.topics}
     shard.ctx = ctx
-    _restore_timers(shard, hot, read_index(index_bytes, hot.deadlines, hot.seqs))
+    for deadline, seq, key, data in hot.timers:
+        ctx.timers.set(Timer(deadline, seq, TimerKey(*key), data))
     offsets = OffsetStore()
     offsets.committed = PagedMap(Packed(head.committed, cold.committed), _offsets_decoder)
     offsets.pending = head.pending
@@ -201,12 +202,3 @@ def restore(shard: Shard, state: StateRow) -> None:
     shard.origin = state
     if shard.log is not None:
         shard.log = [entry for entry in shard.log if entry[0] < hot.end_offset]
-
-
-def _restore_timers(shard: Shard, hot: _Hot, index: Index) -> None:
-    timers = shard.ctx.timers
-    rest(shard, index)
-    for deadline, seq, key, data in hot.timers:
-        timers.set(Timer(deadline, seq, TimerKey(*key), data))
-    if index.deadlines_ms:
-        timers.bound_ms = min(timers.bound_ms, int(np.min(index.deadlines_ms)))

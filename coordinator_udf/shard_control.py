@@ -25,7 +25,6 @@ from coordinator_udf.groups.rebalance import (
 from coordinator_udf.groups.records import END_TXN_MARKER
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.groups.timers import Timers
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Request
@@ -198,7 +197,7 @@ def _forget(shard: Shard, availability: Availability) -> None:
             else:
                 answer_sync(shard.ctx, group, member, sync_body(Errors.NOT_COORDINATOR))
     shard.store = GroupStore()
-    shard.ctx.timers = Timers(shard.ctx.timers.next_seq)
+    shard.forget_timers()
     shard.cool(None)
     shard.availability = availability
 

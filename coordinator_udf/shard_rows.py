@@ -83,9 +83,9 @@ def process_columns(shard: Shard, source: str, columns: Columns, *, short_way: b
     """
     outputs, answers = process(shard, ColumnRows(columns), short_way=short_way)
     result = output_columns(source, outputs)
-    if answers.rows:
+    if answers.mark():
         filled = answers.columns(source, columns)
-        nothing = [None] * len(answers.rows)
+        nothing = [None] * len(filled["seq"])
         for name, values in result.items():
             values.extend(filled.get(name, nothing))
     return result
@@ -149,7 +149,7 @@ def _process_readable(
         if start == end:
             return end
     before: StateRow = shard.origin or encode(shard)
-    said, answered = len(outputs), len(answers.rows)
+    said, answered = len(outputs), answers.mark()
     run = run_short_way if short_way else _run_all
     try:
         run(shard, rows, (start, end), outputs, answers)

@@ -28,14 +28,12 @@ class HotGroup:
         error_code: what a valid heartbeat is answered.
         sessions: member id -> session timer; one without a timeout is no member's.
         instances: group instance id -> member id.
-        packed: all this but the deadlines as it stands in the state row, once it does.
     """
 
     generation_id: int
     error_code: int
     sessions: dict[str, Entry]
     instances: dict[str, str]
-    packed: bytes | None = None
 
 
 def heat(group: ClassicGroup, timers: Timers) -> HotGroup | None:

@@ -8,8 +8,8 @@ comes up too early goes back with the deadline that it has now.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 #: What a timer is for.
 SESSION = "session"
@@ -18,7 +18,8 @@ SYNC = "sync"
 REBALANCE = "rebalance"
 EXPIRY = "expiry"
 
-_NEVER = 2**63 - 1
+#: Later than any deadline.
+NEVER_MS = 2**63 - 1
 
 # An entry is a list, for it is changed millions of times: its places are named here.
 DEADLINE, SEQ, HEAPED, TIMEOUT, KEY, DATA = range(6)
@@ -28,8 +29,20 @@ Entry = list[Any]
 _Item = tuple[int, int, Entry]
 
 
-#: Makes the entries of a group that rests at a place of a state row.
-Wake = Callable[["Timers", str, int], None]
+class Resting(Protocol):
+    """Session timers that have no entries until somebody wants one."""
+
+    places: dict[str, int]
+    bound_ms: int
+
+    def wake(self, timers: Timers, group_id: str) -> None:
+        """Gives the session timers of a group that rests to `Timers.add_sessions`."""
+
+    def due(self, now_ms: int) -> list[str]:
+        """The groups that have a session timer with a deadline of at most ``now_ms``; makes ``bound_ms`` exact."""
+
+    def next_deadline_ms(self) -> int:
+        """The earliest deadline; NEVER_MS if there is none."""
 
 
 class TimerKey(NamedTuple):
@@ -54,16 +67,14 @@ class Timers:
 
     Attributes:
         next_seq: the number of the next arming.
-        resting: groups whose session timers have no entries yet, and their places in the state row.
         bound_ms: no timer is due before.
     """
 
-    def __init__(self, next_seq: int = 0) -> None:
+    def __init__(self, resting: Resting | None = None, next_seq: int = 0) -> None:
         self.next_seq = next_seq
-        self.resting: dict[str, int] = {}
-        self._wake: Wake | None = None
+        self._resting = resting
         self._sessions: dict[str, dict[str, Entry]] = {}
-        self.bound_ms = _NEVER
+        self.bound_ms = NEVER_MS
         self._others: dict[TimerKey, Entry] = {}
         self._heap: list[_Item] | None = None
 
@@ -95,24 +106,20 @@ class Timers:
 
     def sessions_of(self, group_id: str) -> dict[str, Entry]:
         """The entries of a group's session timers by member id. Whoever changes one only ever puts its deadline off."""
-        if (place := self.resting.pop(group_id, None)) is not None and self._wake is not None:
-            self._wake(self, group_id, place)
+        if self._resting is not None and group_id in self._resting.places:
+            self._resting.wake(self, group_id)
         return self._sessions.get(group_id, {})
 
     def wake_all(self) -> None:
         """Makes the entries of all session timers."""
-        for group_id in list(self.resting):
+        for group_id in list(self._resting.places) if self._resting is not None else ():
             self.sessions_of(group_id)
 
-    def rest(self, places: dict[str, int], wake: Wake) -> None:
-        """Begins with session timers of which only their groups' places in a state row are known.
-
-        Args:
-            places: group id -> place.
-            wake: is given these timers, a group and its place when somebody needs that group's timers, and calls
-                `add_sessions`. The caller of `rest` lowers ``bound_ms``.
-        """
-        self.resting, self._wake = places, wake
+    def take_sessions(self, group_id: str) -> dict[str, Entry]:
+        """Gives away the entries of a group's session timers, which rest from now on."""
+        # The heap would keep what was left of them: it is built again when it is needed.
+        self._heap = None
+        return self._sessions.pop(group_id)
 
     def add_sessions(
         self,
@@ -129,6 +136,8 @@ class Timers:
         }
         for member_id, entry in sessions.items():
             entry[KEY] = TimerKey(SESSION, group_id, member_id)
+            if self._heap is not None:
+                self._push(self._heap, entry)
         self._sessions[group_id] = sessions
         return sessions
 
@@ -148,38 +157,50 @@ class Timers:
         """Takes the next timer with a deadline of at most ``now_ms``."""
         if now_ms < self.bound_ms:
             return None
+        for group_id in self._resting.due(now_ms) if self._resting is not None else ():
+            self.sessions_of(group_id)
+        deadline_ms, seq, entry = self._first()
+        if entry is None or deadline_ms > now_ms:
+            self.bound_ms = deadline_ms if self._resting is None else min(deadline_ms, self._resting.bound_ms)
+            return None
+        heapq.heappop(self._heap or [])
+        self._forget(entry)
+        return Timer(deadline_ms, seq, entry[KEY], entry[DATA])
+
+    def find_bound(self) -> None:
+        """Makes ``bound_ms`` the earliest deadline that there is."""
+        deadline_ms, _, _ = self._first()
+        self.bound_ms = deadline_ms if self._resting is None else min(deadline_ms, self._resting.next_deadline_ms())
+
+    def _first(self) -> tuple[int, int, Entry | None]:
+        """The first entry of the heap, with its deadline and number, once all before it are gone that were put off."""
         heap = self._heap if self._heap is not None else self._build_heap()
-        while heap and heap[0][0] <= now_ms:
-            item = heapq.heappop(heap)
+        while heap:
+            item = heap[0]
             entry = item[2]
-            if entry[HEAPED] is not item or entry[DEADLINE] is None:
-                continue  # disarmed, or brought forward since
-            if item[0] != entry[DEADLINE] or item[1] != entry[SEQ]:
-                self._push(heap, entry)  # put off since
-                continue
-            self._forget(entry)
-            return Timer(item[0], item[1], entry[KEY], entry[DATA])
-        self.bound_ms = heap[0][0] if heap else _NEVER
-        return None
+            if entry[HEAPED] is item and item[0] == entry[DEADLINE] and item[1] == entry[SEQ]:
+                return item[0], item[1], entry
+            heapq.heappop(heap)
+            if entry[HEAPED] is item and entry[DEADLINE] is not None:
+                self._push(heap, entry)  # put off since; else disarmed, or brought forward
+        return NEVER_MS, 0, None
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline; None if no timer is armed."""
-        return min((entry[DEADLINE] for entry in self.entries()), default=None)
+        earliest = min((entry[DEADLINE] for entry in self.awake()), default=NEVER_MS)
+        if self._resting is not None:
+            earliest = min(earliest, self._resting.next_deadline_ms())
+        return None if earliest == NEVER_MS else earliest
 
     def entries(self) -> Iterable[Entry]:
         """Every armed entry, in no order that means anything."""
         self.wake_all()
-        yield from self._others.values()
-        for members in self._sessions.values():
-            yield from members.values()
+        return self.awake()
 
-    def others(self, groups: Container[str]) -> list[Entry]:
-        """Every armed entry that is not a session's, and those of sessions of other groups than these.
-
-        Groups that rest are none of the others.
-        """
-        left_out = [sessions for group_id, sessions in self._sessions.items() if group_id not in groups]
-        return [*self._others.values(), *(entry for sessions in left_out for entry in sessions.values())]
+    def awake(self) -> list[Entry]:
+        """Every armed entry but those of sessions of groups that rest."""
+        sessions = self._sessions.values()
+        return [*self._others.values(), *(entry for members in sessions for entry in members.values())]
 
     # -- the heap -------------------------------------------------------------------------------------------------
 
@@ -195,7 +216,7 @@ class Timers:
 
     def _build_heap(self) -> list[_Item]:
         heap: list[_Item] = []
-        for entry in self.entries():
+        for entry in self.awake():
             entry[HEAPED] = item = (entry[DEADLINE], entry[SEQ], entry)
             heap.append(item)
         heapq.heapify(heap)

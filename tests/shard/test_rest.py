@@ -5,7 +5,9 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from coordinator_udf.groups.timers import DEADLINE, KEY, SEQ
 from coordinator_udf.protocol.rows import Request
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard import Shard
@@ -50,7 +52,7 @@ def test_heartbeats_unpack_the_sessions_of_their_groups_and_no_group() -> None:
     shard = decode(0, SETTINGS, state)
     process_rows(shard, requests(rows.take()))
     assert unpacked_groups(shard) == set()
-    assert set(shard.ctx.timers.resting) == {group.group_id for group in groups[2:]}
+    assert set(shard.rest.places) == {group.group_id for group in groups[2:]}
 
 
 def test_a_commit_unpacks_one_group() -> None:
@@ -59,7 +61,7 @@ def test_a_commit_unpacks_one_group() -> None:
     shard = decode(0, SETTINGS, state)
     process_rows(shard, requests(rows.take()))
     assert unpacked_groups(shard) == {groups[7].group_id}
-    assert set(shard.ctx.timers.resting) == {group.group_id for group in groups} - {groups[7].group_id}
+    assert set(shard.rest.places) == {group.group_id for group in groups} - {groups[7].group_id}
 
 
 def test_deadlines_put_off_in_one_batch_hold_in_the_next() -> None:
@@ -87,4 +89,40 @@ def test_heartbeats_together_do_what_they_do_one_by_one() -> None:
             left.append(encode(shard))
     assert len(said[0].heartbeats) == batch.num_rows
     assert said[0].heartbeats.equals(said[1].heartbeats)
-    assert left[0] == left[1]
+    assert what_is_left(left[0]) == what_is_left(left[1])
+
+
+def what_is_left(state: StateRow) -> tuple[object, ...]:
+    shard = decode(0, SETTINGS, state)
+    armed = sorted((entry[DEADLINE], entry[SEQ], entry[KEY]) for entry in shard.ctx.timers.entries())
+    return state[1], shard.next_seq, shard.ctx.now_ms, shard.ctx.timers.next_seq, armed
+
+
+def test_a_session_that_ends_among_heartbeats_that_stand_together_ends_at_its_time() -> None:
+    state, groups, rows = stable_groups()
+    silent = groups[7].member_ids[1]
+    for seconds in range(10, 130, 3):
+        workload.add_heartbeats(rows, groups, workload.START_MS + seconds * 1_000, 3_000)
+    batch = as_batch([row for row in requests(rows.take()) if row.member_id != silent])
+    shard = decode(0, SETTINGS, state)
+    outputs = process_batch(shard, "live", batch)
+    expected = process_batch(decode(0, SETTINGS, state), "live", batch, short_way=False).said
+    assert len(outputs.heartbeats) > 0.9 * batch.num_rows
+    assert outputs.together().sort_by("seq").equals(expected.sort_by("seq"))
+    gone = outputs.said.filter(pc.equal(outputs.said.column("kind"), "transition")).to_pylist()
+    joined_ms = workload.START_MS + 6_000
+    assert (gone[0]["group_id"], gone[0]["ts"]) == (groups[7].group_id, joined_ms + workload.SESSION_TIMEOUT_MS)
+
+
+def test_an_id_that_two_groups_have_is_a_member_of_each() -> None:
+    shard, rows = Shard(0, SETTINGS), Rows(0)
+    groups = workload.make_groups(GROUPS, 3, 1)[0]
+    groups[1].member_ids = groups[0].member_ids
+    for columns in workload.life(rows, groups):
+        process_columns(shard, "live", columns)
+    workload.add_heartbeats(rows, groups, workload.START_MS + 10_000, 3_000)
+    state, batch = encode(shard), as_batch(requests(rows.take()))
+    outputs = process_batch(decode(0, SETTINGS, state), "live", batch).together()
+    expected = process_batch(decode(0, SETTINGS, state), "live", batch, short_way=False).said
+    assert outputs.sort_by("seq").equals(expected.sort_by("seq"))
+    assert set(outputs.column("error_code").to_pylist()) == {0}
