@@ -31,6 +31,9 @@ from coordinator_udf.shard_control import CONTROLS, LogEntry
 from coordinator_udf.shard_outputs import to_outputs
 from coordinator_udf.shard_rest import Rest
 
+#: Makes a named tuple of all its fields without the detour over a constructor with keywords.
+_new = tuple.__new__
+
 
 class PoisonRow(Exception):
     """A row, or a timer that fired before it, made a handler raise. The shard has to be restored.
@@ -95,17 +98,24 @@ class Shard:
         Raises:
             PoisonRow: a handler raised; the state is then undefined.
         """
-        self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
-        self._begin()
-        if row.api not in HARMLESS:
+        ctx, log_ts, api = self.ctx, row.log_ts, row.api
+        if log_ts > ctx.now_ms:  # noqa: PLR1730 - a call costs more
+            ctx.now_ms = log_ts
+        if not self.started:
+            self._begin()
+        if api not in HARMLESS:
             self.cool(row.group_id)
         try:
-            self._handle(row, outputs)
-            self._drain(outputs)
+            if api in HANDLERS:
+                self._handle(row, outputs)
+            elif api != "Tick":
+                self._control(row, outputs)
+            if self.ctx.effects:
+                self._drain(outputs)
         except Exception as error:
             raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
         # Timers armed without a delay fire at once and not with the next row.
-        if row.log_ts >= self.ctx.timers.bound_ms:
+        if log_ts >= self.ctx.timers.bound_ms:
             self.run_timers(row.log_ts, index, outputs)
 
     def cool(self, group_id: str | None) -> None:
@@ -114,7 +124,8 @@ class Shard:
             self.ctx.timers.wake_all()
             self.hot.clear()
         else:
-            self.ctx.timers.sessions_of(group_id)
+            if group_id in self.rest.places:
+                self.rest.wake(self.ctx.timers, group_id)
             self.hot.pop(group_id, None)
 
     def forget_timers(self) -> None:
@@ -172,37 +183,36 @@ class Shard:
     # -- one row --------------------------------------------------------------------------------------------------
 
     def _handle(self, row: Request, outputs: list[Output]) -> None:
-        if row.api == "Tick":
-            return
-        self.ctx.cause = _cause(row)
-        control = CONTROLS.get(row.api)
-        if control is None and row.api not in HANDLERS:
-            outputs.append(self._rejected(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}"))
-            return
         try:
-            if control is not None:
-                control(self, row)
-                return
             body = read_body(row)
-            _check_group(row, body)
-        except (BadRequest, SettingsError) as bad:
+            group_id = getattr(body, "group_id", row.group_id)
+            if group_id != row.group_id and row.group_id is not None:
+                raise BadRequest("groupId", group_id, f"{row.group_id!r}, which the column group_id says")
+        except BadRequest as bad:
             outputs += self.reject(row, str(bad))
             return
-        reason = client_reason(body)
-        if reason is not None:
-            self.ctx.cause = _cause(row, reason)
+        self.ctx.cause = _cause(row, client_reason(body))
         answer_request(self.ctx, self.store, self.availability, row, body)
+
+    def _control(self, row: Request, outputs: list[Output]) -> None:
+        control = CONTROLS.get(row.api)
+        if control is None:
+            outputs.append(self._rejected(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}"))
+            return
+        self.ctx.cause = _cause(row)
+        try:
+            control(self, row)
+        except (BadRequest, SettingsError) as bad:
+            outputs += self.reject(row, str(bad))
 
     def _begin(self) -> None:
         """The first row of a shard's life starts its recurring timer; one at 0 says nothing of the time."""
-        if not self.started and self.ctx.now_ms > 0:
+        if self.ctx.now_ms > 0:
             self.started = True
             self.arm_expiry()
 
     def _drain(self, outputs: list[Output]) -> None:
         effects = self.ctx.take_effects()
-        if not effects:
-            return
         if self.log is not None:
             for effect in effects:
                 if isinstance(effect, Record):
@@ -290,12 +300,5 @@ class Shard:
         self.ctx.timers.arm(TimerKey(kinds.EXPIRY), now_ms + looks * interval_ms)
 
 
-def _check_group(row: Request, body: Any) -> None:
-    """A row's column says which group is concerned, and it must be the one in the body."""
-    group_id = getattr(body, "group_id", row.group_id)
-    if row.group_id is not None and group_id != row.group_id:
-        raise BadRequest("groupId", group_id, f"{row.group_id!r}, which the column group_id says")
-
-
 def _cause(row: Request, reason: str | None = None) -> Cause:
-    return Cause(row.request_id, row.api, row.member_id, row.client_id, row.client_host, reason)
+    return _new(Cause, (row.request_id, row.api, row.member_id, row.client_id, row.client_host, reason, None))

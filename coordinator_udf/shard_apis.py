@@ -80,10 +80,13 @@ def read_body(row: Request) -> Any:
 
 def client_reason(body: Any) -> str | None:
     """Why the client says it asks (KIP-800)."""
-    if isinstance(body, r.JoinGroup):
-        return body.reason
-    if isinstance(body, r.LeaveGroup) and body.members:
-        return body.members[0].reason
+    kind = type(body)
+    if kind is r.JoinGroup:
+        reason: str | None = body.reason
+        return reason
+    if kind is r.LeaveGroup and body.members:
+        first: str | None = body.members[0].reason
+        return first
     return None
 
 
@@ -93,7 +96,8 @@ def answer_request(ctx: Context, store: GroupStore, availability: Availability, 
     Raises:
         BadRequest: what the row says can't be a request.
     """
-    HANDLERS[row.api](ctx, store, _UNAVAILABLE.get(availability), row, body)
+    unavailable = None if availability is Availability.ACTIVE else _UNAVAILABLE[availability]
+    HANDLERS[row.api](ctx, store, unavailable, row, body)
     if ctx.append_failed:
         ctx.append_failed = False
         store.undo_unwritten(ctx)

@@ -101,7 +101,7 @@ class BatchRows:
         for name in ("group_id", "member_id", "generation_or_epoch", "log_ts"):
             if batch.column(name).null_count:
                 self._simple &= np.asarray(pc.is_valid(batch.column(name)))
-        self._others: dict[int, tuple[Any, ...]] = {}
+        self._others: dict[int, Request] = {}
         self._decode(np.flatnonzero(~self._plain))
 
     def __len__(self) -> int:
@@ -112,13 +112,18 @@ class BatchRows:
         if index not in self._others:
             # A heartbeat after all. Where one takes the long way others often follow.
             self._decode(np.arange(index, min(index + _TOGETHER, len(self))))
-        return Request._make(self._others[index])
+        return self._others[index]
 
     def _decode(self, rows: np.ndarray) -> None:
         if len(rows) == 0:
             return
-        columns = [column.to_pylist() for column in self._batch.take(pa.array(rows)).columns]
-        self._others.update(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
+        taken = self._batch if len(rows) == len(self) else self._batch.take(pa.array(rows))
+        columns = [_python(column) for column in taken.columns]
+        self._others.update(zip(rows.tolist(), map(Request._make, zip(*columns, strict=True)), strict=True))
+
+    def has_plain(self, start: int, end: int) -> bool:
+        """Whether a row of a range is a heartbeat whose columns say all."""
+        return bool(self._plain[start:end].any())
 
     def beats(self, start: int, end: int) -> Iterator[Beat]:
         """The rows in a range, as heartbeats."""
@@ -179,9 +184,13 @@ def _where(condition: pa.Array) -> np.ndarray:
 
 def _python(column: pa.Array) -> list[Any]:
     """A column's values. Texts that are the same become one object, whose hash is computed once."""
-    if not pa.types.is_string(column.type) or column.null_count == len(column):
-        return list(column.to_pylist())
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if not pa.types.is_string(column.type):
+        return np.asarray(column).tolist() if column.null_count == 0 else list(column.to_pylist())
     encoded = column.dictionary_encode()
+    if 2 * len(encoded.dictionary) > len(column):
+        return list(column.to_pylist())
     texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
     places: np.ndarray = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy()
     return cast("list[Any]", texts[places].tolist())

@@ -68,6 +68,9 @@ class Rows(Protocol):
     def row(self, index: int) -> Request:
         """One row."""
 
+    def has_plain(self, start: int, end: int) -> bool:
+        """Whether a row of a range may be a heartbeat whose columns say all."""
+
     def beats(self, start: int, end: int) -> Iterator[Beat]:
         """The rows in a range, as heartbeats."""
 
@@ -157,7 +160,8 @@ def run_short_way(
     shard.origin = None
     for start, end, beats in rows.stretches(*span):
         if beats is None:
-            _run_one_by_one(shard, rows, (start, end), outputs, answers)
+            run = _run_one_by_one if rows.has_plain(start, end) else run_long_way
+            run(shard, rows, (start, end), outputs, answers)
             continue
         together = _Together(shard, start, beats, answers)
         while (done := together.run()) < end:
@@ -304,6 +308,20 @@ def _run_one_by_one(
         ctx, timers = shard.ctx, shard.ctx.timers
         now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
     ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
+
+
+def run_long_way(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], _: HeartbeatAnswers) -> None:
+    """Handles a range of readable rows by `Shard.handle_row`, whatever they are.
+
+    Raises:
+        PoisonRow: a handler raised; the state is then undefined.
+    """
+    shard.origin = None
+    for index in range(*span):
+        row = rows.row(index)
+        if row.log_ts >= shard.ctx.timers.bound_ms:
+            shard.run_timers(row.log_ts, index, outputs)
+        shard.handle_row(row, index, outputs)
 
 
 def _missed(shard: Shard, group_id: str | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,12 +14,13 @@ from coordinator_udf.protocol.rows import Output
 
 _NAMED_PROTOCOL_VERSION = 7
 _encode = msgspec.json.Encoder().encode
+#: Makes a named tuple of all its fields without the detour over a constructor with 21 arguments.
+_new = tuple.__new__
 
 
 def to_outputs(effects: Sequence[Effect], partition: int, seq: int, outputs: list[Output]) -> None:
     """Appends the rows of effects, the first of which gets the number ``seq``."""
-    for number, effect in enumerate(effects, seq):
-        outputs.append(_ROWS[type(effect)](effect, partition, number))
+    outputs += [_ROWS[type(effect)](effect, partition, number) for number, effect in enumerate(effects, seq)]
 
 
 def render(api: str, api_version: int, body: dict[str, Any]) -> str:
@@ -29,9 +29,8 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
         return heartbeat_json(api_version, body["errorCode"])
     if api not in RESPONSES:
         return _encode(body).decode()
-    if api == "JoinGroup":
-        named = body["protocolName"] or None
-        body["protocolName"] = named if api_version >= _NAMED_PROTOCOL_VERSION else named or ""
+    if api == "JoinGroup" and not body["protocolName"]:
+        body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
     if not _is_whole(body, _plan(api, api_version)):
         body = _cut(body, shape(api, api_version))
     return _encode(body).decode()
@@ -56,9 +55,13 @@ def _planned(fields: tuple[tuple[str, Any], ...]) -> _Plan:
 
 def _is_whole(body: dict[str, Any], plan: _Plan) -> bool:
     """Whether a body has the version's fields and no others, in their order: most are of the newest version."""
-    return tuple(body) == plan.names and all(
-        not body[name] or all(_is_whole(item, below) for item in body[name]) for name, below in plan.nested
-    )
+    if tuple(body) != plan.names:
+        return False
+    for name, below in plan.nested:
+        for item in body[name] or ():
+            if not _is_whole(item, below):
+                return False
+    return True
 
 
 @lru_cache(maxsize=1024)
@@ -79,8 +82,7 @@ def _cut(body: dict[str, Any], fields: tuple[tuple[str, Any], ...]) -> dict[str,
 def _answer(answer: Answer, partition: int, seq: int) -> Output:
     ts, request_id, by, api, version, group_id, member_id, body, error_code, refs, parts = answer
     text = render(api, version, body)
-    # By far the most frequent row: made without the detour over a constructor with 21 arguments.
-    return tuple.__new__(
+    return _new(
         Output,
         ("response", partition, seq, ts, request_id, by, api, version, group_id, member_id, error_code, text)
         + (None,) * 6
@@ -89,16 +91,12 @@ def _answer(answer: Answer, partition: int, seq: int) -> Output:
 
 
 def _assignment(stored: StoredAssignment, partition: int, seq: int) -> Output:
-    return Output(
-        "assignment",
-        partition,
-        seq,
-        stored.ts,
-        stored.cause,
-        group_id=stored.group_id,
-        member_id=stored.member_id,
-        record_offset=stored.record_offset,
-        payload=stored.assignment,
+    ts, cause, group_id, record_offset, member_id, assignment = stored
+    return _new(
+        Output,
+        ("assignment", partition, seq, ts, cause, None, None, None, group_id, member_id)
+        + (None,) * 5
+        + (record_offset, None, None, None, None, assignment),
     )
 
 
@@ -121,8 +119,7 @@ def _record(record: Record, partition: int, seq: int) -> Output:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _TransitionBody:
+class _TransitionBody(msgspec.Struct, frozen=True):
     """The columns of group_transitions that no column of the output has."""
 
     from_state: str | None
@@ -144,20 +141,20 @@ class _TransitionBody:
 
 
 def _transition(transition: Transition, partition: int, seq: int) -> Output:
-    body = _TransitionBody(*transition[2:11], *transition.cause)
-    return Output(
-        "transition",
-        partition,
-        seq,
-        transition.ts,
-        transition.cause.request_id,
-        group_id=transition.group_id,
-        body=_encode(body).decode(),
+    cause = transition.cause
+    body = _encode(_TransitionBody(*transition[2:11], *cause)).decode()
+    return _new(
+        Output,
+        ("transition", partition, seq, transition.ts, cause.request_id, None, None, None, transition.group_id)
+        + (None, None, body)
+        + (None,) * 9,
     )
 
 
 def _refs(refs: tuple[int, ...]) -> str | None:
-    return ",".join(map(str, refs)) if refs else None
+    if not refs:
+        return None
+    return str(refs[0]) if len(refs) == 1 else ",".join(map(str, refs))
 
 
 #: How each kind of effect becomes a row.

@@ -23,6 +23,7 @@ from coordinator_udf.shard_beats import (
     Rows,
     Stretch,
     run_leading,
+    run_long_way,
     run_short_way,
 )
 from coordinator_udf.shard_codec import StateRow, encode, restore
@@ -49,6 +50,10 @@ class ColumnRows:
     def row(self, index: int) -> Request:
         """One row."""
         return Request._make([column[index] for column in self._columns])
+
+    def has_plain(self, start: int, end: int) -> bool:
+        """Whether a row of a range may be a heartbeat whose columns say all: not looked into here."""
+        return start < end
 
     def beats(self, start: int, end: int) -> Iterator[Beat]:
         """The rows in a range, as heartbeats."""
@@ -150,7 +155,7 @@ def _process_readable(
             return end
     before: StateRow = shard.origin or encode(shard)
     said, answered = len(outputs), answers.mark()
-    run = run_short_way if short_way else _run_all
+    run = run_short_way if short_way else run_long_way
     try:
         run(shard, rows, (start, end), outputs, answers)
         return end
@@ -166,15 +171,6 @@ def _process_readable(
         shard.run_timers(row.log_ts, poison.index, outputs)
         outputs += shard.reject(row, str(poison.__cause__), poison.details)
         return poison.index + 1
-
-
-def _run_all(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], _: HeartbeatAnswers) -> None:
-    """Every row takes the long way."""
-    shard.origin = None
-    for index in range(*span):
-        row = rows.row(index)
-        shard.run_timers(row.log_ts, index, outputs)
-        shard.handle_row(row, index, outputs)
 
 
 def find_unreadable(columns: Columns) -> dict[int, str]:

@@ -104,7 +104,7 @@ def read_consumer_protocol(
     partitions: dict[str, list[int]] | None = None
     try:
         if subscription is not None:
-            topics = decode_subscription_topics(bytes(subscription))
+            topics = list(decode_subscription_topics(bytes(subscription)))
         if assignment is not None:
             partitions = decode_assignment(bytes(assignment)).partitions
     except MalformedConsumerProtocol as error:

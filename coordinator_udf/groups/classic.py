@@ -131,7 +131,11 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
             return bool(protocol_type) and any(True for _ in names)
         if self.protocol_type != protocol_type:
             return False
-        return any(self.supported.get(name, 0) == len(self.members) for name in names)
+        supported, everybody = self.supported, len(self.members)
+        for name in names:  # noqa: SIM110 - a generator costs as much as all the rest, and every JoinGroup comes here
+            if supported.get(name, 0) == everybody:
+                return True
+        return False
 
     def uses_consumer_protocol(self) -> bool:
         """Whether the members speak the consumers' own protocol."""
@@ -178,10 +182,11 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
             recorded: in a replay, the original coordinator's choice; adopted where the votes allow it.
         """
         votes: dict[str, int] = {}
+        candidates = {name for name, count in self.supported.items() if count == len(self.members)}
+        if len(candidates) == 1:
+            return candidates.pop()
         for member in self.in_order():
-            name = next(
-                (name for name, _ in member.protocols if self.supported.get(name, 0) == len(self.members)), None
-            )
+            name = next((name for name, _ in member.protocols if name in candidates), None)
             if name is None:
                 raise ValueError(f"member {member.member_id} does not support any of the candidate protocols")
             votes[name] = votes.get(name, 0) + 1
@@ -245,9 +250,10 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         parked: Parked | None,
     ) -> None:
         """A member joins again: its protocols and timeouts are the new ones and it waits, unless ``parked`` is None."""
-        self._count(member.protocols, -1)
-        member.protocols = protocols
-        self._count(protocols, 1)
+        if member.protocols != protocols:
+            self._count(member.protocols, -1)
+            member.protocols = protocols
+            self._count(protocols, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         self.awaiting_join_count += (parked is not None) - (member.awaiting_join is not None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
-from coordinator_udf.groups.records import Sizes, batch_bytes
+from coordinator_udf.groups.records import Sizes, batch_bytes, group_metadata_sizes, most_group_metadata_bytes
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.timers import Timers
 from coordinator_udf.protocol.requests import Topic
@@ -93,6 +93,9 @@ class Transition(NamedTuple):
 
 Effect = Answer | Record | StoredAssignment | Transition
 
+#: Makes a named tuple of all its fields without the detour over a constructor with keywords.
+_new = tuple.__new__
+
 
 class Context:
     """The shard's side of a handler.
@@ -135,21 +138,9 @@ class Context:
         parts: int | None = None,
     ) -> None:
         """Answers a request, now or parked since long."""
-        self.effects.append(
-            Answer(
-                self.now_ms,
-                request_id,
-                self.cause.request_id,
-                api,
-                api_version,
-                group_id,
-                member_id,
-                body,
-                body.get("errorCode", 0),
-                refs,
-                parts,
-            )
-        )
+        error_code, by = body.get("errorCode", 0), self.cause.request_id
+        answer = (self.now_ms, request_id, by, api, api_version, group_id, member_id, body, error_code, refs, parts)
+        self.effects.append(_new(Answer, answer))
 
     def append(
         self,
@@ -183,11 +174,17 @@ class Context:
         """Whether the log takes these records, which one request writes all or none of."""
         return batch_bytes(records) <= self.settings.group_metadata_max_bytes
 
+    def fits_group(self, group: ClassicGroup, sizes: dict[str, int]) -> bool:
+        """Whether the log takes the record of a group whose members' assignments have these sizes in bytes."""
+        # Nearly all are so small that their texts needn't be encoded to know it.
+        if most_group_metadata_bytes(group, sizes) <= self.settings.group_metadata_max_bytes:
+            return True
+        return self.fits([group_metadata_sizes(group, sizes)])
+
     def store_assignment(self, group_id: str, record_offset: int, member_id: str, assignment: bytes) -> None:
         """Puts out the bytes that placeholders for this record and member stand for."""
-        self.effects.append(
-            StoredAssignment(self.now_ms, self.cause.request_id, group_id, record_offset, member_id, assignment)
-        )
+        stored = (self.now_ms, self.cause.request_id, group_id, record_offset, member_id, assignment)
+        self.effects.append(_new(StoredAssignment, stored))
 
     def move(self, group: ClassicGroup, event: GroupEvent, reason: str | None = None) -> None:
         """Moves a group to the state that `TRANSITIONS` has for the event.

@@ -22,7 +22,6 @@ from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     group_metadata_key,
-    group_metadata_sizes,
     group_metadata_value,
 )
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
@@ -45,7 +44,7 @@ class Join:
         self.group = group
         self.row = row
         self.body = body
-        self.protocols: Protocols = tuple((p.name, p.metadata) for p in body.protocols)
+        self.protocols: Protocols = tuple([(p.name, p.metadata) for p in body.protocols])
         self.rebalance_timeout_ms = body.session_timeout_ms if row.api_version == 0 else body.rebalance_timeout_ms
         self.parked = Parked(row.request_id, row.api_version, row.recorded_leader, row.recorded_protocol)
 
@@ -129,7 +128,7 @@ class Join:
         group, member_id, instance = self.group, self.body.member_id, self.body.group_instance_id
         if group.state is ClassicGroupState.DEAD:
             self._refuse(Errors.COORDINATOR_NOT_AVAILABLE, member_id)
-        elif not group.supports_protocols(self.body.protocol_type, (name for name, _ in self.protocols)):
+        elif not group.supports_protocols(self.body.protocol_type, [name for name, _ in self.protocols]):
             self._refuse(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif member_id in group.pending_join:
             if instance is not None:
@@ -146,13 +145,14 @@ class Join:
 
     def _rejoin(self, member: Member) -> None:
         group, state = self.group, self.group.state
+        if state is ClassicGroupState.PREPARING_REBALANCE:
+            self._park(member)
+            maybe_complete_join(self.ctx, group)
+            return
         changed = member.protocols != self.protocols
         is_leader = group.leader == member.member_id
         during = f"during {state}; {self._client_reason()}"
-        if state is ClassicGroupState.PREPARING_REBALANCE:
-            reason = f"Member {member.member_id} is joining group {during}"
-            self._update(member, GroupEvent.MEMBER_UPDATED, reason)
-        elif state is ClassicGroupState.STABLE and is_leader:
+        if state is ClassicGroupState.STABLE and is_leader:
             # A leader asks for a rebalance when something changed that no member's metadata shows, a topic say.
             reason = f"Leader {member.member_id} re-joining group {during}"
             self._update(member, GroupEvent.LEADER_REJOINED, reason)
@@ -168,8 +168,11 @@ class Join:
             self._refuse(Errors.UNKNOWN_MEMBER_ID, member.member_id)
 
     def _update(self, member: Member, event: GroupEvent, reason: str) -> None:
-        self.group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
+        self._park(member)
         rebalance_or_complete_join(self.ctx, self.group, event, reason)
+
+    def _park(self, member: Member) -> None:
+        self.group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
 
     # -- a static member that came back ---------------------------------------------------------------------------
 
@@ -215,7 +218,7 @@ class Join:
         """Writes the group with the static member's new id; whether the record was small enough."""
         ctx, group = self.ctx, self.group
         sizes = {m.member_id: m.assignment.size for m in group.members.values() if m.assignment is not None}
-        if not ctx.fits([group_metadata_sizes(group, sizes)]):
+        if not ctx.fits_group(group, sizes):
             ctx.append_failed = True
             return False
         value = group_metadata_value(group)

@@ -16,7 +16,6 @@ from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     group_metadata_key,
-    group_metadata_sizes,
     group_metadata_value,
     placeholder,
 )
@@ -131,7 +130,7 @@ def answer_sync(ctx: Context, group: ClassicGroup, member: Member, body: dict[st
 def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
     """The member's session begins anew now."""
     timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
-    ctx.timers.arm(TimerKey(timers.SESSION, group.group_id, member.member_id), ctx.now_ms + timeout)
+    ctx.timers.arm_session(group.group_id, member.member_id, ctx.now_ms + timeout)
 
 
 def cancel_session(ctx: Context, group_id: str, member_id: str) -> None:
@@ -208,13 +207,15 @@ def _begin_generation(
     if not group.members:
         ctx.move(group, GroupEvent.EMPTIED)
         # If it is too large the last generation stays in the log; loaded from there, its members would soon expire.
-        if ctx.fits([group_metadata_sizes(group, {})]):
+        if ctx.fits_group(group, {}):
             key, value = group_metadata_key(group.group_id), group_metadata_value(group)
             ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, value)
         return
     ctx.move(group, event, f"removed members that haven't joined: {', '.join(absent)}" if absent else None)
+    followers = generation_body(group, "", with_members=False)
     for member in group.in_order():
-        body = generation_body(group, member.member_id, with_members=member.member_id == group.leader)
+        leads = member.member_id == group.leader
+        body = {**(generation_body(group, "", with_members=True) if leads else followers), "memberId": member.member_id}
         answer_join(ctx, group, member, body)
         restart_session(ctx, group, member)
         member.is_new = False
@@ -250,12 +251,10 @@ def reset_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
 
 def propagate_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
     """Answers all members that wait for their assignment; their sessions begin anew."""
+    done = error is Errors.NONE
+    body = sync_body(error, group.protocol_type, group.protocol_name) if done else sync_body(error)
     for member in group.in_order():
-        if error is Errors.NONE:
-            body = sync_body(error, group.protocol_type, group.protocol_name, placeholder(member.assignment))
-        else:
-            body = sync_body(error)
-        if answer_sync(ctx, group, member, body):
+        if answer_sync(ctx, group, member, {**body, "assignment": placeholder(member.assignment)} if done else body):
             restart_session(ctx, group, member)
 
 

@@ -96,6 +96,18 @@ def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
     return 2 + _text(group.group_id), value
 
 
+def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int:
+    """What the record batch with a group's record doesn't exceed; the arguments are those of `group_metadata_sizes`."""
+    texts = len(group.group_id) + len(group.protocol_type or "") + len(group.protocol_name or "")
+    texts += len(group.leader or "")
+    others = 256
+    for member in group.members.values():
+        texts += len(member.member_id) + len(member.client_id) + len(member.client_host)
+        texts += len(member.group_instance_id or "")
+        others += 32 + len(member.metadata(group.protocol_name)) + sizes.get(member.member_id, 0)
+    return 4 * texts + others
+
+
 def group_tombstone_sizes(group_id: str) -> Sizes:
     """How large the record is that ends a group."""
     return 2 + _text(group_id), None

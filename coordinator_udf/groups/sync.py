@@ -18,7 +18,6 @@ from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     group_metadata_key,
-    group_metadata_sizes,
     group_metadata_value,
     placeholder,
 )
@@ -88,7 +87,7 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
     """Writes the group with the leader's assignment, then tells the members. Who was forgotten gets an empty one."""
     assigned = {entry.member_id: entry.assignment for entry in body.assignments}
     sizes = {member_id: len(assigned.get(member_id, b"")) for member_id in group.members}
-    if not ctx.fits([group_metadata_sizes(group, sizes)]):
+    if not ctx.fits_group(group, sizes):
         ctx.append_failed = True
         reset_assignment(ctx, group, Errors.UNKNOWN_SERVER_ERROR)
         reason = (

@@ -83,6 +83,15 @@ class Timers:
         self._set(deadline_ms, self.next_seq, key, data)
         self.next_seq += 1
 
+    def arm_session(self, group_id: str, member_id: str, deadline_ms: int) -> None:
+        """Arms a member's session timer, in place of one that it may have."""
+        entry = self.sessions_of(group_id).get(member_id)
+        if entry is None or deadline_ms < entry[DEADLINE]:
+            self.arm(TimerKey(SESSION, group_id, member_id), deadline_ms)
+            return
+        entry[DEADLINE], entry[SEQ], entry[DATA] = deadline_ms, self.next_seq, ()
+        self.next_seq += 1
+
     def set(self, timer: Timer) -> Entry:
         """Arms a timer with the number that it already has."""
         return self._set(*timer)

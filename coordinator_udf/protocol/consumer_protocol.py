@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kio.schema.consumer_protocol_assignment import v3 as assignment_v3
@@ -87,7 +88,8 @@ def decode_subscription(data: bytes) -> Subscription:
     )
 
 
-def decode_subscription_topics(data: bytes) -> list[str]:
+@lru_cache(maxsize=1024)
+def decode_subscription_topics(data: bytes) -> tuple[str, ...]:
     """The topics of a subscription and nothing that later versions brought: what the coordinator itself looks at.
 
     It reads every version as version 0 (ClassicGroup.computeSubscribedTopics).
@@ -96,7 +98,7 @@ def decode_subscription_topics(data: bytes) -> list[str]:
         MalformedConsumerProtocol: the bytes are no subscription.
     """
     _version(data, "a subscription")
-    return list(_read(_READ_SUBSCRIPTION[0], data, "a subscription").topics)
+    return tuple(_read(_READ_SUBSCRIPTION[0], data, "a subscription").topics)
 
 
 def decode_version(data: bytes) -> int:

@@ -91,7 +91,7 @@ def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
 
 def test_the_coordinator_reads_only_the_topics() -> None:
     cut_after_user_data = b"\x00\x03\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
-    assert decode_subscription_topics(cut_after_user_data) == ["t"]
+    assert decode_subscription_topics(cut_after_user_data) == ("t",)
     with pytest.raises(MalformedConsumerProtocol):
         decode_subscription(cut_after_user_data)
 
