@@ -10,7 +10,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.shard import Shard
-from coordinator_udf.shard_beats import BEAT_COLUMNS, Beat, HeartbeatAnswers, PlainBeats, Stretch
+from coordinator_udf.shard_beats import BEAT_COLUMNS, Beat, HeartbeatAnswers, PlainBeats
 from coordinator_udf.shard_outputs import heartbeat_json
 from coordinator_udf.shard_rows import (
     LAST_TIME_MS,
@@ -36,11 +35,15 @@ _NOTHING: Final = _OUTPUTS.empty_table()
 #: What an answer to a heartbeat takes over from its request.
 _ANSWERED: Final = ["partition", "request_id", "api_version", "group_id", "member_id", "parts"]
 
+#: What decides about a heartbeat that is handled together with others.
+_DECIDES: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch")
+
 #: How many rows at a time are made into Python values.
 _TOGETHER: Final = 8
 
-#: From how many plain heartbeats on it is worth while to look at them all at once.
+#: From how many plain heartbeats on it is worth while to look at them all at once, and to how many other rows.
 BULK_ROWS: Final = 100
+_OTHERS_A_BEAT: Final = 3
 
 
 class Outputs(NamedTuple):
@@ -127,34 +130,32 @@ class BatchRows:
 
     def beats(self, start: int, end: int) -> Iterator[Beat]:
         """The rows in a range, as heartbeats."""
+        if end - start <= _TOGETHER:
+            few = [self.row(index) for index in range(start, end)]
+            named = [[getattr(row, name) for row in few] for name in BEAT_COLUMNS]
+            return zip(self._plain[start:end].tolist(), *named, strict=True)
         rows = self._batch.slice(start, end - start)
         columns = [_python(rows.column(name)) for name in BEAT_COLUMNS]
         return zip(self._plain[start:end].tolist(), *columns, strict=True)
 
-    def stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        """A range in pieces, those with nothing but plain heartbeats apart if they are long."""
-        simple = self._simple[start:end]
-        changes = np.flatnonzero(np.diff(simple)) + 1
-        bounds = [0, *changes.tolist(), end - start]
-        done = 0
-        for first, last in pairwise(bounds):
-            if simple[first] and last - first >= BULK_ROWS:
-                if first > done:
-                    yield Stretch(start + done, start + first, None)
-                yield Stretch(start + first, start + last, self._beats_of(start + first, last - first))
-                done = last
-        if end - start > done:
-            yield Stretch(start + done, end, None)
-
-    def _beats_of(self, start: int, count: int) -> PlainBeats:
-        rows = self._batch.slice(start, count)
-        groups = rows.column("group_id").dictionary_encode()
+    def plain_beats(self, start: int, end: int) -> PlainBeats | None:
+        """The heartbeats in a range that can be handled together; None if they are few."""
+        places = np.flatnonzero(self._simple[start:end])
+        if len(places) < max(BULK_ROWS, (end - start) // _OTHERS_A_BEAT):
+            return None
+        rows = self._batch.slice(start, end - start)
+        columns = [rows.column(name) for name in _DECIDES]
+        if len(places) < len(rows):
+            columns = [column.take(pa.array(places)) for column in columns]
+        times, group_ids, member_ids, generation_ids = columns
+        groups = group_ids.dictionary_encode()
         return PlainBeats(
-            np.asarray(rows.column("log_ts")),
+            start + places,
+            np.asarray(times),
             groups.dictionary.to_pylist(),
             np.asarray(groups.indices),
-            rows.column("member_id"),
-            np.asarray(rows.column("generation_or_epoch")),
+            member_ids,
+            np.asarray(generation_ids),
         )
 
     def unreadable(self) -> dict[int, str]:

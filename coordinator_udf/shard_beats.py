@@ -23,8 +23,8 @@ Columns = Mapping[str, Sequence[Any]]
 
 BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
 
-#: So many heartbeats have to stand together for it to be worth while to handle them at once.
-LEAST_TOGETHER: Final = 16
+#: So many rows at a time are looked at together.
+_ROWS_TOGETHER: Final = 16_384
 
 #: Making a group hot costs a look at each member: that is worth while once one in so many was heard.
 _MEMBERS_A_MISS: Final = 16
@@ -37,6 +37,7 @@ class PlainBeats(NamedTuple):
     """Heartbeats that name a group, a member and a generation, and no instance, as columns.
 
     Attributes:
+        rows: which rows they are.
         times: log time, milliseconds.
         groups: the different groups.
         group_of: of each heartbeat the place of its group in ``groups``.
@@ -44,19 +45,12 @@ class PlainBeats(NamedTuple):
         generation_ids: which generation it names.
     """
 
+    rows: np.ndarray
     times: np.ndarray
     groups: list[str]
     group_of: np.ndarray
     member_ids: pa.StringArray
     generation_ids: np.ndarray
-
-
-class Stretch(NamedTuple):
-    """Rows that stand together, from ``start`` to before ``end``; as heartbeats if they are all plain ones."""
-
-    start: int
-    end: int
-    beats: PlainBeats | None
 
 
 class Rows(Protocol):
@@ -74,8 +68,8 @@ class Rows(Protocol):
     def beats(self, start: int, end: int) -> Iterator[Beat]:
         """The rows in a range, as heartbeats."""
 
-    def stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        """A range in pieces, those with nothing but plain heartbeats apart if they are long."""
+    def plain_beats(self, start: int, end: int) -> PlainBeats | None:
+        """The heartbeats in a range that can be handled together; None if they are few."""
 
     def unreadable(self) -> dict[int, str]:
         """The rows that don't have what a handler counts on, with what is wrong; in order."""
@@ -158,15 +152,25 @@ def run_short_way(
         PoisonRow: a handler raised; the state is then undefined.
     """
     shard.origin = None
-    for start, end, beats in rows.stretches(*span):
-        if beats is None:
-            run = _run_one_by_one if rows.has_plain(start, end) else run_long_way
-            run(shard, rows, (start, end), outputs, answers)
-            continue
-        together = _Together(shard, start, beats, answers)
-        while (done := together.run()) < end:
-            others = together.others()
-            _run_one_by_one(shard, rows, (done, others), outputs, answers)
+    for start in range(span[0], span[1], _ROWS_TOGETHER):
+        _run_piece(shard, rows, (start, min(start + _ROWS_TOGETHER, span[1])), outputs, answers)
+
+
+def _run_piece(
+    shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers
+) -> None:
+    row, end = span
+    beats = rows.plain_beats(row, end)
+    together = None if beats is None else _Together(shard, beats, answers)
+    while row < end:
+        others = end
+        if together is not None:
+            row = together.run(row)
+            others = together.next_after(row, end)
+        if row < end:
+            run = _run_one_by_one if rows.has_plain(row, others) else run_long_way
+            run(shard, rows, (row, others), outputs, answers)
+        row = others
 
 
 def run_leading(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> int:
@@ -174,85 +178,97 @@ def run_leading(shard: Shard, rows: Rows, span: tuple[int, int], answers: Heartb
 
     No handler is called, so nothing has to be kept for the case that one raises.
     """
-    for start, end, beats in rows.stretches(*span):
-        if beats is None:
-            return start
-        done = _Together(shard, start, beats, answers).run()
-        if done < end:
-            return done
-    return span[1]
+    row, end = span
+    while row < end:
+        piece = min(row + _ROWS_TOGETHER, end)
+        beats = rows.plain_beats(row, piece)
+        row = row if beats is None else _Together(shard, beats, answers).run(row)
+        if row < piece:
+            break
+    return row
 
 
 class _Together:
-    """Heartbeats that stand together, of which runs are handled at once where all is in order.
+    """The plain heartbeats among some rows, of which those that stand together are handled at once, if all is in order.
 
     What decides about a heartbeat is checked before anything changes.
     """
 
-    def __init__(self, shard: Shard, start: int, beats: PlainBeats, answers: HeartbeatAnswers) -> None:
+    def __init__(self, shard: Shard, beats: PlainBeats, answers: HeartbeatAnswers) -> None:
         self._shard = shard
-        self._start = start
-        self._beats = beats
         self._answers = answers
-        self._done = 0
-        rest, count = shard.rest, len(beats.times)
-        rest.lay_down(shard.ctx.timers, rest.wants(beats.groups, count))
+        self._rest = rest = shard.rest
+        #: The heartbeat that comes next.
+        self._at = 0
+        rest.lay_down(shard.ctx.timers, rest.wants(beats.groups, len(beats.times)))
         self._slots, self._places = rest.find(beats.groups, beats.group_of, beats.member_ids)
+        #: Those whose group rested when this was made, and is of the generation that they name.
+        self._is_fine = rest.accepts(self._places, beats.generation_ids)
         #: Log time when each is handled, if it is not before what the shard has seen.
-        self._now_ms = np.maximum.accumulate(beats.times)
+        self._times = np.maximum.accumulate(beats.times)
+        self._rows = beats.rows.tolist()
+        self._gaps = [*(np.flatnonzero(np.diff(beats.rows) != 1) + 1).tolist(), len(self._rows)]
+        self._gap = 0
 
-    def run(self) -> int:
-        """Handles heartbeats up to the first that has to be looked at on its own; which row that is."""
-        count = len(self._now_ms)
-        while self._done < count:
-            end = self._in_order()
-            if end <= self._done:
-                break
-            taken = self._take_down(end)
-            self._done += taken
+    def run(self, row: int) -> int:
+        """Handles heartbeats from a row on; the first row after it that has to be looked at on its own."""
+        while self._at < len(self._rows) and self._rows[self._at] == row:
+            taken = self._take_down(self._in_order())
             if taken == 0:
                 break
-        return self._start + self._done
+            self._at += taken
+            row += taken
+        return row
 
-    def others(self) -> int:
-        """Passes over what has to be looked at one by one; which row comes after that."""
-        is_fine = self._accepted()
-        # Up to where so many stand together again that it is worth while.
-        changes = np.flatnonzero(np.diff(np.concatenate([[False], is_fine[1:], [False]]))) + 1
-        begins, ends = changes[::2], changes[1::2]
-        long = begins[ends - begins >= LEAST_TOGETHER]
-        self._done += int(long[0]) if len(long) else len(is_fine)
-        return self._start + self._done
-
-    def _accepted(self) -> np.ndarray:
-        rest_of = slice(self._done, None)
-        return self._shard.rest.accepts(
-            self._slots[rest_of], self._places[rest_of], self._beats.generation_ids[rest_of]
-        )
+    def next_after(self, row: int, end: int) -> int:
+        """The next row after one that has to be looked at on its own, or ``end``, from which `run` can go on."""
+        at = self._at + (self._at < len(self._rows) and self._rows[self._at] == row)
+        if self._shard.rest is not self._rest:
+            at = len(self._rows)
+        while at < len(self._rows):
+            fine = self._is_fine[at:]
+            step = int(fine.argmax())
+            at += step if fine[step] else len(fine)
+            if at == len(self._rows) or self._rest.are_resting(self._places[at : at + 1])[0]:
+                break
+            self._is_fine[at:] &= self._rest.are_resting(self._places[at:])
+        self._at = at
+        return self._rows[at] if at < len(self._rows) else end
 
     def _in_order(self) -> int:
-        """How far heartbeats can be handled before one that is not in order, or a timer."""
-        refused = np.flatnonzero(~self._accepted())
-        end = self._done + int(refused[0]) if len(refused) else len(self._now_ms)
+        """Up to which of the heartbeats that stand together one after the other is in order, and no timer is due."""
+        while self._gaps[self._gap] <= self._at:
+            self._gap += 1
+        at, end = self._at, self._gaps[self._gap]
+        if self._shard.rest is not self._rest or not self._is_fine[at]:
+            return at
+        fine = self._is_fine[at:end] & self._rest.are_resting(self._places[at:end])
+        if not fine.all():
+            end = at + int(fine.argmin())
         timers = self._shard.ctx.timers
-        in_time = int(np.searchsorted(self._now_ms, timers.bound_ms))
-        if in_time < end:
-            timers.find_bound()
-            in_time = int(np.searchsorted(self._now_ms, timers.bound_ms))
-        return min(end, in_time)
+        if end > at and int(self._times[end - 1]) >= timers.bound_ms:
+            in_time = int(np.searchsorted(self._times[at:end], timers.bound_ms))
+            if in_time == 0:
+                timers.find_bound()
+                in_time = int(np.searchsorted(self._times[at:end], timers.bound_ms))
+            end = at + in_time
+        return end
 
     def _take_down(self, end: int) -> int:
-        shard, span = self._shard, slice(self._done, end)
-        timers, first = shard.ctx.timers, self._start + self._done
-        now_ms = np.maximum(self._now_ms[span], shard.ctx.now_ms)
-        count = shard.rest.put_off(self._slots[span], now_ms, timers.next_seq)
+        shard, at = self._shard, self._at
+        if end == at:
+            return 0
+        timers = shard.ctx.timers
+        now_ms = np.maximum(self._times[at:end], shard.ctx.now_ms)
+        count = shard.rest.put_off(self._slots[at:end], now_ms, timers.next_seq)
         if count == 0:
             return 0
+        first = self._rows[at]
         self._answers.add(
             np.arange(first, first + count),
             np.arange(shard.next_seq, shard.next_seq + count),
             now_ms[:count],
-            shard.rest.codes(self._places[span][:count]),
+            shard.rest.codes(self._places[at : at + count]),
         )
         timers.next_seq += count
         shard.next_seq += count

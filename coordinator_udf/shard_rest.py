@@ -83,6 +83,8 @@ class Rest:
         self._hot = hot
         self._table = _Table()
         self._has_gaps = False
+        #: Place -> member id -> slot, of groups of which somebody asked for one.
+        self._slots: dict[int, dict[str, int]] = {}
         self._waited = 0
         self._packed: bytes | None = None
 
@@ -185,15 +187,17 @@ class Rest:
         place_of[(slots < 0) | (table.place_of[slots] != place_of)] = -1
         return slots, place_of
 
-    def accepts(self, slots: np.ndarray, places: np.ndarray, generation_ids: np.ndarray) -> np.ndarray:
-        """Of which heartbeats the group rests and is of the generation that they name."""
-        table = self._table
-        if len(table.group_ids) == 0:
-            return np.zeros(len(slots), np.bool_)
-        accepted: np.ndarray = (
-            (places >= 0) & table.is_resting[places] & (table.generation_ids[places] == generation_ids)
-        )
+    def accepts(self, places: np.ndarray, generation_ids: np.ndarray) -> np.ndarray:
+        """Which heartbeats `find` has found, of groups of the generation that they name."""
+        if len(self._table.group_ids) == 0:
+            return np.zeros(len(places), np.bool_)
+        accepted: np.ndarray = (places >= 0) & (self._table.generation_ids[places] == generation_ids)
         return accepted
+
+    def are_resting(self, places: np.ndarray) -> np.ndarray:
+        """Which of the groups at these places have not been woken."""
+        resting: np.ndarray = self._table.is_resting[places]
+        return resting
 
     def put_off(self, slots: np.ndarray, now_ms: np.ndarray, first_seq: int) -> int:
         """Begins sessions anew, up to the first of which the deadline would come earlier by that; how many.
@@ -210,6 +214,20 @@ class Rest:
         table.deadlines_ms[slots[:count]] = deadlines_ms[:count]
         table.seqs[slots[:count]] = np.arange(first_seq, first_seq + count)
         return count
+
+    def put_off_one(self, group_id: str, member_id: str, deadline_ms: int, seq: int) -> bool:
+        """Puts off one session of a group that rests; False if it can't be: there is none, or it would end earlier."""
+        place, table = self.places[group_id], self._table
+        slots = self._slots.get(place)
+        if slots is None:
+            start, size = int(table.starts[place]), int(table.sizes[place])
+            member_ids = table.member_ids.slice(start, size).to_pylist()
+            slots = self._slots[place] = dict(zip(member_ids, range(start, start + size), strict=True))
+        slot = slots.get(member_id)
+        if slot is None or deadline_ms < table.deadlines_ms[slot]:
+            return False
+        table.deadlines_ms[slot], table.seqs[slot] = deadline_ms, seq
+        return True
 
     def codes(self, places: np.ndarray) -> np.ndarray:
         """What heartbeats of groups are answered."""
@@ -318,6 +336,7 @@ class Rest:
         )
         self.places = dict(zip(self._table.group_ids, range(len(sizes)), strict=True))
         self._has_gaps = False
+        self._slots.clear()
 
 
 def _together(first: Any, second: Any) -> Any:

@@ -21,7 +21,6 @@ from coordinator_udf.shard_beats import (
     Columns,
     HeartbeatAnswers,
     Rows,
-    Stretch,
     run_leading,
     run_long_way,
     run_short_way,
@@ -64,9 +63,8 @@ class ColumnRows:
         ]
         return zip(plain, *(columns[name][start:end] for name in BEAT_COLUMNS), strict=True)
 
-    def stretches(self, start: int, end: int) -> Iterator[Stretch]:
-        """All rows of a range: values of Python are looked at one by one."""
-        yield Stretch(start, end, None)
+    def plain_beats(self, start: int, end: int) -> None:
+        """Nothing: values of Python are looked at one by one."""
 
     def unreadable(self) -> dict[int, str]:
         """The rows that don't have what a handler counts on, with what is wrong; in order."""

@@ -41,6 +41,9 @@ class Resting(Protocol):
     def due(self, now_ms: int) -> list[str]:
         """The groups that have a session timer with a deadline of at most ``now_ms``; makes ``bound_ms`` exact."""
 
+    def put_off_one(self, group_id: str, member_id: str, deadline_ms: int, seq: int) -> bool:
+        """Puts a session timer of a group that rests off; False if it can't be."""
+
     def next_deadline_ms(self) -> int:
         """The earliest deadline; NEVER_MS if there is none."""
 
@@ -85,6 +88,13 @@ class Timers:
 
     def arm_session(self, group_id: str, member_id: str, deadline_ms: int) -> None:
         """Arms a member's session timer, in place of one that it may have."""
+        if (
+            self._resting is not None
+            and group_id in self._resting.places
+            and self._resting.put_off_one(group_id, member_id, deadline_ms, self.next_seq)
+        ):
+            self.next_seq += 1
+            return
         entry = self.sessions_of(group_id).get(member_id)
         if entry is None or deadline_ms < entry[DEADLINE]:
             self.arm(TimerKey(SESSION, group_id, member_id), deadline_ms)

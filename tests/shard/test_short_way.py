@@ -118,8 +118,8 @@ def from_columns(columns: dict[str, list[Any]]) -> list[Output]:
     kept=st.booleans(),
 )
 def test_every_way_says_the_same(steps: list[tuple[Step, int]], cuts: list[int], kept: bool) -> None:
-    # So that two heartbeats in a row are looked at together, and are handled together where a third one can't be.
-    with patch("coordinator_udf.shard_batches.BULK_ROWS", 2), patch("coordinator_udf.shard_beats.LEAST_TOGETHER", 2):
+    # So that two heartbeats are looked at together.
+    with patch("coordinator_udf.shard_batches.BULK_ROWS", 2):
         say_the_same(steps, cuts, kept)
 
 
