@@ -49,14 +49,16 @@ def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
     """Whether nothing happens in a shard: only ticks of the embedded log came, and no timer is due by them.
 
     Such a tick needs not even be remembered, since no row of that log is earlier than the rows before it. (Rows beside
-    the job's own clock can be.)
+    the job's own clock can be.) A shard without a timer is one whose time has not begun, or that loads: the first tick
+    begins it.
     """
     version, next_deadline_ms, *_ = stored
-    if version != STATE_VERSION or pc.max(rows.column("offset")).as_py() == LAST:
+    if version != STATE_VERSION or next_deadline_ms is None or pc.max(rows.column("offset")).as_py() == LAST:
         return False
     if pc.any(pc.not_equal(pc.fill_null(rows.column("api"), ""), "Tick")).as_py():
         return False
-    return next_deadline_ms is None or pc.max(rows.column("log_ts")).as_py() < next_deadline_ms
+    times = pc.min_max(rows.column("log_ts")).as_py()
+    return bool(times["min"] >= 0 and times["max"] < next_deadline_ms)
 
 
 def coordinate(requests: DataFrame, settings: Settings) -> DataFrame:

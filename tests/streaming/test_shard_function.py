@@ -2,12 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
+import pytest
 
-from coordinator_udf.shard_codec import STATE_VERSION, StateRow
+from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_codec import STATE_VERSION, StateRow, StateVersionError, encode
 from coordinator_udf.streaming.clock_source import LAST
-from coordinator_udf.streaming.shard_function import is_quiet
+from coordinator_udf.streaming.packing import pack_requests
+from coordinator_udf.streaming.shard_function import is_quiet, shard_function
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
+from tests.streaming.states import group_state
 
 TICK: dict[str, Any] = dict.fromkeys(REQUEST_COLUMNS) | {"source": "live", "partition": 0, "api": "Tick"}
 
@@ -22,9 +28,21 @@ def test_only_ticks_before_the_next_deadline_are_passed_over() -> None:
 
     ticks = rows({"offset": 1, "log_ts": 10}, {"offset": 2, "log_ts": 20})
     assert is_quiet(ticks, state(21))
-    assert is_quiet(ticks, state(None))
     assert not is_quiet(ticks, state(20)), "a timer with a deadline at the tick fires with it"
-    assert not is_quiet(ticks, state(None, STATE_VERSION + 1)), "a state that can't be read is refused at once"
+    assert not is_quiet(ticks, state(None)), "the first tick begins a shard's time, and with it the looks for expiry"
+    assert not is_quiet(ticks, state(99, STATE_VERSION + 1)), "a state that can't be read is refused at once"
+    assert not is_quiet(rows({"offset": 1, "log_ts": -1}), state(99)), "a time that is none is rejected"
     assert not is_quiet(rows({"offset": 1, "log_ts": 10, "api": "Heartbeat"}, {"offset": 2, "log_ts": 11}), state(99))
     assert not is_quiet(rows({"offset": 1, "log_ts": 10, "api": None}), state(99))
     assert not is_quiet(rows({"offset": LAST, "log_ts": 10}), state(99)), "the job's clock may be ahead of requests"
+
+
+@pytest.mark.parametrize("version", [STATE_VERSION - 1, STATE_VERSION + 1])
+@pytest.mark.parametrize("api", ["Tick", "Heartbeat"])
+def test_a_state_of_another_version_is_refused_and_what_to_do_is_said(version: int, api: str) -> None:
+    state = group_state((version, *encode(Shard(0, Settings()))[1:]))
+    (packed,) = pack_requests(rows({"offset": 1, "log_ts": 10, "api": api}).to_batches())
+    frame = pd.DataFrame({"requests": packed.column("requests").to_pylist()})
+    said = f"shard state of version {version}, this code reads version {STATE_VERSION}.*--recover-from-offsets"
+    with pytest.raises(StateVersionError, match=said):
+        list(shard_function(Settings())((0,), iter([frame]), state))
