@@ -16,22 +16,26 @@ from coordinator_udf.replay.read_source import read_source
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_codec import decode, encode
 from coordinator_udf.shard_rows import process_rows
+from tests.conftest import SAMPLE_LOG
+from tests.shard.samples import SAMPLES
 
-TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*.jsonl.gz"))
+#: Traces, and the two partitions of a broker's log.
+LOGS = [*((path, 0) for path in SAMPLES), (SAMPLE_LOG, 0), (SAMPLE_LOG, 1)]
 
 Log = tuple[Settings, list[Request], list[Output]]
 
 
-def read(trace: Path) -> Log:
-    """A trace's settings, its rows but those that load the shard from its own log, and what is said."""
-    source = read_source(trace, trace.name, ReplayOptions())
-    rows = [Request(*(row[name] for name in Request._fields)) for row in source.rows if row["api"] != "Failover"]
-    return source.settings, rows, Shard(0, source.settings).process(rows)
+def read(path: Path, partition: int) -> Log:
+    """A log's settings, a partition's rows but those that load the shard from its own log, and what is said."""
+    source = read_source(path, path.name, ReplayOptions(partitions=2) if path == SAMPLE_LOG else ReplayOptions())
+    given = [row for row in source.rows if row["partition"] == partition and row["api"] != "Failover"]
+    rows = [Request(*(row[name] for name in Request._fields)) for row in given]
+    return source.settings, rows, Shard(partition, source.settings).process(rows)
 
 
-@pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.name.split(".")[0])
+@pytest.fixture(scope="module", params=LOGS, ids=lambda log: f"{log[0].name.split('.')[0]}-{log[1]}")
 def log(request: pytest.FixtureRequest) -> Log:
-    return read(request.param)
+    return read(*request.param)
 
 
 def run_cut(log: Log, ends: list[int]) -> list[Output]:
@@ -41,7 +45,7 @@ def run_cut(log: Log, ends: list[int]) -> list[Output]:
     outputs: list[Output] = []
     start = 0
     for end in [*sorted(ends), len(rows)]:
-        shard = decode(0, coordinator, state)
+        shard = decode(rows[0].partition, coordinator, state)
         outputs += process_rows(shard, rows[start:end])
         state = encode(shard)
         start = end
@@ -60,7 +64,7 @@ def test_hundreds_of_random_cuts_say_what_the_whole_says(log: Log) -> None:
         assert run_cut(log, ends) == log[2]
 
 
-ONE = read(TRACES[0])
+ONE = read(*LOGS[0])
 
 
 @settings(max_examples=200, deadline=None)
@@ -72,10 +76,10 @@ def test_any_cut_says_what_the_whole_says(ends: set[int]) -> None:
 def test_a_batch_that_runs_twice_from_the_same_state_says_the_same(log: Log) -> None:
     coordinator, rows, _ = log
     half = len(rows) // 2
-    shard = decode(0, coordinator, None)
+    shard = decode(rows[0].partition, coordinator, None)
     process_rows(shard, rows[:half])
     state = encode(shard)
-    once = decode(0, coordinator, state)
-    twice = decode(0, coordinator, state)
+    once = decode(rows[0].partition, coordinator, state)
+    twice = decode(rows[0].partition, coordinator, state)
     assert process_rows(once, rows[half:]) == process_rows(twice, rows[half:])
     assert encode(once) == encode(twice)
