@@ -2,9 +2,10 @@
 
 A tick says: no request that is earlier than this will come any more. So it lags behind the machine's clock by
 ``log.clock.skew.max.ms``, which is how long a request may take from being stamped to being readable, and it is handled
-after all requests of its micro-batch (packing orders rows by offset, and a tick's is the greatest). The job reads all
-requests that are there in each micro-batch, so none that lies in the log waits behind a tick. What a tick says is in
-the query's offset log, so a batch that runs again sees the same time.
+after all requests of its micro-batch (packing orders rows by offset, and a tick's is the greatest). The clock is read
+before the log is, and the job reads all requests that are there in each micro-batch, so none that lies in the log
+waits behind a tick. Each micro-batch has a tick, by which its requests are bounded; how often there is one is the
+query's trigger. What a tick says is in the query's offset log, so a batch that runs again sees the same time.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ class ClockSource(DataSource):
 
     Options:
         partitions: the log's number of partitions.
-        intervalMs: how often a tick comes.
         lagMs: how far ticks are behind the machine's clock.
         topics: the topics that exist, as JSON (the body of a TopicMetadata row); told when they change.
     """
@@ -58,18 +58,16 @@ class ClockSource(DataSource):
         """The reader that Spark drives."""
         return ClockReader(
             int(self.options["partitions"]),
-            int(self.options["intervalMs"]),
             int(self.options["lagMs"]),
             self.options.get("topics", ""),
         )
 
 
 class ClockReader(SimpleDataSourceStreamReader):
-    """Reads the machine's clock once a tick."""
+    """Reads the machine's clock each time that Spark asks what there is, which is once a micro-batch."""
 
-    def __init__(self, partitions: int, interval_ms: int, lag_ms: int, topics: str) -> None:
+    def __init__(self, partitions: int, lag_ms: int, topics: str) -> None:
         self.partitions = partitions
-        self.interval_ms = interval_ms
         self.lag_ms = lag_ms
         self.topics = topics
 
@@ -78,11 +76,9 @@ class ClockReader(SimpleDataSourceStreamReader):
         return {"ms": 0, "topics": ""}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """The next tick, if it is time for one."""
+        """The next tick. Where the machine's clock was set back, time hardly passes until that is made up for."""
         now_ms = time.time_ns() // 1_000_000 - self.lag_ms
-        if now_ms < start["ms"] + self.interval_ms:
-            return iter(()), start
-        end = {"ms": now_ms, "topics": self.topics}
+        end = {"ms": max(now_ms, start["ms"] + 1), "topics": self.topics}
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802

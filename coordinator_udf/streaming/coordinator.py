@@ -60,7 +60,7 @@ class StreamOptions:
         partitions: the log's number of partitions; None: as the embedded log says, else 8.
         available_now: take what is there and stop. Time stands still then: no ticks.
         trigger_ms: the least time from one micro-batch to the next.
-        tick_ms: how often the job makes time pass.
+        tick_ms: how often the job makes time pass. A log without ticks of its own has a micro-batch as often, no more.
         max_rows: the most rows of the embedded log in one micro-batch.
         recover: load the groups from consumer_offsets and begin a new checkpoint with that.
         fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
@@ -180,7 +180,10 @@ class Coordinator:
         if options.available_now:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{options.trigger_ms} milliseconds")
+            pause_ms = options.trigger_ms
+            if options.source != "embedded":
+                pause_ms = max(pause_ms, options.tick_ms)
+            writer = writer.trigger(processingTime=f"{pause_ms} milliseconds")
         self._query = writer.start()
         status = StatusLine(self._query, self._sink.totals, self._lag)
         status.start()
@@ -197,7 +200,7 @@ class Coordinator:
         requests = read(self._spark, options.log, partitions)
         if options.available_now:
             return requests
-        return sources.with_clock(requests, sources.Clock(partitions, options.tick_ms), self.config)
+        return sources.with_clock(requests, partitions, self.config)
 
     def _embedded(self, undo: ExitStack) -> DataFrame:
         options = self.options

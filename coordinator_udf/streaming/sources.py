@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,19 +19,6 @@ from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
 
 class SourceError(ValueError):
     """A source that can't be read as asked; the message says what is wrong and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """How the job keeps the time for a log that brings no ticks.
-
-    Attributes:
-        partitions: the log's number of partitions.
-        interval_ms: how often a tick comes.
-    """
-
-    partitions: int
-    interval_ms: int
 
 
 def embedded_requests(spark: SparkSession, path: Path, *, starting_append: int, max_rows: int) -> DataFrame:
@@ -77,17 +63,17 @@ def json_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame:
     return _packed(lines, partitions)
 
 
-def with_clock(requests: DataFrame, clock: Clock, config: CoordinatorConfig) -> DataFrame:
-    """Requests and the ticks of the job's own clock."""
+def with_clock(requests: DataFrame, partitions: int, config: CoordinatorConfig) -> DataFrame:
+    """Requests and the ticks of the job's own clock, one a micro-batch: it takes a trigger to tell how often."""
     ticks = (
         requests.sparkSession.readStream.format(clock_source.FORMAT)
-        .option("partitions", clock.partitions)
-        .option("intervalMs", clock.interval_ms)
+        .option("partitions", partitions)
         .option("lagMs", config.settings.log_clock_skew_max_ms)
         .option("topics", topics_body(config))
         .load()
     )
-    return requests.unionByName(ticks)
+    # Spark asks the sources in this order, and a request may come between the first and the second.
+    return ticks.unionByName(requests)
 
 
 def topics_body(config: CoordinatorConfig) -> str:

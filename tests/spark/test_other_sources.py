@@ -80,35 +80,47 @@ def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: Spark
         {"group.initial.rebalance.delay.ms": 300, "group.min.session.timeout.ms": 100, "log.clock.skew.max.ms": 200}
     )
     options = StreamOptions(
-        str(folder), str(tmp_path / "tables"), str(tmp_path / "checkpoint"), source="json", partitions=2, tick_ms=100
+        str(folder), str(tmp_path / "tables"), str(tmp_path / "checkpoint"), source="json", partitions=2, tick_ms=1_000
     )
     body = {"groupId": "g", "sessionTimeoutMs": 1000, "rebalanceTimeoutMs": 1000, "memberId": "", "protocolType": "x"}
     body |= {"protocols": [{"name": "p", "metadata": "AA=="}]}
-    with Coordinator(coordinator_spark, options, CoordinatorConfig(settings)) as coordinator:
-        while not coordinator.sink.totals.sink_ms:
-            time.sleep(0.05)
-        now_ms = time.time_ns() // 1_000_000
-        # Stamped by a clock that is a day ahead.
+
+    def ask(number: int, api: str, body: dict[str, Any]) -> None:
+        """A request stamped by a clock that is a day ahead."""
         rows = request_rows(
             partitions=2,
             log_ts=now_ms + 86_400_000,
-            request_id="join",
-            api="JoinGroup",
+            request_id=f"r{number}",
+            api=api,
             api_version=3,
             client_id="c",
             client_host="/10.0.0.1",
             body=body,
         )
-        write_lines(folder, "a.jsonl", [json.dumps(row) for row in numbered(rows)])
+        write_lines(folder, f"{number}.jsonl", [json.dumps({**row, "source": LIVE, "offset": number}) for row in rows])
+
+    with Coordinator(coordinator_spark, options, CoordinatorConfig(settings)) as coordinator:
+        while not coordinator.sink.totals.sink_ms:
+            time.sleep(0.05)
+        now_ms = time.time_ns() // 1_000_000
+        ask(0, "JoinGroup", body)
+        for number in range(1, 15):
+            time.sleep(0.2)
+            ask(number, "Heartbeat", {"groupId": "g", "generationId": 1, "memberId": "stranger"})
         deadline = time.monotonic() + 60
         states: list[dict[str, Any]] = []
-        while len(states) < 5:
+        while len(states) < 5 or coordinator.sink.totals.answers < 15:
             assert time.monotonic() < deadline, states
             time.sleep(0.2)
             states = read_tables(tmp_path / "tables")["group_transitions"].to_pylist()
     assert [row["to_state"] for row in states][-1] == "Empty"
     assert states[2]["ts"] - states[1]["ts"] == 300, "its timers fire though no request comes"
-    assert states[0]["ts"] < now_ms + 60_000, "a clock that is ahead moves the group by the skew at most"
+    answers = read_tables(tmp_path / "tables")["group_responses"].column("ts").to_pylist()
+    assert max(answers) < now_ms + 60_000, "a clock that is ahead moves the group by the skew at most"
+    planned = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    # After the version and the metadata come the sources, in the order in which Spark asked them.
+    ticks = [json.loads(path.read_text().splitlines()[2])["ms"] for path in planned]
+    assert ticks == sorted(set(ticks)), "a micro-batch without a tick has nothing to bound its requests by"
 
 
 def test_sources_that_are_not_there_are_named(tmp_path: Path, run: Run) -> None:

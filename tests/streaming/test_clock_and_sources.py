@@ -35,23 +35,28 @@ def test_packed_rows_come_back_by_partition_in_order_of_offset() -> None:
     assert [row["api"] for row in unpack_requests([packed[1]["requests"]]).to_pylist()] == ["a7", "a4", "a1"]
 
 
-def test_a_tick_comes_each_interval_and_is_the_same_when_read_again() -> None:
-    reader = ClockReader(partitions=2, interval_ms=600_000, lag_ms=5_000, topics="")
+def test_each_micro_batch_has_a_tick_and_it_is_the_same_when_read_again() -> None:
+    reader = ClockReader(partitions=2, lag_ms=5_000, topics="")
     rows, end = reader.read(reader.initialOffset())
     ticks = unpacked(rows)
     assert [(row["partition"], row["api"], row["offset"]) for row in ticks] == [(0, "Tick", LAST), (1, "Tick", LAST)]
     assert 4_000 < time.time() * 1_000 - ticks[0]["log_ts"] < 65_000
     assert unpacked(reader.readBetweenOffsets(reader.initialOffset(), end)) == ticks
-    rows, same = reader.read(end)
-    assert (list(rows), same) == ([], end)
-    rows, later = reader.read({**end, "ms": end["ms"] - 600_000})
-    assert later["ms"] >= end["ms"]
-    assert len(unpacked(rows)) == 2
+    rows, later = reader.read(end)
+    assert later["ms"] > end["ms"]
+    assert [row["log_ts"] for row in unpacked(rows)] == [later["ms"]] * 2
+
+
+def test_a_clock_that_was_set_back_does_not_take_time_back() -> None:
+    reader = ClockReader(partitions=1, lag_ms=0, topics="")
+    ahead: dict[str, Any] = {"ms": time.time_ns() // 1_000_000 + 3_600_000, "topics": ""}
+    rows, end = reader.read(ahead)
+    assert [row["log_ts"] for row in unpacked(rows)] == [end["ms"]] == [ahead["ms"] + 1]
 
 
 def test_topics_are_told_when_they_change_and_before_the_requests() -> None:
     topics = topics_body(CoordinatorConfig(Settings(), (Topic("t", 3, "id"),)))
-    reader = ClockReader(partitions=1, interval_ms=50, lag_ms=0, topics=topics)
+    reader = ClockReader(partitions=1, lag_ms=0, topics=topics)
     rows, end = reader.read(reader.initialOffset())
     told = unpacked(rows)
     assert [row["api"] for row in told] == ["TopicMetadata", "Tick"]
