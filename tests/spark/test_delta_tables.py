@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from coordinator_udf.streaming.delta_tables import COMPACT_AFTER_COMMITS, Output
 from coordinator_udf.streaming.stored_assignments import StoredAssignments
 from coordinator_udf.table_rows import to_tables
 from schemas.outputs import SHARD_OUTPUT
-from tests.streaming.outputs import assignment, record, response, table
+from schemas.tables import TABLES
+from tests.streaming.outputs import EMPTY, assignment, record, response, table
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +56,27 @@ def test_a_batch_counts_once_whoever_writes_it_and_whoever_writes_it_again(
     if large_rows == 1:
         tables._write_large(spark, "group_responses", batch(2)["group_responses"], "query", 2)
         assert request_ids(tables) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("large_rows", [1, 10_000], ids=["spark", "delta-rs"])
+def test_every_commit_of_every_table_names_its_batch(spark: SparkSession, tmp_path: Path, large_rows: int) -> None:
+    rejected = {"reason": "none", "raw": "{}", "traceback": None}
+    transition: dict[str, Any] = {"from_state": None, "to_state": "Empty", "generation": 0, "rule": "LOADED", "members": []}
+    said = table(
+        record({"type": "GroupMetadata", "group": "g"}, None, 0),
+        response("Heartbeat", {"errorCode": 0}, request_id="0"),
+        EMPTY | {"kind": "rejected", "api": "X", "body": json.dumps(rejected)},
+        EMPTY | {"kind": "transition", "group_id": "g", "body": json.dumps(transition)},
+    )
+    rows = to_tables(complete_assignments(said, lambda records: {}))
+    for _ in range(2):
+        OutputTables(str(tmp_path), spark, large_rows=large_rows).write(rows, "query", 7)
+    for name in TABLES:
+        commits = sorted((tmp_path / name / "_delta_log").glob("*.json"))[1:]
+        actions = [[json.loads(line) for line in commit.read_text().splitlines()] for commit in commits]
+        named = [{a["txn"]["appId"]: a["txn"]["version"] for a in commit if "txn" in a} for commit in actions]
+        assert named == [{f"query-{name}": 7}], f"{name} has each batch once, and its commit says which it is"
+        assert OutputTables(str(tmp_path)).table(name).count() == 1
 
 
 def test_a_batch_that_died_between_two_tables_is_completed(spark: SparkSession, tmp_path: Path) -> None:
@@ -117,6 +140,7 @@ def test_what_compaction_replaced_is_deleted_after_its_retention(tmp_path: Path)
     compact(DeltaTable(str(folder)), vacuum=True)
     assert len(list(folder.glob("*.parquet"))) == 1
     assert len(list((folder / "_delta_log").glob("*.json"))) < 10
+    assert OutputTables(str(tmp_path)).write(batch(19), "query", 19) == 0, "which batches are there is not forgotten"
     assert request_ids(tables) == [str(number) for number in range(20)]
 
 
