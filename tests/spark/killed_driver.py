@@ -2,8 +2,9 @@
 
 ``killed_driver.py ROOT MAX_ROWS POINT AFTER FOLD_AFTER RECOVER SETTING...``
 
-POINT: ``none``, ``commit`` (after the first table of a batch was written), ``answer`` (after all were), ``write``
-(before any was), ``fold`` (after a piece of the log was written to its history, before it left the log); and of a
+POINT: ``none``, ``stage`` (while the stateful stage runs, when a shard was handled and its state not yet committed),
+``commit`` (after the first table of a batch was written), ``answer`` (after all were), ``write`` (before any was),
+``fold`` (after a piece of the log was written to its history, before it left the log); and of a
 recovery ``appending`` (while the load is put on the log), ``appended`` (after that), ``noted`` (after the checkpoint
 was told). AFTER: in which batch of this run, or which piece or append. FOLD_AFTER: after how many rows the log is
 folded. RECOVER: 1 to load the groups. What is killed is the real process, with SIGKILL.
@@ -22,7 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_udf.settings_file import CoordinatorConfig
-from coordinator_udf.streaming import recovery
+from coordinator_udf.shard_codec import encode
+from coordinator_udf.streaming import recovery, shard_function
 from coordinator_udf.streaming.checkpoint import Start
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.delta_tables import OutputTables
@@ -65,6 +67,17 @@ def arm(point: str, after: int) -> None:
         if point == "fold" and pieces > after:
             die()
 
+    if point == "stage":
+        driver = os.getpid()
+
+        def encoding(shard: Any) -> Any:
+            # Workers get it with the function that names it, and outlive their driver for a moment.
+            state = encode(shard)
+            if shard.started and shard.partition > 0:
+                os.kill(driver, signal.SIGKILL)
+            return state
+
+        vars(shard_function)["encode"] = encoding
     LogHistory.append = folding  # type: ignore[method-assign]
     arm_recovery(point, after)
     CoordinatorSink.write = counting  # type: ignore[method-assign]

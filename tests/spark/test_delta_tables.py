@@ -61,7 +61,7 @@ def test_a_batch_counts_once_whoever_writes_it_and_whoever_writes_it_again(
 @pytest.mark.parametrize("large_rows", [1, 10_000], ids=["spark", "delta-rs"])
 def test_every_commit_of_every_table_names_its_batch(spark: SparkSession, tmp_path: Path, large_rows: int) -> None:
     rejected = {"reason": "none", "raw": "{}", "traceback": None}
-    transition: dict[str, Any] = {"from_state": None, "to_state": "Empty", "generation": 0, "rule": "LOADED", "members": []}
+    transition: dict[str, Any] = {"from_state": None, "to_state": "Empty", "generation": 0, "rule": "LOADED"}
     said = table(
         record({"type": "GroupMetadata", "group": "g"}, None, 0),
         response("Heartbeat", {"errorCode": 0}, request_id="0"),

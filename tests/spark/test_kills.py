@@ -73,7 +73,7 @@ def test_twenty_kills_change_nothing(coordinator_spark: SparkSession, tmp_path: 
     chance = random.Random(seed)
     sample.make_log(tmp_path / "log", [3, 1, 2]).close()
     killed = 0
-    points = ["commit", "random", "answer", "random", "write", "random"]
+    points = ["commit", "random", "answer", "stage", "random", "write"]
     while killed < KILLS:
         point = points[killed % len(points)]
         driver = start(tmp_path, "none" if point == "random" else point, chance.randrange(3), sample)
