@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log_rows import request_rows
+from coordinator_udf.log_rows import control_rows, request_rows
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.read_source import read_source
 from coordinator_udf.settings_file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StartError, StreamOptions
 from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
-from tests.conftest import shared
+from tests.conftest import SAMPLE_LOG
+from tests.shard.samples import SAMPLES
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables, scenario
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("cut", [([1_000_000], 1_000_000), ([1, 7, 40], 150), ([3], 61)], ids=["one", "some", "many"])
+@pytest.mark.parametrize("cut", [([1_000_000], 1_000_000), ([1, 7, 40], 150)], ids=["one", "some"])
 def test_any_cut_leaves_the_same_tables(
     coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run, cut: tuple[list[int], int]
 ) -> None:
@@ -32,14 +36,40 @@ def test_any_cut_leaves_the_same_tables(
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
 
 
-@pytest.mark.parametrize("trace", ["classic-0003", "static-0002", "offsets-0001", "admin-0004"])
-def test_traces_leave_the_tables_of_their_replay(
-    coordinator_spark: SparkSession, tmp_path: Path, run: Run, trace: str
+LOGS = [
+    SAMPLE_LOG,
+    *(path for path in SAMPLES if path.name.startswith(("consumer848-0011", "offsets-0014", "static-0005"))),
+]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name.partition(".")[0])
+def test_random_cuts_with_ticks_apart_leave_the_tables_of_a_replay(
+    coordinator_spark: SparkSession, tmp_path: Path, run: Run, path: Path
 ) -> None:
-    recorded = scenario(read_source(shared("oracle", "traces", f"{trace}.jsonl.gz"), LIVE, ReplayOptions()))
-    recorded.make_log(tmp_path / "log", [11]).close()
-    run(recorded.settings, max_rows=97)
+    recorded = scenario(read_source(path, LIVE, ReplayOptions(partitions=2 if path == SAMPLE_LOG else None)))
+    log = EmbeddedLog.create(tmp_path / "log", recorded.partitions, clock_skew_max_ms=None)
+    batches = 0
+    for piece in random_pieces(recorded.rows, random.Random(path.name)):
+        log.append(piece)
+        batches += 1
+        if batches % 3 == 0:
+            log.append(control_rows(partitions=recorded.partitions, log_ts=piece[-1]["log_ts"], api="Tick"))
+            batches += 1
+    # An append is never split, so that each is a micro-batch.
+    run(recorded.settings, max_rows=1)
+    assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) == batches
     assert_same_tables(coordinator_spark, tmp_path / "tables", recorded.expected)
+
+
+def random_pieces(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[list[dict[str, Any]]]:
+    """Cuts of one row to many, never between the parts of a request, which are appended together."""
+    at = 0
+    while at < len(rows):
+        end = at + chance.choice([1, 1, 2, 5, len(rows) // 7, len(rows) // 4])
+        while end < len(rows) and rows[end]["request_id"] == rows[end - 1]["request_id"] is not None:
+            end += 1
+        yield rows[at:end]
+        at = end
 
 
 def test_a_restart_goes_on_where_the_checkpoint_is(
