@@ -6,11 +6,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from coordinator_udf.log_rows import request_rows
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_codec import STATE_VERSION, StateRow, StateVersionError, encode
-from coordinator_udf.streaming.clock_source import LAST
-from coordinator_udf.streaming.packing import pack_requests
+from coordinator_udf.streaming.clock_source import LAST, ClockReader
+from coordinator_udf.streaming.packing import pack_requests, unpack_outputs
 from coordinator_udf.streaming.shard_function import is_quiet, shard_function
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 from tests.streaming.states import group_state
@@ -46,3 +47,25 @@ def test_a_state_of_another_version_is_refused_and_what_to_do_is_said(version: i
     said = f"shard state of version {version}, this code reads version {STATE_VERSION}.*--recover-from-offsets"
     with pytest.raises(StateVersionError, match=said):
         list(shard_function(Settings())((0,), iter([frame]), state))
+
+
+def test_a_tick_of_the_job_comes_after_every_request_of_its_micro_batch() -> None:
+    """The heartbeat is a millisecond before the member's deadline, the tick after it; Spark hands the tick first."""
+    settings = Settings.from_kafka({"group.initial.rebalance.delay.ms": 0})
+    join = {"groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 20_000, "memberId": ""}
+    join |= {"protocolType": "x", "protocols": [{"name": "p", "metadata": ""}]}
+    beat = {"groupId": "g", "generationId": 1, "memberId": "m"}
+    asked: dict[str, Any] = {"partitions": 1, "client_id": "c", "client_host": "/h", "proposed_member_id": "m"}
+    (joined,) = request_rows(**asked, log_ts=1_000, request_id="r0", api="JoinGroup", api_version=3, body=join)
+    (beaten,) = request_rows(**asked, log_ts=10_999, request_id="r1", api="Heartbeat", api_version=3, body=beat)
+    clock = ClockReader(partitions=1, lag_ms=0, topics="")
+    handle, state = shard_function(settings), group_state()
+    errors: list[tuple[str, int]] = []
+    for row, tick_ms in ((joined, 1_000), (beaten, 15_000)):
+        ticks = clock.readBetweenOffsets({"ms": 0, "topics": ""}, {"ms": tick_ms, "topics": ""})
+        (requests,) = pack_requests(rows({**row, "offset": 7}).to_batches())
+        packed = [*(value for _, value in ticks), *requests.column("requests").to_pylist()]
+        for frame in handle((0,), iter([pd.DataFrame({"requests": packed})]), state):
+            said = unpack_outputs(pa.table({"outputs": pa.array(frame["outputs"], pa.binary())})).to_pylist()
+            errors += [(output["api"], output["error_code"]) for output in said if output["kind"] == "response"]
+    assert errors == [("JoinGroup", 0), ("Heartbeat", 0)]
