@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from coordinator_udf.streaming.log_file import sync
+
 #: Where a checkpoint that doesn't start with the oldest append says where it starts. Spark asks again until the first
 #: micro-batch is done.
 _START: Final = "muster-start.json"
@@ -37,7 +39,10 @@ def write_start(checkpoint: str, start: Start) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
     draft = note.with_suffix(".new")
     draft.write_text(json.dumps(start._asdict()), "utf-8")
+    # The load is on the log for good by now.
+    sync(draft)
     draft.rename(note)
+    sync(note.parent)
 
 
 def is_begun(checkpoint: str) -> bool:

@@ -66,7 +66,8 @@ def make_file(path: Path, partitions: int, clock_skew_max_ms: int | None, first_
         raise LogError(f"{path} was made by somebody else just now; open it") from None
     finally:
         draft.unlink()
-    _sync_directory(path.parent)
+    # A new name is on the disk only when its directory is.
+    sync(path.parent)
 
 
 def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
@@ -98,9 +99,9 @@ def _has_trim_tables(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'history'").fetchone() is not None
 
 
-def _sync_directory(directory: Path) -> None:
-    # A new name is on the disk only when its directory is.
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Sees to it that a file is on the disk, or of a directory the names in it."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -6,10 +6,12 @@ append). So the table says itself up to where it holds a log, and a run that is 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_udf.streaming.delta_tables import compact, next_numbers, opened_or_made
 from coordinator_udf.streaming.embedded_log import LIVE
+from coordinator_udf.streaming.log_file import sync
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 
 #: After how many commits small files are packed, and after how many packings those that were replaced are deleted.
@@ -61,14 +64,17 @@ class LogHistory:
         return self._opened().transaction_version(self.log_id) or 0
 
     def append(self, rows: pa.Table, until: int) -> None:
-        """Writes the rows of the next run of appends in one commit.
+        """Writes the rows of the next run of appends in one commit; they are durable on return.
 
         Args:
             rows: columns of REQUEST_LOG.
             until: the number after the run's last append.
         """
         transaction = CommitProperties(app_transactions=[Transaction(self.log_id, until)])
-        write_deltalake(self._opened(), rows, mode="append", commit_properties=transaction)
+        table = self._opened()
+        write_deltalake(table, rows, mode="append", commit_properties=transaction)
+        if "://" not in self.uri:
+            _sync_commit(Path(self.uri), table.version())
 
     def keep_up(self) -> None:
         """Packs small files and deletes what was replaced, each time that enough commits were made."""
@@ -98,6 +104,18 @@ class LogHistory:
             self._table = opened_or_made(self.uri, _SCHEMA)
         self._table.update_incremental()
         return self._table
+
+
+def _sync_commit(table: Path, version: int) -> None:
+    """Puts a commit and its files on the disk, which delta-rs leaves to the operating system.
+
+    The log forgets the rows next, and of that SQLite makes sure.
+    """
+    commit = table / "_delta_log" / f"{version:020}.json"
+    actions = [json.loads(line) for line in commit.read_text("utf-8").splitlines()]
+    added = [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
+    for path in (*added, table, commit, commit.parent):
+        sync(path)
 
 
 def next_offsets(uri: str) -> list[int]:

@@ -103,6 +103,29 @@ def test_a_fold_that_died_between_its_steps_is_completed(log: EmbeddedLog, tmp_p
     assert sorted(in_history(tmp_path) + in_log(log)) == dense(log)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="finds files by /proc")
+def test_what_leaves_the_log_is_on_the_disk_first(
+    log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    first: list[int] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        first.append(log.extent().first)
+        fsync(descriptor)
+
+    history = claim_history(log, str(tmp_path / "tables"))
+    monkeypatch.setattr(os, "fsync", noting)
+    fold(log, history, 20)
+    table = tmp_path / "tables" / "request_log"
+    written = {table, table / "_delta_log", table / "_delta_log" / f"{1:020}.json", *table.glob("*.parquet")}
+    assert len(written) == 4
+    assert synced == written
+    assert set(first) == {0}, "the log still had all of it"
+
+
 @pytest.mark.parametrize("when", ["written", "leaving"])
 def test_kill_9_in_the_middle_of_a_fold_loses_and_doubles_nothing(log: EmbeddedLog, tmp_path: Path, when: str) -> None:
     died = subprocess.run(
