@@ -21,6 +21,7 @@ from coordinator_udf.settings_file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
 from coordinator_udf.streaming.session import register_sources
+from coordinator_udf.streaming.sink import Answers
 from coordinator_udf.table_rows import to_tables
 from schemas.tables import TABLES
 from tests.conftest import SAMPLE_LOG
@@ -103,7 +104,7 @@ Run = Callable[..., Coordinator]
 def run(coordinator_spark: SparkSession, tmp_path: Path) -> Run:
     """Runs a coordinator on what is in the log under `tmp_path`, to its end."""
 
-    def drain(settings: Settings, **options: Any) -> Coordinator:
+    def drain(settings: Settings, answers: Answers | None = None, **options: Any) -> Coordinator:
         import threading
 
         chosen = StreamOptions(
@@ -113,7 +114,7 @@ def run(coordinator_spark: SparkSession, tmp_path: Path) -> Run:
             available_now=True,
             **options,
         )
-        with Coordinator(coordinator_spark, chosen, CoordinatorConfig(settings)) as coordinator:
+        with Coordinator(coordinator_spark, chosen, CoordinatorConfig(settings), answers) as coordinator:
             coordinator.wait(threading.Event())
         return coordinator
 

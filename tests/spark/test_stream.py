@@ -86,13 +86,19 @@ def test_a_batch_that_runs_twice_counts_once(
     coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
 ) -> None:
     sample.make_log(tmp_path / "log", [50]).close()
-    run(sample.settings, max_rows=200)
+    first: list[dict[str, Any]] = []
+    again: list[dict[str, Any]] = []
+    run(sample.settings, lambda rows: first.extend(rows.to_pylist()), max_rows=200)
+    assert len(first) == len(sample.expected["group_responses"])
     # As if the driver had died before the last batches were marked as done, twice.
     for _ in range(2):
         commits = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
             path.unlink(missing_ok=True)
-        run(sample.settings, max_rows=200)
+        again.clear()
+        run(sample.settings, lambda rows: again.extend(rows.to_pylist()), max_rows=200)
+        assert again, "who was not told before the driver died is told now"
+        assert again == first[-len(again) :], "and who was told twice was told the same"
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
 
 
