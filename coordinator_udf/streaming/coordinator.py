@@ -166,7 +166,9 @@ class Coordinator:
 
     def _start(self, undo: ExitStack) -> None:
         options = self.options
-        undo.enter_context(exclusive(options.checkpoint))
+        undo.enter_context(exclusive(options.checkpoint, "checkpoint"))
+        # With a checkpoint of its own a second one would load the groups from them, and both would decide.
+        undo.enter_context(exclusive(options.tables, "folder of tables"))
         tables = OutputTables(options.tables, self._spark)
         undo.callback(tables.close)
         self._refuse_new_checkpoint_on_old_tables(tables)
@@ -295,26 +297,26 @@ def tell_topics(log: EmbeddedLog, config: CoordinatorConfig) -> None:
 
 
 @contextmanager
-def exclusive(checkpoint: str) -> Iterator[None]:
-    """Sees to it that one process at a time uses a checkpoint on this machine.
+def exclusive(directory: str, what: str) -> Iterator[None]:
+    """Sees to it that one coordinator at a time uses a directory on this machine, which is made if need be.
 
     Raises:
         StartError: another one does.
     """
-    if "://" in checkpoint:
+    if "://" in directory:
         yield
         return
-    path = Path(checkpoint)
+    path = Path(directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise StartError(f"the checkpoint {path} can't be used: {error}") from error
+        raise StartError(f"the {what} {path} can't be used: {error}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StartError(f"another coordinator runs on the checkpoint {path}; stop it first") from None
+            raise StartError(f"another coordinator runs on the {what} {path}; stop it first") from None
         yield
     finally:
         os.close(descriptor)

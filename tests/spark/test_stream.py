@@ -166,6 +166,8 @@ def test_what_cannot_be_started_says_why(
     with Coordinator(coordinator_spark, options, CoordinatorConfig(sample.settings)) as coordinator:
         with pytest.raises(StartError, match="another coordinator runs on the checkpoint"):
             run(sample.settings)
+        with pytest.raises(StartError, match="another coordinator runs on the folder of tables"):
+            run(sample.settings, checkpoint=str(tmp_path / "other"), recover=True)
         coordinator.wait(_set())
 
 
