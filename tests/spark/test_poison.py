@@ -1,4 +1,4 @@
-"""Some thousand mutated rows through the stream: it goes on, and nothing that was asked vanishes."""
+"""Poison and some thousand mutated rows through the stream: it goes on, and nothing that was asked vanishes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.shard import Shard
+from coordinator_udf.shard_batches import Outputs
+from coordinator_udf.streaming import shard_function
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from schemas.requests import CONTROL_APIS
 from tests.spark.conftest import Run, Scenario, read_tables
@@ -53,3 +57,42 @@ def test_mutated_rows_stop_nothing_and_do_not_vanish(tmp_path: Path, sample: Sce
     # A join or a sync waits for others, or is asked again by its member, and then is never answered.
     assert {row["api"] for row in lost.values()} <= {"JoinGroup", "SyncGroup", "Tick", None}, list(lost.values())[:3]
     assert len(answered & {row["request_id"] for row in mutants}) > 1_000
+
+
+def test_a_handler_that_raises_on_a_worker_is_answered_undone_and_told_with_its_traceback(
+    tmp_path: Path, sample: Scenario, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> Outputs:
+        # A function of a function travels to the worker with its code, and finds the worker's modules there.
+        from coordinator_udf import shard_apis
+        from coordinator_udf.shard_batches import process_batch
+
+        leave = shard_apis.HANDLERS["LeaveGroup"]
+
+        def raising(*given: Any) -> None:
+            leave(*given)
+            raise RuntimeError("out of cheese")
+
+        shard_apis.HANDLERS["LeaveGroup"] = raising
+        try:
+            return process_batch(shard, source, batch)
+        finally:
+            shard_apis.HANDLERS["LeaveGroup"] = leave
+
+    monkeypatch.setattr(shard_function, "process_batch", poisoned)
+    sample.make_log(tmp_path / "log", [50]).close()
+    run(sample.settings, max_rows=200)
+    left = sorted(row["request_id"] for row in sample.rows if row["api"] == "LeaveGroup")
+    tables = read_tables(tmp_path / "tables")
+    rejected = sorted(tables["rejected_requests"].to_pylist(), key=lambda row: str(row["request_id"]))
+    assert [row["request_id"] for row in rejected] == left
+    assert {row["reason"] for row in rejected} == {"out of cheese"}
+    assert all("in raising" in row["traceback"] for row in rejected)
+    answers = {row["request_id"]: row["error_name"] for row in tables["group_responses"].to_pylist()}
+    assert [answers[request_id] for request_id in left] == ["UNKNOWN_SERVER_ERROR"] * len(left)
+    rules = [row["rule"] for row in tables["group_transitions"].to_pylist()]
+    assert "MEMBER_LEFT" not in rules, "what the handler did before it raised is undone"
+    assert "MEMBER_LEFT" in sample.expected["group_transitions"].column("rule").to_pylist()
+    assert answers.keys() >= {row["request_id"] for row in sample.rows if row["api"] == "Heartbeat"}, (
+        "the shard lives on"
+    )
