@@ -46,7 +46,9 @@ def main(
     partitions: Annotated[int | None, typer.Option(min=1, help="Partitions of the log, when it is made. [8]")] = None,
     available_now: Annotated[bool, typer.Option("--available-now", help="Take what is there, then stop.")] = False,
     trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
-    tick: Annotated[int, typer.Option(min=50, metavar="MS", help="How often time passes without requests.")] = 500,
+    tick: Annotated[
+        int, typer.Option(min=50, metavar="MS", help="How often time passes; other sources are read as often.")
+    ] = 500,
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
     fold_after: Annotated[
         int,
