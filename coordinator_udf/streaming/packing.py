@@ -136,7 +136,7 @@ def pack_outputs(outputs: pa.Table) -> bytes:
 
 
 def _is_uniform(column: pa.ChunkedArray) -> bool:
-    """Whether a column says the same in each row; bytes and long texts, of which copies are dear, only if it is null."""
+    """Whether a column says the same in each row. Bytes and long texts count only if null: copies of them are dear."""
     if column.null_count:
         return bool(column.null_count == len(column))
     if pa.types.is_binary(column.type):

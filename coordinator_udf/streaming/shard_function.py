@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from coordinator_udf.protocol.settings import Settings
@@ -31,6 +34,8 @@ def shard_function(settings: Settings) -> ShardFunction:
     """The function for ``applyInPandasWithState``: one call serves all groups of a shard."""
 
     def handle(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        if TaskContext.get() is not None:
+            leave_garbage_to_spark()
         rows = bound_by_ticks(unpack_requests(value for frame in frames for value in frame["requests"]), settings)
         stored = state.get if state.exists else None
         if stored is not None and is_quiet(rows, stored):
@@ -43,6 +48,16 @@ def shard_function(settings: Settings) -> ShardFunction:
         yield pd.DataFrame([said], columns=PACKED_OUTPUTS.fieldNames())
 
     return handle
+
+
+@cache
+def leave_garbage_to_spark() -> None:
+    """Has this process look for cyclic garbage no more by itself, nor ever among what is loaded by now.
+
+    For Spark's worker processes: these look through all objects after each task anyhow, and all but a few are modules.
+    """
+    gc.disable()
+    gc.freeze()
 
 
 def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
