@@ -42,7 +42,9 @@ MAX_ROWS: Final = 50_000
 
 _REQUESTS: Final = request_log_arrow()
 _OUTPUTS: Final = shard_output_arrow()
-_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+# Without threads: handing a few kilobytes to other threads costs as much as packing them.
+_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_IPC_READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _PACKED: Final = pa.schema([pa.field("partition", pa.int32(), False), pa.field("requests", pa.binary(), False)])
 
 
@@ -167,7 +169,7 @@ def unpack_outputs(packed: pa.Table) -> pa.Table:
 
 
 def _read_outputs(value: pa.Buffer) -> _Part:
-    with pa.ipc.open_stream(value) as reader:
+    with pa.ipc.open_stream(value, options=_IPC_READ) as reader:
         uniform = _decode(reader.schema.metadata[_UNIFORM])
         table = reader.read_all()
     return _Part(uniform, {name: table.column(name).combine_chunks() for name in table.column_names})
@@ -207,5 +209,5 @@ def _write(table: pa.Table) -> bytes:
 
 
 def _read(value: bytes | pa.Buffer) -> pa.Table:
-    with pa.ipc.open_stream(value) as reader:
+    with pa.ipc.open_stream(value, options=_IPC_READ) as reader:
         return reader.read_all()
