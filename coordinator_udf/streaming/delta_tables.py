@@ -38,8 +38,12 @@ PROPERTIES: Final = {
 
 #: After how many small commits a table is compacted. A commit costs 0.07 ms more for each file that the table has.
 COMPACT_AFTER_COMMITS: Final = 64
+#: How great files compaction makes; mostly small ones, or else each time it would write all rows anew that the greater
+#: file doesn't have yet.
+_SMALL_FILE_BYTES: Final = 2 * 1024 * 1024
 _FILE_BYTES: Final = 32 * 1024 * 1024
-_VACUUM_AFTER_COMPACTIONS: Final = 16
+#: After how many compactions all files are looked at, and those that are needed no more are deleted.
+_THOROUGH_AFTER_COMPACTIONS: Final = 16
 _APPEND_ATTEMPTS: Final = 10
 
 #: Checkpoints and the clean-up of a table's log list the whole log; that is left to compaction, beside the stream.
@@ -160,7 +164,10 @@ class OutputTables:
         for name in names:
             uri = f"{self.folder}/{name}"
             try:
-                compact(DeltaTable(uri), vacuum=self._is_vacuum_due(name))
+                is_thorough = self._is_thorough_due(name)
+                compact(
+                    DeltaTable(uri), file_bytes=_FILE_BYTES if is_thorough else _SMALL_FILE_BYTES, vacuum=is_thorough
+                )
                 self._compacted[name] = DeltaTable(uri)
             except (CommitFailedError, DeltaError) as error:
                 # Somebody else rewrote the same files. They are still all there, and the next time is soon.
@@ -175,18 +182,19 @@ class OutputTables:
             table.update_incremental()
             self._tables[name] = table
 
-    def _is_vacuum_due(self, name: str) -> bool:
+    def _is_thorough_due(self, name: str) -> bool:
         self._compactions[name] += 1
-        return self._compactions[name] % _VACUUM_AFTER_COMPACTIONS == 0
+        return self._compactions[name] % _THOROUGH_AFTER_COMPACTIONS == 0
 
 
-def compact(table: DeltaTable, *, vacuum: bool = False) -> None:
+def compact(table: DeltaTable, *, file_bytes: int = _FILE_BYTES, vacuum: bool = False) -> None:
     """Packs a table's small files, writes a checkpoint of its log and deletes what is past its retention.
 
     Args:
+        file_bytes: which files are small, and how great those get that are made of them.
         vacuum: whether to also delete the data files that compaction replaced and whose retention is over.
     """
-    table.optimize.compact(target_size=_FILE_BYTES)
+    table.optimize.compact(target_size=file_bytes)
     table.create_checkpoint()
     table.cleanup_metadata()
     if vacuum:
