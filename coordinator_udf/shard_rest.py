@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_udf.groups.hot import HotGroup
 from coordinator_udf.groups.timers import DEADLINE, NEVER_MS, SEQ, TIMEOUT, Timers
+from coordinator_udf.shard_numbers import pack_numbers, unpack_numbers
 
 #: Groups are laid down in the table once heartbeats have come for one of so many of its sessions: it is made anew then.
 _SESSIONS_A_BEAT: Final = 4
@@ -237,7 +238,7 @@ class Rest:
     # -- the state row --------------------------------------------------------------------------------------------
 
     def pack(self) -> tuple[bytes, bytes, bytes]:
-        """All this as bytes: what heartbeats don't change; deadlines and numbers of the timers, 64 bits each."""
+        """All this as bytes: what heartbeats don't change; deadlines and numbers of the timers."""
         self._drop_gaps()
         table = self._table
         if self._packed is None:
@@ -258,7 +259,7 @@ class Rest:
                 ends.astype(np.int32).tobytes(),
             )
             self._packed = _encoder.encode(index)
-        return self._packed, table.deadlines_ms.tobytes(), table.seqs.tobytes()
+        return self._packed, pack_numbers(table.deadlines_ms), pack_numbers(table.seqs)
 
     def unpack(self, packed: bytes, deadlines_ms: bytes, seqs: bytes) -> None:
         """Lets those groups rest that `pack` told of."""
@@ -276,8 +277,8 @@ class Rest:
             np.ones(len(sizes), np.bool_),
             pa.Array.from_buffers(pa.string(), len(index.ends) // 4, buffers),
             np.repeat(np.arange(len(sizes)), sizes),
-            np.frombuffer(deadlines_ms, np.int64).copy(),
-            np.frombuffer(seqs, np.int64).copy(),
+            unpack_numbers(deadlines_ms),
+            unpack_numbers(seqs),
             np.frombuffer(index.timeouts_ms, np.int64),
         )
         self.places = dict(zip(index.group_ids, range(len(sizes)), strict=True))
