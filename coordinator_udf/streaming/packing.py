@@ -17,14 +17,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
+from coordinator_udf.streaming.shard_keys import shard_key
 from schemas.outputs import shard_output_arrow
 from schemas.requests import request_log_arrow
 
-#: Requests on their way to their shard.
+#: Requests on their way to their shard, which is named by its key (shard_keys).
 PACKED_REQUESTS: Final = StructType(
-    [StructField("partition", IntegerType(), False), StructField("requests", BinaryType(), False)]
+    [StructField("shard", LongType(), False), StructField("requests", BinaryType(), False)]
 )
 
 #: What a shard says in a micro-batch, and what it had to do and holds then.
@@ -45,7 +46,7 @@ _OUTPUTS: Final = shard_output_arrow()
 # Without threads: handing a few kilobytes to other threads costs as much as packing them.
 _IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _IPC_READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
-_PACKED: Final = pa.schema([pa.field("partition", pa.int32(), False), pa.field("requests", pa.binary(), False)])
+_PACKED: Final = pa.schema([pa.field("shard", pa.int64(), False), pa.field("requests", pa.binary(), False)])
 
 
 def pack_requests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -72,7 +73,8 @@ def _packed(table: pa.Table) -> pa.RecordBatch:
     numbers, starts = np.unique(partition[order], return_index=True)
     stops = [*starts[1:].tolist(), len(partition)]
     values = [_write(table.slice(start, stop - start)) for start, stop in zip(starts.tolist(), stops, strict=True)]
-    return pa.record_batch([pa.array(numbers, pa.int32()), pa.array(values, pa.binary())], schema=_PACKED)
+    keys = [shard_key(number) for number in numbers.tolist()]
+    return pa.record_batch([pa.array(keys, pa.int64()), pa.array(values, pa.binary())], schema=_PACKED)
 
 
 def unpack_requests(values: Iterable[bytes]) -> pa.Table:

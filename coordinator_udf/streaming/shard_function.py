@@ -19,6 +19,7 @@ from coordinator_udf.shard_codec import STATE_VERSION, StateRow, decode, encode
 from coordinator_udf.streaming.clock_source import LAST, bound_by_ticks
 from coordinator_udf.streaming.embedded_log import LIVE
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS, pack_outputs, unpack_requests
+from coordinator_udf.streaming.shard_keys import partition_of
 from schemas.outputs import SHARD_STATE
 from schemas.requests import CONTROL_APIS
 
@@ -40,11 +41,12 @@ def shard_function(settings: Settings) -> ShardFunction:
         stored = state.get if state.exists else None
         if stored is not None and is_quiet(rows, stored):
             return
-        shard = decode(int(key[0]), settings, stored)
+        partition = partition_of(int(key[0]))
+        shard = decode(partition, settings, stored)
         outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).together()
         state.update(encode(shard))
         controls = pc.sum(pc.is_in(rows.column("api"), value_set=_CONTROLS)).as_py() or 0
-        said = (int(key[0]), len(rows) - controls, len(shard.store.groups), pack_outputs(outputs))
+        said = (partition, len(rows) - controls, len(shard.store.groups), pack_outputs(outputs))
         yield pd.DataFrame([said], columns=PACKED_OUTPUTS.fieldNames())
 
     return handle
@@ -81,6 +83,6 @@ def coordinate(requests: DataFrame, settings: Settings) -> DataFrame:
 
     No timeout: time is in the rows, and a group's timers are in its shard.
     """
-    return requests.groupBy("partition").applyInPandasWithState(
+    return requests.groupBy("shard").applyInPandasWithState(
         shard_function(settings), PACKED_OUTPUTS, SHARD_STATE, "append", GroupStateTimeout.NoTimeout
     )

@@ -86,7 +86,7 @@ def _empty(requests: DataFrame, _: Settings) -> DataFrame:
         state.update((STATE_VERSION, None, b"", b""))
         return iter(())
 
-    return requests.groupBy("partition").applyInPandasWithState(
+    return requests.groupBy("shard").applyInPandasWithState(
         nothing, PACKED_OUTPUTS, SHARD_STATE, "append", GroupStateTimeout.NoTimeout
     )
 

@@ -14,6 +14,7 @@ from coordinator_udf.settings_file import CoordinatorConfig
 from coordinator_udf.streaming.clock_source import LAST, ClockReader, bound_by_ticks
 from coordinator_udf.streaming.packing import pack_requests, unpack_requests
 from coordinator_udf.streaming.session import SparkConfError, read_spark_conf
+from coordinator_udf.streaming.shard_keys import partition_of
 from coordinator_udf.streaming.sources import placed, read_lines, topics_body
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
@@ -31,7 +32,7 @@ def unpacked(rows: Any) -> list[dict[str, Any]]:
 def test_packed_rows_come_back_by_partition_in_order_of_offset() -> None:
     given = table(*({"partition": i % 3, "offset": 10 - i, "api": f"a{i}"} for i in range(9)))
     packed = pa.Table.from_batches(pack_requests(given.to_batches())).to_pylist()
-    assert [row["partition"] for row in packed] == [0, 1, 2]
+    assert [partition_of(row["shard"]) for row in packed] == [0, 1, 2]
     assert [row["api"] for row in unpack_requests([packed[1]["requests"]]).to_pylist()] == ["a7", "a4", "a1"]
 
 
