@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -56,11 +57,17 @@ def main(
             metavar="JAR", envvar="MUSTER_ORACLE_JAR", help="Has Kafka's own coordinator run beside (`bench` command)."
         ),
     ] = None,
+    rates: Annotated[
+        list[int] | None,
+        typer.Option("--rate", min=1, metavar="N", help="Requests/s `stream` offers; may be given again. [all three]"),
+    ] = None,
     plots: Annotated[Path, typer.Option(help="Where the plots of `scale` go.")] = Path("docs/plots"),
 ) -> None:
     """Measures the coordinator. Ratios of one run count; absolute figures are for orientation."""
     chosen = list(_RUN) if not names or Name.all in names else list(dict.fromkeys(names))
     options = Options(scale, repeats, seconds, data, oracle_jar, plots)
+    if rates:
+        options = replace(options, rates=tuple(rates))
     try:
         before = load(against) if against is not None else None
         results = Results(environment(), scale, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -50,6 +51,8 @@ class Live:
         self.root = root
         self.log = EmbeddedLog.create(root / "log", PARTITIONS)
         self._groups = [group for shard in workload.make_groups(groups, MEMBERS, PARTITIONS) for group in shard]
+        # A group's members beat together since they synced together, but groups know nothing of shards.
+        random.Random(0).shuffle(self._groups)
         for group in self._groups:
             # However long the job takes to read them all: nobody is to be missed meanwhile.
             group.session_timeout_ms = 600_000

@@ -8,8 +8,6 @@ from scripts.benchmarks.live import MEMBERS, PARTITIONS, Batch, Live, measured
 from scripts.benchmarks.results import Outcome
 from scripts.benchmarks.running import Options, percentile, say
 
-#: Requests a second: a member's heartbeat each three seconds, so three members for each of them.
-RATES = (1_000, 10_000, 33_000)
 #: After the last request was offered, how long its answer may take for the rate to count as sustained.
 _GRACE_S = 10.0
 _LEFT_OUT_S = 5.0
@@ -18,7 +16,7 @@ _LEFT_OUT_S = 5.0
 def run(options: Options) -> Outcome:
     """Batch duration, request-to-answer time, state and memory, and the ratio of batch durations to the floor's."""
     outcome = Outcome()
-    for rate in RATES:
+    for rate in options.rates:
         _at_rate(options, options.sized(rate, 10), outcome)
     outcome.notes.append(
         f"heartbeats of groups of {MEMBERS} members, one each 3 s, offered for {options.seconds:g} s on an embedded "
@@ -28,6 +26,7 @@ def run(options: Options) -> Outcome:
 
 
 def _at_rate(options: Options, rate: int, outcome: Outcome) -> None:
+    # A member's heartbeat each three seconds, so three members for each request a second.
     groups = max(rate * 3 // MEMBERS, 1)
     names = f"{rate:,}/s"
     ours = _measure(options, rate, groups, outcome, floor=False)
