@@ -11,11 +11,13 @@ from pathlib import Path
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from coordinator_udf.delta_queries import query
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.replay.own_log import ordered_shards, read_shard_files
 from coordinator_udf.replay.shard_runner import ShardRunner
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_batches import process_batch
+from scripts.benchmarks import kafka
 from scripts.benchmarks.job import running
 from scripts.benchmarks.request_log import LogFacts, generated
 from scripts.benchmarks.results import Outcome
@@ -41,12 +43,13 @@ def run(options: Options) -> Outcome:
         f"{facts.requests:,} requests of {facts.groups:,} groups of {facts.members} members in {facts.partitions} "
         f"partitions, {share:.1%} of them heartbeats"
     )
-    _job(options, path, facts, outcome)
+    ours = _job(options, path, facts, outcome)
     _stages(options, path, outcome)
+    _beside_kafka(options, path, facts, ours, outcome)
     return outcome
 
 
-def _job(options: Options, path: Path, facts: LogFacts, outcome: Outcome) -> None:
+def _job(options: Options, path: Path, facts: LogFacts, outcome: Outcome) -> float:
     out = options.data / "replay-out"
     shutil.rmtree(out, ignore_errors=True)
     say("replay: the job")
@@ -68,6 +71,24 @@ def _job(options: Options, path: Path, facts: LogFacts, outcome: Outcome) -> Non
     outcome.add("peak memory", sum(peak.values()) / 2**20, "MiB", "lower")
     for kind, size in sorted(peak.items()):
         outcome.add(f"peak memory, {kind}", size / 2**20, "MiB", "lower")
+    return facts.requests / seconds
+
+
+def _beside_kafka(options: Options, path: Path, facts: LogFacts, ours: float, outcome: Outcome) -> None:
+    """How fast Kafka's own coordinator would be with these requests, by what it takes for each kind."""
+    missing = kafka.why_not(options)
+    if missing is not None:
+        outcome.notes.append(missing)
+        return
+    say("replay: Kafka")
+    rates = kafka.run_once(options, facts.groups, facts.members, options.sized(2_000_000, 20_000))
+    counted = query(DeltaTable(str(path)), "SELECT api, count(*) AS requests FROM rows GROUP BY api").read_all()
+    asked = dict(zip(*(counted.column(name).to_pylist() for name in ("api", "requests")), strict=True))
+    # Each join has its sync. What Kafka takes for a commit isn't measured: it is taken for nothing.
+    seconds = asked["Heartbeat"] / rates["heartbeats"]["wall"] + asked["SyncGroup"] / rates["joins"]["wall"]
+    outcome.add("Kafka's rate for the same mix, one thread", facts.requests / seconds, "/s", "neither")
+    outcome.add("requests end to end, ratio to Kafka's", ours * seconds / facts.requests, "wall time")
+    outcome.notes.append("Kafka's rate is reckoned from those of its heartbeats and joins, its commits for nothing")
 
 
 def _check(out: Path, facts: LogFacts) -> None:
