@@ -182,7 +182,9 @@ def complete_join(ctx: Context, group: ClassicGroup, event: GroupEvent) -> None:
     """Ends the join phase: who hasn't joined is out (static members stay), and a new generation begins."""
     ctx.timers.cancel(TimerKey(timers.JOIN, group.group_id))
     recorded = [member.awaiting_join for member in group.members.values() if member.awaiting_join is not None]
-    absent = _java_set(m.member_id for m in group.in_order() if m.awaiting_join is None and m.group_instance_id is None)
+    # Mostly nobody is.
+    away = () if len(recorded) == len(group.members) else group.in_order()
+    absent = _java_set(m.member_id for m in away if m.awaiting_join is None and m.group_instance_id is None)
     for member_id in absent:
         group.remove(member_id)
         cancel_session(ctx, group.group_id, member_id)

@@ -1,8 +1,12 @@
-"""`history`: what a micro-batch costs after 100, 1,000 and 5,000 of them."""
+"""`history`: what a micro-batch costs after 100, 1,000 and 5,000 of them; a table and a plot."""
 
 from __future__ import annotations
 
-from scripts.benchmarks.live import Live
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.benchmarks.live import Batch, Live
 from scripts.benchmarks.results import Outcome
 from scripts.benchmarks.running import Options, median, percentile, say
 
@@ -32,6 +36,7 @@ def run(options: Options) -> Outcome:
             cpu_ms[age] = _cpu_ms(marks[-_MARKS:])
             window = [batch for batch in live.batches() if first + age - _WINDOW < batch.batch <= first + age]
             durations[age] = [float(batch.ms["triggerExecution"]) for batch in window if batch.batch >= first]
+        _plot([batch for batch in live.batches() if batch.batch >= first], options.plots / "cost-by-history")
     for age, found in durations.items():
         outcome.add(f"batch after {age:,} batches, p50", median(found), "ms", "lower")
         outcome.add(f"batch after {age:,} batches, p99", percentile(found, 0.99), "ms", "lower")
@@ -41,7 +46,26 @@ def run(options: Options) -> Outcome:
     # What else the machine does makes a batch longer, but hardly changes its CPU time.
     outcome.add(f"{names}, CPU time", cpu_ms[ages[-1]] / cpu_ms[ages[0]], "ratio", "lower")
     outcome.notes.append(f"{_GROUPS} groups, {_RATE} requests/s; the last {_WINDOW} micro-batches up to each age")
+    outcome.notes.append(f"the plot is in {options.plots}")
     return outcome
+
+
+def _plot(batches: list[Batch], path: Path) -> None:
+    import altair as alt
+
+    times = pd.DataFrame({"batch": [b.batch for b in batches], "ms": [b.ms["triggerExecution"] for b in batches]})
+    times["micro-batches before"] = (times["batch"] - times["batch"].min()) // _WINDOW * _WINDOW
+    by_age = times.groupby("micro-batches before")["ms"]
+    shown = pd.DataFrame({"p50": by_age.median(), "p90": by_age.quantile(0.9)}).reset_index()
+    chart = (
+        alt.Chart(shown.melt("micro-batches before", var_name="what", value_name="duration, ms"))
+        .mark_line()
+        .encode(alt.X("micro-batches before"), alt.Y("duration, ms"), alt.Color("what").title(None))
+        .properties(width=480, height=300)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chart.save(f"{path}.svg")
+    chart.save(f"{path}.png", scale_factor=2)
 
 
 def _cpu_ms(marks: list[tuple[int, float]]) -> float:
