@@ -38,8 +38,8 @@ _ANSWERED: Final = ["partition", "request_id", "api_version", "group_id", "membe
 #: What decides about a heartbeat that is handled together with others.
 _DECIDES: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch")
 
-#: How many rows at a time are made into Python values.
-_TOGETHER: Final = 8
+#: Up to so many rows it isn't worth while to look for texts that are the same.
+_FEW: Final = 16
 
 #: From how many plain heartbeats on it is worth while to look at them all at once, and to how many other rows.
 BULK_ROWS: Final = 100
@@ -112,10 +112,11 @@ class BatchRows:
 
     def row(self, index: int) -> Request:
         """One row."""
-        if index not in self._others:
-            # A heartbeat after all. Where one takes the long way others often follow.
-            self._decode(np.arange(index, min(index + _TOGETHER, len(self))))
-        return self._others[index]
+        found = self._others.get(index)
+        if found is None:
+            # A heartbeat after all.
+            found = self._others[index] = Request._make([column[index].as_py() for column in self._batch.columns])
+        return found
 
     def _decode(self, rows: np.ndarray) -> None:
         if len(rows) == 0:
@@ -130,12 +131,9 @@ class BatchRows:
 
     def beats(self, start: int, end: int) -> Iterator[Beat]:
         """The rows in a range, as heartbeats."""
-        if end - start <= _TOGETHER:
-            few = [self.row(index) for index in range(start, end)]
-            named = [[getattr(row, name) for row in few] for name in BEAT_COLUMNS]
-            return zip(self._plain[start:end].tolist(), *named, strict=True)
         rows = self._batch.slice(start, end - start)
-        columns = [_python(rows.column(name)) for name in BEAT_COLUMNS]
+        convert = _python if end - start > _FEW else pa.Array.to_pylist
+        columns = [convert(rows.column(name)) for name in BEAT_COLUMNS]
         return zip(self._plain[start:end].tolist(), *columns, strict=True)
 
     def plain_beats(self, start: int, end: int) -> PlainBeats | None:

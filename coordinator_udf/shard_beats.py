@@ -24,7 +24,7 @@ Columns = Mapping[str, Sequence[Any]]
 BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
 
 #: So many rows at a time are looked at together.
-_ROWS_TOGETHER: Final = 16_384
+_ROWS_TOGETHER: Final = 4_096
 
 #: Making a group hot costs a look at each member: that is worth while once one in so many was heard.
 _MEMBERS_A_MISS: Final = 16
