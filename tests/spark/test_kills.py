@@ -35,7 +35,8 @@ def start(
             [sys.executable, str(DRIVER), *which, *settings],
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            # Drivers that are to die soon have no time to be compiled well.
+            env={**os.environ, "PYTHONPATH": str(ROOT), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
             start_new_session=True,
         )
 
