@@ -124,8 +124,7 @@ class Shard:
             self.ctx.timers.wake_all()
             self.hot.clear()
         else:
-            if group_id in self.rest.places:
-                self.rest.wake(self.ctx.timers, group_id)
+            self.rest.wake(self.ctx.timers, group_id)
             self.hot.pop(group_id, None)
 
     def forget_timers(self) -> None:
