@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,18 +16,25 @@ import msgspec
 from coordinator_udf.assignors import configured_assignors
 from coordinator_udf.groups import timers as kinds
 from coordinator_udf.groups.classic import ClassicGroup
-from coordinator_udf.groups.context import Cause, Context, Record
+from coordinator_udf.groups.context import Cause, Context, LogEntry
 from coordinator_udf.groups.expiry import expire_offsets, next_expiry_ms
 from coordinator_udf.groups.hot import HARMLESS, HotGroup, heat
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.groups.timeouts import fire
 from coordinator_udf.groups.timers import Timer, TimerKey, Timers
 from coordinator_udf.protocol.errors import BadRequest, Errors
-from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.rows import Request
 from coordinator_udf.protocol.settings import Settings, SettingsError
-from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, client_reason, error_body, read_body
-from coordinator_udf.shard_control import CONTROLS, LogEntry
-from coordinator_udf.shard_outputs import to_outputs
+from coordinator_udf.shard_apis import (
+    GIVES_REASON,
+    HANDLERS,
+    Availability,
+    answer_request,
+    client_reason,
+    error_body,
+    read_body,
+)
+from coordinator_udf.shard_control import CONTROLS
 from coordinator_udf.shard_rest import Rest
 
 #: Makes a named tuple of all its fields without the detour over a constructor with keywords.
@@ -52,7 +58,7 @@ class PoisonRow(Exception):
 
 
 class Shard:
-    """The state machine of one partition."""
+    """The state machine of one partition. What it says gathers in ``ctx.said`` until somebody takes it."""
 
     def __init__(self, partition: int, settings: Settings, *, keep_log: bool = False) -> None:
         """A shard that has seen nothing.
@@ -71,29 +77,20 @@ class Shard:
         self.store = GroupStore()
         self.availability = Availability.ACTIVE
         self.started = False
-        self.next_seq = 0
         #: Parts of the state row that the codec read or wrote last, plain and compressed.
         self.kept: dict[str, tuple[bytes, bytes]] = {}
         #: The state row that the shard was made of, as long as it has handled nothing.
         self.origin: tuple[int, int | None, bytes, bytes] | None = None
         self.log: list[LogEntry] | None = [] if keep_log else None
+        self.ctx.appended = [] if keep_log else None
         #: Timers whose handler raised and that are skipped when their rows are run again.
         self.poisoned: dict[Timer, str] = {}
 
-    def process(self, rows: Iterable[Request]) -> list[Output]:
-        """Handles rows in order.
+    def handle_row(self, row: Request, index: int) -> None:
+        """Handles one row, all timers that were due before it having fired. What comes of it is in ``ctx.said``.
 
-        Raises:
-            PoisonRow: a handler raised; the state is then undefined.
-        """
-        outputs: list[Output] = []
-        for index, row in enumerate(rows):
-            self.run_timers(row.log_ts, index, outputs)
-            self.handle_row(row, index, outputs)
-        return outputs
-
-    def handle_row(self, row: Request, index: int, outputs: list[Output]) -> None:
-        """Handles one row, all timers that were due before it having fired.
+        Args:
+            index: which row of the call it is.
 
         Raises:
             PoisonRow: a handler raised; the state is then undefined.
@@ -103,20 +100,20 @@ class Shard:
             ctx.now_ms = log_ts
         if not self.started:
             self._begin()
-        if api not in HARMLESS:
-            self.cool(row.group_id)
+        if api not in HARMLESS and ((group_id := row.group_id) is None or self.is_hot(group_id)):
+            self.cool(group_id)
         try:
             if api in HANDLERS:
-                self._handle(row, outputs)
+                self._handle(row)
             elif api != "Tick":
-                self._control(row, outputs)
-            if self.ctx.effects:
-                self._drain(outputs)
+                self._control(row)
+            if ctx.appended:
+                self._keep_appended()
         except Exception as error:
             raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
         # Timers armed without a delay fire at once and not with the next row.
         if log_ts >= self.ctx.timers.bound_ms:
-            self.run_timers(row.log_ts, index, outputs)
+            self.run_timers(log_ts, index)
 
     def cool(self, group_id: str | None) -> None:
         """What is kept for a group's heartbeats may no longer hold; None means all groups."""
@@ -150,9 +147,7 @@ class Shard:
         if hot is not None:
             self.hot[group.group_id] = hot
 
-    def reject(
-        self, row: Request, reason: str, details: str | None = None, *, raw: Request | None = None
-    ) -> list[Output]:
+    def reject(self, row: Request, reason: str, details: str | None = None, *, raw: Request | None = None) -> None:
         """Answers UNKNOWN_SERVER_ERROR where that can be, and puts the row among the rejected ones.
 
         Args:
@@ -161,7 +156,6 @@ class Shard:
             details: the traceback, where there is one.
             raw: the row as it came, where it isn't fit.
         """
-        outputs: list[Output] = []
         self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
         self.ctx.cause = _cause(row)
         if row.request_id is not None and row.api in HANDLERS:
@@ -175,34 +169,32 @@ class Shard:
                 member_id=row.member_id,
                 parts=row.parts,
             )
-            self._drain(outputs)
-        outputs.append(self._rejected(row, reason, details, raw))
-        return outputs
+        self._set_aside(row, reason, details, raw)
 
     # -- one row --------------------------------------------------------------------------------------------------
 
-    def _handle(self, row: Request, outputs: list[Output]) -> None:
+    def _handle(self, row: Request) -> None:
         try:
             body = read_body(row)
             group_id = getattr(body, "group_id", row.group_id)
             if group_id != row.group_id and row.group_id is not None:
                 raise BadRequest("groupId", group_id, f"{row.group_id!r}, which the column group_id says")
         except BadRequest as bad:
-            outputs += self.reject(row, str(bad))
+            self.reject(row, str(bad))
             return
-        self.ctx.cause = _cause(row, client_reason(body))
+        self.ctx.cause = _cause(row, client_reason(body) if row.api in GIVES_REASON else None)
         answer_request(self.ctx, self.store, self.availability, row, body)
 
-    def _control(self, row: Request, outputs: list[Output]) -> None:
+    def _control(self, row: Request) -> None:
         control = CONTROLS.get(row.api)
         if control is None:
-            outputs.append(self._rejected(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}"))
+            self._set_aside(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}")
             return
         self.ctx.cause = _cause(row)
         try:
             control(self, row)
         except (BadRequest, SettingsError) as bad:
-            outputs += self.reject(row, str(bad))
+            self.reject(row, str(bad))
 
     def _begin(self) -> None:
         """The first row of a shard's life starts its recurring timer; one at 0 says nothing of the time."""
@@ -210,48 +202,37 @@ class Shard:
             self.started = True
             self.arm_expiry()
 
-    def _drain(self, outputs: list[Output]) -> None:
-        effects = self.ctx.take_effects()
+    def _keep_appended(self) -> None:
+        """Takes the records that were appended into the shard's own log."""
+        appended = self.ctx.appended or []
         if self.log is not None:
-            for effect in effects:
-                if isinstance(effect, Record):
-                    self.log.append((effect.offset, effect.type, effect.key, self._own(effect), effect.producer_id))
-        to_outputs(effects, self.partition, self.next_seq, outputs)
-        self.next_seq += len(effects)
+            self.log += [(*entry[:3], self._own(*entry[2:4]), entry[4]) for entry in appended]
+        appended.clear()
 
-    def _own(self, record: Record) -> dict[str, Any] | None:
+    def _own(self, key: dict[str, Any], value: dict[str, Any] | None) -> dict[str, Any] | None:
         """A record's value as loading wants it: with where the members' assignments lie in place of placeholders."""
-        group = self.store.get(record.key.get("group", ""))
-        if record.value is None or "members" not in record.value or not isinstance(group, ClassicGroup):
-            return record.value
+        group = self.store.get(key.get("group", ""))
+        if value is None or "members" not in value or not isinstance(group, ClassicGroup):
+            return value
         members = [
-            {**member, "assignment": group.members[member["memberId"]].assignment} for member in record.value["members"]
+            {**member, "assignment": group.members[member["memberId"]].assignment} for member in value["members"]
         ]
-        return {**record.value, "members": members}
+        return {**value, "members": members}
 
-    def _rejected(self, row: Request, reason: str, details: str | None = None, raw: Request | None = None) -> Output:
+    def _set_aside(self, row: Request, reason: str, details: str | None = None, raw: Request | None = None) -> None:
         told = {"reason": reason, "raw": json.dumps((raw or row)._asdict(), default=repr), "traceback": details}
         # There may be anything in it, what can't be written too.
         told = {name: text and text.encode("utf-8", "backslashreplace").decode() for name, text in told.items()}
         body = msgspec.json.encode(told).decode()
-        seq = self.next_seq
-        self.next_seq += 1
-        return Output(
-            "rejected",
-            self.partition,
-            seq,
-            self.ctx.now_ms,
-            row.request_id,
-            api=row.api,
-            api_version=row.api_version,
-            group_id=row.group_id,
-            member_id=row.member_id,
-            body=body,
+        ctx = self.ctx
+        ctx.said.rejected.append(
+            (ctx.next_seq, ctx.now_ms, row.request_id, row.api, row.api_version, row.group_id, row.member_id, body)
         )
+        ctx.next_seq += 1
 
     # -- timers ---------------------------------------------------------------------------------------------------
 
-    def run_timers(self, until_ms: int, index: int, outputs: list[Output]) -> None:
+    def run_timers(self, until_ms: int, index: int) -> None:
         """Fires every timer with a deadline of at most ``until_ms``, in order.
 
         Raises:
@@ -266,7 +247,7 @@ class Shard:
                     self.partition, -1, timer.deadline_ms, None, f"Timer {timer.key.kind}", 0, timer.key.group_id
                 )
                 reason = f"the timer {timer.key} made its handler raise and was dropped"
-                outputs.append(self._rejected(row, reason, self.poisoned[timer]))
+                self._set_aside(row, reason, self.poisoned[timer])
                 if timer.key.kind == kinds.EXPIRY:
                     self.arm_expiry()
                 continue
@@ -274,7 +255,8 @@ class Shard:
                 self._fire(timer, until_ms)
             except Exception as error:
                 raise PoisonRow(index, timer, "".join(traceback.format_exception(error))) from error
-            self._drain(outputs)
+            if self.ctx.appended:
+                self._keep_appended()
 
     def _fire(self, timer: Timer, until_ms: int) -> None:
         if timer.key.kind == kinds.EXPIRY:

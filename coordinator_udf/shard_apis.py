@@ -53,6 +53,7 @@ class Availability(StrEnum):
 
 
 _UNAVAILABLE = {
+    Availability.ACTIVE: None,
     Availability.LOADING: Errors.COORDINATOR_LOAD_IN_PROGRESS,
     Availability.NOT_OWNED: Errors.NOT_COORDINATOR,
 }
@@ -78,6 +79,10 @@ def read_body(row: Request) -> Any:
         raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
 
 
+#: The APIs whose requests may say why they ask.
+GIVES_REASON = frozenset({"JoinGroup", "LeaveGroup"})
+
+
 def client_reason(body: Any) -> str | None:
     """Why the client says it asks (KIP-800)."""
     kind = type(body)
@@ -96,8 +101,7 @@ def answer_request(ctx: Context, store: GroupStore, availability: Availability, 
     Raises:
         BadRequest: what the row says can't be a request.
     """
-    unavailable = None if availability is Availability.ACTIVE else _UNAVAILABLE[availability]
-    HANDLERS[row.api](ctx, store, unavailable, row, body)
+    HANDLERS[row.api](ctx, store, _UNAVAILABLE[availability], row, body)
     if ctx.append_failed:
         ctx.append_failed = False
         store.undo_unwritten(ctx)
@@ -117,16 +121,13 @@ def _reply(ctx: Context, row: Request, body: Body, refs: tuple[int, ...] = ()) -
 
 
 def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.JoinGroup) -> None:
-    def refuse(error: Errors, member_id: str = body.member_id) -> None:
-        _reply(ctx, row, join_body(error=error, member_id=member_id))
-
     limits = ctx.settings
     if not body.group_id:
-        return refuse(Errors.INVALID_GROUP_ID)
+        return _refuse_join(ctx, row, Errors.INVALID_GROUP_ID, body.member_id)
     if not limits.group_min_session_timeout_ms <= body.session_timeout_ms <= limits.group_max_session_timeout_ms:
-        return refuse(Errors.INVALID_SESSION_TIMEOUT)
+        return _refuse_join(ctx, row, Errors.INVALID_SESSION_TIMEOUT, body.member_id)
     if unavailable is not None:
-        return refuse(unavailable, "")
+        return _refuse_join(ctx, row, unavailable)
     group = store.get(body.group_id)
     ended = []
     if isinstance(group, ConsumerGroup):
@@ -137,17 +138,17 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
         store.vanish(ctx, body.group_id)
         group = None
     if group is None and body.member_id:
-        return refuse(Errors.UNKNOWN_MEMBER_ID)
+        return _refuse_join(ctx, row, Errors.UNKNOWN_MEMBER_ID, body.member_id)
     is_new_group = group is None
     if group is None:
         if not ctx.fits([empty_group_sizes(body.group_id)]):
-            return refuse(Errors.UNKNOWN_SERVER_ERROR, "")
+            return _refuse_join(ctx, row, Errors.UNKNOWN_SERVER_ERROR)
         group = store.create(ctx, body.group_id)
     end_offset = ctx.end_offset
     try:
         Join(ctx, group, row, body).handle()
     except ApiError as refused:
-        return refuse(refused.error, "")
+        return _refuse_join(ctx, row, refused.error)
     if is_new_group and ctx.end_offset == end_offset:
         # A group that was made is written at once, so that it is there after a restart.
         for type_, tombstone_key, _ in ended:
@@ -155,6 +156,10 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
         key = group_metadata_key(body.group_id)
         ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, empty_group_metadata_value(group))
     return None
+
+
+def _refuse_join(ctx: Context, row: Request, error: Errors, member_id: str = "") -> None:
+    _reply(ctx, row, join_body(error=error, member_id=member_id))
 
 
 def _join_consumer_group(

@@ -9,34 +9,32 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.rendering import heartbeat_json
+from coordinator_udf.protocol.rows import Request
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_beats import BEAT_COLUMNS, Beat, HeartbeatAnswers, PlainBeats
-from coordinator_udf.shard_outputs import heartbeat_json
+from coordinator_udf.shard_outputs import OUTPUTS, nulls, repeated, to_table
 from coordinator_udf.shard_rows import (
     LAST_TIME_MS,
     find_unreadable,
-    output_columns,
     process,
     wrong_version,
 )
-from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
-
-_OUTPUTS: Final = shard_output_arrow()
-_NOTHING: Final = _OUTPUTS.empty_table()
 
 #: What an answer to a heartbeat takes over from its request.
 _ANSWERED: Final = ["partition", "request_id", "api_version", "group_id", "member_id", "parts"]
 
 #: What decides about a heartbeat that is handled together with others.
 _DECIDES: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch")
+
+#: Columns of texts that are hardly ever the same twice.
+_DIFFERENT: Final = frozenset({"request_id", "body"})
 
 #: Up to so many rows it isn't worth while to look for texts that are the same.
 _FEW: Final = 16
@@ -47,11 +45,11 @@ _OTHERS_A_BEAT: Final = 3
 
 
 class Outputs(NamedTuple):
-    """What a shard says, columns of SHARD_OUTPUT, each part in the order of ``seq``.
+    """What a shard says, columns of SHARD_OUTPUT.
 
     Attributes:
-        said: all but the heartbeats' answers.
-        heartbeats: the answers to heartbeats that took the short way.
+        said: all but the heartbeats' answers: one kind after the other, each in the order of ``seq``.
+        heartbeats: the answers to heartbeats that took the short way, in the order of ``seq``.
     """
 
     said: pa.Table
@@ -72,8 +70,8 @@ def process_batch(shard: Shard, source: str, batch: pa.RecordBatch, *, short_way
         short_way: False to let every heartbeat take the long way (for tests: both must say the same).
     """
     with _no_garbage_collection():
-        outputs, answers = process(shard, BatchRows(batch), short_way=short_way)
-        return Outputs(_said(source, outputs), _answers(source, batch, answers))
+        said, answers = process(shard, BatchRows(batch), short_way=short_way)
+        return Outputs(to_table(said, source, shard.partition), _answers(source, batch, answers))
 
 
 @contextmanager
@@ -122,7 +120,10 @@ class BatchRows:
         if len(rows) == 0:
             return
         taken = self._batch if len(rows) == len(self) else self._batch.take(pa.array(rows))
-        columns = [_python(column) for column in taken.columns]
+        columns = [
+            _python(column) if name not in _DIFFERENT else list(column.to_pylist())
+            for name, column in zip(Request._fields, taken.columns, strict=True)
+        ]
         self._others.update(zip(rows.tolist(), map(Request._make, zip(*columns, strict=True)), strict=True))
 
     def has_plain(self, start: int, end: int) -> bool:
@@ -195,60 +196,34 @@ def _python(column: pa.Array) -> list[Any]:
     return cast("list[Any]", texts[places].tolist())
 
 
-def _said(source: str, outputs: list[Output]) -> pa.Table:
-    if not outputs:
-        return _NOTHING
-    columns = output_columns(source, outputs)
-    return pa.table([pa.array(columns[name], _OUTPUTS.field(name).type) for name in OUTPUT_COLUMNS], schema=_OUTPUTS)
-
-
 def _answers(source: str, batch: pa.RecordBatch, answers: HeartbeatAnswers) -> pa.Table:
     rows, seqs, times, codes = answers.arrays()
     count = len(rows)
     if count == 0:
-        return _NOTHING
+        return OUTPUTS.empty_table()
     if count < batch.num_rows:
         batch = batch.select(_ANSWERED).take(pa.array(rows))
     columns: dict[str, Any] = {name: batch.column(name) for name in _ANSWERED}
     columns |= {
-        "kind": _repeated("response", count),
-        "source": _repeated(source, count),
+        "kind": repeated("response", count),
+        "source": repeated(source, count),
         "seq": pa.array(seqs),
         "ts": pa.array(times),
         "by": columns["request_id"],
-        "api": _repeated("Heartbeat", count),
+        "api": repeated("Heartbeat", count),
         "error_code": pa.array(codes.astype(np.int32)),
         "body": _bodies(columns["api_version"], codes),
     }
-    arrays = [columns.get(field.name, _nulls(field.type, count)) for field in _OUTPUTS]
-    return pa.table(arrays, schema=_OUTPUTS)
+    arrays = [columns.get(field.name, nulls(field.type, count)) for field in OUTPUTS]
+    return pa.table(arrays, schema=OUTPUTS)
 
 
 def _bodies(versions: pa.Array, codes: np.ndarray) -> pa.Array:
     """The answers' JSON: there are few different ones, and mostly one."""
     numbers = np.asarray(versions, dtype=np.int64)
     if numbers.min() == numbers.max() and codes.min() == codes.max():
-        return _repeated(heartbeat_json(int(numbers[0]), int(codes[0])), len(codes))
+        return repeated(heartbeat_json(int(numbers[0]), int(codes[0])), len(codes))
     # Version and error in one number.
     different, places = np.unique(numbers << 32 | (codes + (1 << 16)), return_inverse=True)
     texts = [heartbeat_json(number >> 32, (number & 0xFFFFFFFF) - (1 << 16)) for number in different.tolist()]
     return pa.array(texts, pa.string()).take(pa.array(places))
-
-
-def _repeated(text: str, count: int) -> pa.Array:
-    return _longest(text, 1 << (count - 1).bit_length()).slice(0, count)
-
-
-def _nulls(type_: pa.DataType, count: int) -> pa.Array:
-    return _longest_nulls(type_, 1 << (count - 1).bit_length()).slice(0, count)
-
-
-# The columns of the answers that say the same in each are made once for calls of a size.
-@lru_cache(maxsize=64)
-def _longest(text: str, count: int) -> pa.Array:
-    return pa.repeat(text, count)
-
-
-@lru_cache(maxsize=64)
-def _longest_nulls(type_: pa.DataType, count: int) -> pa.Array:
-    return pa.nulls(count, type_)

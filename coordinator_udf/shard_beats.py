@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.timers import DEADLINE, SEQ, TIMEOUT
-from coordinator_udf.protocol.rows import Output, Request
+from coordinator_udf.protocol.rendering import heartbeat_json
+from coordinator_udf.protocol.rows import Request
 from coordinator_udf.shard import Shard
-from coordinator_udf.shard_outputs import heartbeat_json
 
 #: Columns of the request log, by name.
 Columns = Mapping[str, Sequence[Any]]
@@ -143,9 +143,7 @@ class HeartbeatAnswers:
         }
 
 
-def run_short_way(
-    shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers
-) -> None:
+def run_short_way(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     """Handles a range of readable rows: heartbeats of hot groups shortly, all other rows by `Shard.handle_row`.
 
     Raises:
@@ -153,12 +151,10 @@ def run_short_way(
     """
     shard.origin = None
     for start in range(span[0], span[1], _ROWS_TOGETHER):
-        _run_piece(shard, rows, (start, min(start + _ROWS_TOGETHER, span[1])), outputs, answers)
+        _run_piece(shard, rows, (start, min(start + _ROWS_TOGETHER, span[1])), answers)
 
 
-def _run_piece(
-    shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers
-) -> None:
+def _run_piece(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     row, end = span
     beats = rows.plain_beats(row, end)
     together = None if beats is None else _Together(shard, beats, answers)
@@ -169,7 +165,7 @@ def _run_piece(
             others = together.next_after(row, end)
         if row < end:
             run = _run_one_by_one if rows.has_plain(row, others) else run_long_way
-            run(shard, rows, (row, others), outputs, answers)
+            run(shard, rows, (row, others), answers)
         row = others
 
 
@@ -266,33 +262,31 @@ class _Together:
         first = self._rows[at]
         self._answers.add(
             np.arange(first, first + count),
-            np.arange(shard.next_seq, shard.next_seq + count),
+            np.arange(shard.ctx.next_seq, shard.ctx.next_seq + count),
             now_ms[:count],
             shard.rest.codes(self._places[at : at + count]),
         )
         timers.next_seq += count
-        shard.next_seq += count
+        shard.ctx.next_seq += count
         shard.ctx.now_ms = int(now_ms[count - 1])
         return count
 
 
-def _run_one_by_one(
-    shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], answers: HeartbeatAnswers
-) -> None:
+def _run_one_by_one(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     """Handles rows in a loop. It keeps the shard's counters in locals and gives them back before anybody may look."""
     start, end = span
     ctx, hot = shard.ctx, shard.hot
     timers = ctx.timers
-    now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
+    now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
     add_row, add_seq = answers.rows.append, answers.seqs.append
     add_time, add_code = answers.times.append, answers.codes.append
     for index, (is_plain, ts, group_id, member_id, generation_id, instance) in enumerate(rows.beats(start, end), start):
         if is_plain:
             if ts >= bound_ms:
                 # Mostly no timer is due, but the deadlines that the bound was made of have been put off since.
-                ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
-                shard.run_timers(ts, index, outputs)
-                now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
+                ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
+                shard.run_timers(ts, index)
+                now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
             group = hot.get(group_id) or shard.wake(group_id)
             if group is not None and group.generation_id == generation_id:
                 entry = group.sessions.get(member_id)
@@ -314,19 +308,19 @@ def _run_one_by_one(
                         add_code(group.error_code)
                         next_seq += 1
                         continue
-        ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
+        ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
         row = rows.row(index)
         if ts >= bound_ms:
-            shard.run_timers(ts, index, outputs)
-        shard.handle_row(row, index, outputs)
+            shard.run_timers(ts, index)
+        shard.handle_row(row, index)
         if is_plain:
             _missed(shard, row.group_id)
         ctx, timers = shard.ctx, shard.ctx.timers
-        now_ms, next_seq, armed, bound_ms = ctx.now_ms, shard.next_seq, timers.next_seq, timers.bound_ms
-    ctx.now_ms, shard.next_seq, timers.next_seq = now_ms, next_seq, armed
+        now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
+    ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
 
 
-def run_long_way(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[Output], _: HeartbeatAnswers) -> None:
+def run_long_way(shard: Shard, rows: Rows, span: tuple[int, int], _: HeartbeatAnswers) -> None:
     """Handles a range of readable rows by `Shard.handle_row`, whatever they are.
 
     Raises:
@@ -336,8 +330,8 @@ def run_long_way(shard: Shard, rows: Rows, span: tuple[int, int], outputs: list[
     for index in range(*span):
         row = rows.row(index)
         if row.log_ts >= shard.ctx.timers.bound_ms:
-            shard.run_timers(row.log_ts, index, outputs)
-        shard.handle_row(row, index, outputs)
+            shard.run_timers(row.log_ts, index)
+        shard.handle_row(row, index)
 
 
 def _missed(shard: Shard, group_id: str | None) -> None:

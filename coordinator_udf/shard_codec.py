@@ -103,7 +103,7 @@ def encode(shard: Shard) -> StateRow:
     hot = _Hot(
         shard.ctx.now_ms,
         shard.ctx.end_offset,
-        shard.next_seq,
+        shard.ctx.next_seq,
         shard.started,
         shard.availability.value,
         timers.next_seq,
@@ -186,6 +186,9 @@ def restore(shard: Shard, state: StateRow) -> None:
     ctx.group_settings = head.group_settings
     ctx.now_ms = hot.now_ms
     ctx.end_offset = hot.end_offset
+    ctx.next_seq = hot.next_seq
+    ctx.said = shard.ctx.said
+    ctx.appended = None if shard.log is None else []
     ctx.topics = {topic.name: topic for topic in head.topics}
     shard.ctx = ctx
     for deadline, seq, key, data in hot.timers:
@@ -195,7 +198,6 @@ def restore(shard: Shard, state: StateRow) -> None:
     offsets.pending = head.pending
     shard.store = GroupStore(PagedMap(Packed(head.groups, cold.groups), _group_decoder), offsets)
     shard.store.ghosts = head.ghosts
-    shard.next_seq = hot.next_seq
     shard.started = hot.started
     shard.availability = Availability(hot.availability)
     shard.misses = {}

@@ -12,6 +12,7 @@ from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.consumer_change import look_again
 from coordinator_udf.groups.consumer_members import resume
 from coordinator_udf.groups.consumer_state import ConsumerGroupState
+from coordinator_udf.groups.context import LogEntry
 from coordinator_udf.groups.expiry import expire_offsets
 from coordinator_udf.groups.offsets import forget_topics
 from coordinator_udf.groups.rebalance import (
@@ -34,9 +35,6 @@ from coordinator_udf.shard_describe import describe_state
 if TYPE_CHECKING:
     from coordinator_udf.shard import Shard
 
-#: One record of the shard's own log: offset, type, key, value, producer id.
-LogEntry = tuple[int, str, dict[str, Any], dict[str, Any] | None, int | None]
-
 
 def load_group(shard: Shard, row: Request) -> None:
     """One record of the offsets table; the first one begins a cold start.
@@ -48,7 +46,7 @@ def load_group(shard: Shard, row: Request) -> None:
     loaded: LogEntry | None = entry.get("loaded")
     if shard.availability is not Availability.LOADING:
         _forget(shard, Availability.LOADING)
-    shard.next_seq = max(shard.next_seq, entry.get("nextSeq", 0))
+    shard.ctx.next_seq = max(shard.ctx.next_seq, entry.get("nextSeq", 0))
     if loaded is None:
         return
     _apply(shard, loaded)
@@ -139,8 +137,8 @@ def end_txn(shard: Shard, row: Request) -> None:
     if shard.availability is Availability.ACTIVE:
         key = {"type": END_TXN_MARKER, "producerId": body.producer_id, "producerEpoch": body.producer_epoch}
         value = {"committed": body.committed}
-        record = shard.ctx.append(END_TXN_MARKER, key, None, value)
-        shard.store.apply(shard.ctx, record.offset, END_TXN_MARKER, key, value, producer_id=body.producer_id)
+        offset = shard.ctx.append(END_TXN_MARKER, key, None, value)
+        shard.store.apply(shard.ctx, offset, END_TXN_MARKER, key, value, producer_id=body.producer_id)
     else:
         error = Errors.NOT_COORDINATOR.name
     shard.ctx.answer(row.request_id, "EndTxn", 0, {"error": error}, parts=row.parts)
@@ -207,10 +205,10 @@ def _apply(shard: Shard, entry: LogEntry) -> None:
     offset, type_, key, value, producer_id = entry
     if type_ == END_TXN_MARKER:
         producer_id = key["producerId"]
-    effects = shard.ctx.effects
-    shard.ctx.effects = []
+    said, next_seq = shard.ctx.said.mark(), shard.ctx.next_seq
     shard.store.apply(shard.ctx, offset, type_, key, value, producer_id=producer_id)
-    shard.ctx.effects = effects
+    shard.ctx.said.cut(said)
+    shard.ctx.next_seq = next_seq
 
 
 def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -67,6 +67,10 @@ class PagedMap(MutableMapping[str, Any]):
         self._given[key] = None
         return value
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value, or ``default`` if there is none."""
+        return self[key] if key in self._places else default
+
     def __setitem__(self, key: str, value: Any) -> None:
         if key not in self._places:
             self._places[key] = self._page_with_room()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import NoneType
 from typing import Any
 
+from coordinator_udf.groups.said import Said
 from coordinator_udf.protocol.requests import VERSIONS
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.shard import PoisonRow, Shard
@@ -26,6 +27,7 @@ from coordinator_udf.shard_beats import (
     run_short_way,
 )
 from coordinator_udf.shard_codec import StateRow, encode, restore
+from coordinator_udf.shard_outputs import to_columns, to_rows
 
 #: The end of the year 9999, after which no table's timestamp goes. Time never goes back, so nothing may take it there.
 LAST_TIME_MS = 253_402_300_799_999
@@ -81,11 +83,11 @@ def process_columns(shard: Shard, source: str, columns: Columns, *, short_way: b
         short_way: False to let every heartbeat take the long way (for tests: both must say the same).
 
     Returns:
-        schemas.outputs.OUTPUT_COLUMNS as lists of one length. The order is that of ``seq`` but for answers to
-        heartbeats, which stand at the end.
+        schemas.outputs.OUTPUT_COLUMNS as lists of one length: one kind after the other and answers to heartbeats last,
+        each in the order of ``seq``.
     """
-    outputs, answers = process(shard, ColumnRows(columns), short_way=short_way)
-    result = output_columns(source, outputs)
+    said, answers = process(shard, ColumnRows(columns), short_way=short_way)
+    result = to_columns(said, source, shard.partition)
     if answers.mark():
         filled = answers.columns(source, columns)
         nothing = [None] * len(filled["seq"])
@@ -94,33 +96,24 @@ def process_columns(shard: Shard, source: str, columns: Columns, *, short_way: b
     return result
 
 
-def output_columns(source: str, outputs: Sequence[Output]) -> dict[str, list[Any]]:
-    """Outputs as columns: schemas.outputs.OUTPUT_COLUMNS as lists of one length."""
-    result: dict[str, list[Any]] = {"kind": [], "source": [source] * len(outputs)}
-    transposed: Sequence[Sequence[Any]] = list(zip(*outputs, strict=True)) if outputs else [()] * len(Output._fields)
-    for name, values in zip(Output._fields, transposed, strict=True):
-        result[name] = list(values)
-    return result
-
-
 def process_rows(shard: Shard, rows: Sequence[Request], *, short_way: bool = True) -> list[Output]:
     """Handles rows in order and puts out rows, in the order of their ``seq``."""
     transposed: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(Request._fields)
     columns = dict(zip(Request._fields, transposed, strict=True))
-    outputs, answers = process(shard, ColumnRows(columns), short_way=short_way)
+    said, answers = process(shard, ColumnRows(columns), short_way=short_way)
+    outputs = to_rows(said, shard.partition)
     filled = answers.columns("", columns)
     del filled["source"]
     outputs += [Output(**dict(zip(filled, values, strict=True))) for values in zip(*filled.values(), strict=True)]
     return sorted(outputs, key=lambda output: output.seq)
 
 
-def process(shard: Shard, rows: Rows, *, short_way: bool = True) -> tuple[list[Output], HeartbeatAnswers]:
-    """Handles rows in order, whatever is in them.
+def process(shard: Shard, rows: Rows, *, short_way: bool = True) -> tuple[Said, HeartbeatAnswers]:
+    """Handles rows in order, whatever is in them; takes what the shard says.
 
     After a row that makes a handler raise the shard is put back to where the call (or the last such row) began, and
     the rows before it are handled again: they give the same outputs, which is what makes this right.
     """
-    outputs: list[Output] = []
     answers = HeartbeatAnswers()
     count = len(rows)
     unreadable = rows.unreadable()
@@ -128,22 +121,17 @@ def process(shard: Shard, rows: Rows, *, short_way: bool = True) -> tuple[list[O
     while start < count:
         end = next((index for index in unreadable if index >= start), count)
         if end > start:
-            start = _process_readable(shard, rows, (start, end), outputs, answers, short_way=short_way)
+            start = _process_readable(shard, rows, (start, end), answers, short_way=short_way)
             continue
         row = rows.row(start)
-        outputs += shard.reject(_repaired(shard, row), unreadable[start], raw=row)
+        shard.reject(_repaired(shard, row), unreadable[start], raw=row)
         start += 1
-    return outputs, answers
+    said, shard.ctx.said = shard.ctx.said, Said()
+    return said, answers
 
 
 def _process_readable(
-    shard: Shard,
-    rows: Rows,
-    span: tuple[int, int],
-    outputs: list[Output],
-    answers: HeartbeatAnswers,
-    *,
-    short_way: bool,
+    shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers, *, short_way: bool
 ) -> int:
     """Handles a run of rows up to the first that is poison, if any; the index of the row to go on with."""
     start, end = span
@@ -152,22 +140,22 @@ def _process_readable(
         if start == end:
             return end
     before: StateRow = shard.origin or encode(shard)
-    said, answered = len(outputs), answers.mark()
+    said, answered = shard.ctx.said.mark(), answers.mark()
     run = run_short_way if short_way else run_long_way
     try:
-        run(shard, rows, (start, end), outputs, answers)
+        run(shard, rows, (start, end), answers)
         return end
     except PoisonRow as poison:
-        del outputs[said:]
+        shard.ctx.said.cut(said)
         answers.cut(answered)
         restore(shard, before)
         if poison.timer is not None:
             shard.poisoned[poison.timer] = poison.details
             return start
-        run(shard, rows, (start, poison.index), outputs, answers)
+        run(shard, rows, (start, poison.index), answers)
         row = rows.row(poison.index)
-        shard.run_timers(row.log_ts, poison.index, outputs)
-        outputs += shard.reject(row, str(poison.__cause__), poison.details)
+        shard.run_timers(row.log_ts, poison.index)
+        shard.reject(row, str(poison.__cause__), poison.details)
         return poison.index + 1
 
 

@@ -6,12 +6,10 @@ format (see shard_codec.STATE_VERSION).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, hash_order
-from coordinator_udf.groups.states import CAN_REBALANCE, ClassicGroupState
+from coordinator_udf.groups.states import CAN_REBALANCE, DEAD, EMPTY, STABLE, ClassicGroupState
 from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
 from coordinator_udf.protocol.errors import ApiError, Errors
 
@@ -79,8 +77,8 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
     """A classic group. ``state_timestamp`` in milliseconds; None is unknown, as in records of old versions."""
 
     group_id: str
-    state: ClassicGroupState = ClassicGroupState.EMPTY
-    previous_state: ClassicGroupState = ClassicGroupState.DEAD
+    state: ClassicGroupState = EMPTY
+    previous_state: ClassicGroupState = DEAD
     state_timestamp: int | None = None
     generation_id: int = 0
     protocol_type: str | None = None
@@ -107,7 +105,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
 
     def is_empty(self) -> bool:
         """Whether the group is in the state Empty."""
-        return self.state is ClassicGroupState.EMPTY
+        return self.state is EMPTY
 
     def can_rebalance(self) -> bool:
         """Whether a rebalance may begin in the state that the group is in."""
@@ -125,14 +123,14 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         """The greatest of the members' rebalance timeouts."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+    def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether somebody with these protocols could be a member: one of them is supported by all members."""
-        if self.is_empty():
-            return bool(protocol_type) and any(True for _ in names)
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
         supported, everybody = self.supported, len(self.members)
-        for name in names:  # noqa: SIM110 - a generator costs as much as all the rest, and every JoinGroup comes here
+        for name, _ in protocols:  # noqa: SIM110 - a generator costs as much as all the rest, every JoinGroup comes here
             if supported.get(name, 0) == everybody:
                 return True
         return False
@@ -151,7 +149,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         """Whether offsets of topics to which nobody is subscribed may go."""
         if self.protocol_type is None or self.is_empty():
             return True
-        stable = self.state is ClassicGroupState.STABLE
+        stable = self.state is STABLE
         return stable and self.uses_consumer_protocol() and self.subscribed_topics is not None
 
     def offset_age_since(self, commit_timestamp_ms: int) -> int:
@@ -202,13 +200,13 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
             return ()
         if self.protocol_name is None:
             return None
-        topics: dict[str, None] = {}
+        # Most members say the same.
+        subscriptions = dict.fromkeys([member.metadata(self.protocol_name) for member in self.members.values()])
         try:
-            for member in self.members.values():
-                topics.update(dict.fromkeys(decode_subscription_topics(member.metadata(self.protocol_name))))
+            topics = [topic for data in subscriptions for topic in decode_subscription_topics(data)]
         except MalformedConsumerProtocol:
             return None
-        return tuple(topics)
+        return tuple(dict.fromkeys(topics))
 
     # -- membership -----------------------------------------------------------------------------------------------
 

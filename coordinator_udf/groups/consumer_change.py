@@ -229,8 +229,8 @@ def check_fits(ctx: Context, records: Sequence[NewRecord], *more: Sizes) -> None
 def write_records(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
     """Appends records and changes the groups as they say."""
     for type_, key, value in records:
-        record = ctx.append(type_, key, None if value is None else 0, value)
-        store.apply(ctx, record.offset, type_, key, value)
+        offset = ctx.append(type_, key, None if value is None else 0, value)
+        store.apply(ctx, offset, type_, key, value)
 
 
 def note_change(

@@ -1,6 +1,6 @@
 """What a handler may do: see the time, answer, append a record, arm a timer, move a group to another state.
 
-Handlers decide; what they decided is collected here in order and becomes the shard's outputs. Nothing is sent.
+Handlers decide; what they decided is collected here and is what the shard puts out. Nothing is sent.
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.records import Sizes, batch_bytes, group_metadata_sizes, most_group_metadata_bytes
+from coordinator_udf.groups.said import Said, TransitionBody
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.timers import Timers
+from coordinator_udf.protocol.rendering import render
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.settings import Settings
 
@@ -32,69 +36,10 @@ class Cause(NamedTuple):
     timer: str | None = None
 
 
-class Answer(NamedTuple):
-    """An answer. The body has the fields of the API's latest version; what the version can't carry is cut later."""
+#: One record of the shard's own log: offset, type, key, value, producer id.
+LogEntry = tuple[int, str, dict[str, Any], dict[str, Any] | None, int | None]
 
-    ts: int
-    request_id: str | None
-    by: str | None
-    api: str
-    api_version: int
-    group_id: str | None
-    member_id: str | None
-    body: dict[str, Any]
-    error_code: int
-    refs: tuple[int, ...] = ()
-    parts: int | None = None
-
-
-class Record(NamedTuple):
-    """A record of the offsets topic. ``value`` None is a tombstone. Assignments in it are placeholders."""
-
-    ts: int
-    offset: int
-    cause: str | None
-    type: str
-    key: dict[str, Any]
-    value_version: int | None
-    value: dict[str, Any] | None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    refs: tuple[int, ...] = ()
-
-
-class StoredAssignment(NamedTuple):
-    """The bytes of one member's assignment, as they stand in the GroupMetadata record at ``record_offset``."""
-
-    ts: int
-    cause: str | None
-    group_id: str
-    record_offset: int
-    member_id: str
-    assignment: bytes
-
-
-class Transition(NamedTuple):
-    """A group changed its state."""
-
-    ts: int
-    group_id: str
-    from_state: str | None
-    to_state: str
-    generation: int
-    protocol_type: str | None
-    protocol: str | None
-    leader: str | None
-    rule: str
-    reason: str | None
-    members: tuple[str, ...]
-    cause: Cause
-
-
-Effect = Answer | Record | StoredAssignment | Transition
-
-#: Makes a named tuple of all its fields without the detour over a constructor with keywords.
-_new = tuple.__new__
+_encode = msgspec.json.Encoder().encode
 
 
 class Context:
@@ -104,7 +49,9 @@ class Context:
         now_ms: log time.
         cause: the request or timer that is being handled.
         end_offset: the offset that the next record will have.
-        effects: what was decided since the shard last took it away.
+        next_seq: the number of the next thing that is said.
+        said: what was decided.
+        appended: the records among it, for shards that keep their log: offset, type, key, value, producer id.
         append_failed: whether what the request in hand would have written was too large for the log.
     """
 
@@ -122,7 +69,9 @@ class Context:
         self.group_settings: dict[str, dict[str, int]] = {}
         #: By the name that members call it by; the first is the default. The shard gives them.
         self.assignors: Mapping[str, Assignor] = {}
-        self.effects: list[Effect] = []
+        self.next_seq = 0
+        self.said = Said()
+        self.appended: list[LogEntry] | None = None
         self.append_failed = False
 
     def answer(
@@ -137,10 +86,30 @@ class Context:
         refs: tuple[int, ...] = (),
         parts: int | None = None,
     ) -> None:
-        """Answers a request, now or parked since long."""
-        error_code, by = body.get("errorCode", 0), self.cause.request_id
-        answer = (self.now_ms, request_id, by, api, api_version, group_id, member_id, body, error_code, refs, parts)
-        self.effects.append(_new(Answer, answer))
+        """Answers a request, now or parked since long.
+
+        Args:
+            body: the fields of the API's latest version; what ``api_version`` can't carry is cut.
+            refs: the records with the assignments that placeholders in the body stand for.
+            parts: how many shards answer the request.
+        """
+        self.said.responses.append(
+            (
+                self.next_seq,
+                self.now_ms,
+                request_id,
+                self.cause.request_id,
+                api,
+                api_version,
+                group_id,
+                member_id,
+                body.get("errorCode", 0),
+                render(api, api_version, body),
+                _comma_separated(refs) if refs else None,
+                parts,
+            )
+        )
+        self.next_seq += 1
 
     def append(
         self,
@@ -152,23 +121,35 @@ class Context:
         producer_id: int | None = None,
         producer_epoch: int | None = None,
         refs: tuple[int, ...] = (),
-    ) -> Record:
-        """Appends a record to the offsets topic."""
-        record = Record(
-            self.now_ms,
-            self.end_offset,
-            self.cause.request_id,
-            type_,
-            key,
-            value_version,
-            value,
-            producer_id,
-            producer_epoch,
-            refs,
+    ) -> int:
+        """Appends a record to the offsets topic; its offset there.
+
+        Args:
+            value: None is a tombstone. Assignments in it are placeholders.
+            refs: the records with the assignments that these stand for.
+        """
+        offset = self.end_offset
+        self.said.records.append(
+            (
+                self.next_seq,
+                self.now_ms,
+                self.cause.request_id,
+                key.get("group") or key.get("groupId"),
+                None if value is None else _encode(value).decode(),
+                type_,
+                _encode(key).decode(),
+                value_version,
+                offset,
+                producer_id,
+                producer_epoch,
+                _comma_separated(refs) if refs else None,
+            )
         )
+        if self.appended is not None:
+            self.appended.append((offset, type_, key, value, producer_id))
+        self.next_seq += 1
         self.end_offset += 1
-        self.effects.append(record)
-        return record
+        return offset
 
     def fits(self, records: Sequence[Sizes]) -> bool:
         """Whether the log takes these records, which one request writes all or none of."""
@@ -183,8 +164,10 @@ class Context:
 
     def store_assignment(self, group_id: str, record_offset: int, member_id: str, assignment: bytes) -> None:
         """Puts out the bytes that placeholders for this record and member stand for."""
-        stored = (self.now_ms, self.cause.request_id, group_id, record_offset, member_id, assignment)
-        self.effects.append(_new(StoredAssignment, stored))
+        self.said.assignments.append(
+            (self.next_seq, self.now_ms, self.cause.request_id, group_id, member_id, record_offset, assignment)
+        )
+        self.next_seq += 1
 
     def move(self, group: ClassicGroup, event: GroupEvent, reason: str | None = None) -> None:
         """Moves a group to the state that `TRANSITIONS` has for the event.
@@ -215,25 +198,23 @@ class Context:
         to: ClassicGroupState | ConsumerGroupState | None = None,
     ) -> None:
         """Puts out a transition row for the state that the group is in now, or that it ended in."""
-        self.effects.append(
-            Transition(
-                self.now_ms,
-                group.group_id,
-                None if previous is None else previous.value,
-                (to or group.state).value,
-                group.generation_id,
-                group.protocol_type,
-                group.protocol_name,
-                group.leader,
-                event.value,
-                reason,
-                tuple(group.members),
-                self.cause,
-            )
+        body = TransitionBody(
+            previous,
+            to or group.state,
+            group.generation_id,
+            group.protocol_type,
+            group.protocol_name,
+            group.leader,
+            event,
+            reason,
+            tuple(group.members),
+            *self.cause,
         )
+        self.said.transitions.append(
+            (self.next_seq, self.now_ms, self.cause.request_id, group.group_id, _encode(body).decode())
+        )
+        self.next_seq += 1
 
-    def take_effects(self) -> Sequence[Effect]:
-        """What was decided since the last call."""
-        effects = self.effects
-        self.effects = []
-        return effects
+
+def _comma_separated(refs: tuple[int, ...]) -> str:
+    return str(refs[0]) if len(refs) == 1 else ",".join(map(str, refs))

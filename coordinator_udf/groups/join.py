@@ -24,7 +24,7 @@ from coordinator_udf.groups.records import (
     group_metadata_key,
     group_metadata_value,
 )
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupEvent
 from coordinator_udf.groups.timers import TimerKey
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import JoinGroup
@@ -38,6 +38,8 @@ _SUPPORTS_SKIPPING_ASSIGNMENT = 9
 
 class Join:
     """One JoinGroup request on its way through a group."""
+
+    __slots__ = ("body", "ctx", "group", "parked", "protocols", "rebalance_timeout_ms", "row")
 
     def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup) -> None:
         self.ctx = ctx
@@ -63,12 +65,12 @@ class Join:
         """Whether group.max.size leaves room. While members join, those that wait count, so the last ones are out."""
         group, member_id = self.group, self.body.member_id
         limit = self.ctx.settings.group_max_size
-        if group.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
+        if len(group.members) < limit or group.state in (EMPTY, DEAD):
             return True
         member = group.members.get(member_id)
-        if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        if group.state is PREPARING_REBALANCE:
             return (member is not None and member.awaiting_join is not None) or group.awaiting_join_count < limit
-        return member is not None or len(group.members) < limit
+        return member is not None
 
     def _new_member_id(self) -> str:
         member_id = new_member_id(self.row, self.body.group_instance_id)
@@ -81,9 +83,9 @@ class Join:
 
     def _new_member(self) -> None:
         group = self.group
-        if group.state is ClassicGroupState.DEAD:
+        if group.state is DEAD:
             self._refuse(Errors.COORDINATOR_NOT_AVAILABLE, "")
-        elif not group.supports_protocols(self.body.protocol_type, (name for name, _ in self.protocols)):
+        elif not group.supports_protocols(self.body.protocol_type, self.protocols):
             self._refuse(Errors.INCONSISTENT_GROUP_PROTOCOL, "")
         elif self.body.group_instance_id is not None:
             existing = group.static_members.get(self.body.group_instance_id)
@@ -102,7 +104,7 @@ class Join:
 
     def _add(self, member_id: str) -> None:
         ctx, group, body = self.ctx, self.group, self.body
-        if group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
+        if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
             group.new_member_added = True
         member = Member(
             member_id=member_id,
@@ -126,9 +128,9 @@ class Join:
 
     def _known_member(self) -> None:
         group, member_id, instance = self.group, self.body.member_id, self.body.group_instance_id
-        if group.state is ClassicGroupState.DEAD:
+        if group.state is DEAD:
             self._refuse(Errors.COORDINATOR_NOT_AVAILABLE, member_id)
-        elif not group.supports_protocols(self.body.protocol_type, [name for name, _ in self.protocols]):
+        elif not group.supports_protocols(self.body.protocol_type, self.protocols):
             self._refuse(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif member_id in group.pending_join:
             if instance is not None:
@@ -145,18 +147,19 @@ class Join:
 
     def _rejoin(self, member: Member) -> None:
         group, state = self.group, self.group.state
-        if state is ClassicGroupState.PREPARING_REBALANCE:
+        if state is PREPARING_REBALANCE:
             self._park(member)
-            maybe_complete_join(self.ctx, group)
+            if group.has_all_members_joined():
+                maybe_complete_join(self.ctx, group)
             return
         changed = member.protocols != self.protocols
         is_leader = group.leader == member.member_id
         during = f"during {state}; {self._client_reason()}"
-        if state is ClassicGroupState.STABLE and is_leader:
+        if state is STABLE and is_leader:
             # A leader asks for a rebalance when something changed that no member's metadata shows, a topic say.
             reason = f"Leader {member.member_id} re-joining group {during}"
             self._update(member, GroupEvent.LEADER_REJOINED, reason)
-        elif state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
+        elif state in (COMPLETING_REBALANCE, STABLE):
             if changed:
                 self._update(
                     member, GroupEvent.MEMBER_UPDATED, f"Updating metadata for member {member.member_id} {during}"
@@ -187,7 +190,7 @@ class Join:
         cancel_session(ctx, group.group_id, old_id)
         restart_session(ctx, group, member)
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
-        if group.state is ClassicGroupState.STABLE:
+        if group.state is STABLE:
             if group.protocol_name == group.select_protocol():
                 if self._store_replacement(member):
                     self._welcome_back(member, old_leader)
@@ -199,7 +202,7 @@ class Join:
                     f"{instance} joined with change of protocol; {self._client_reason()}"
                 )
                 rebalance_or_complete_join(ctx, group, GroupEvent.STATIC_PROTOCOL_CHANGED, reason)
-        elif group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        elif group.state is COMPLETING_REBALANCE:
             # The leader may be computing an assignment for the old id, which would leave the new one without any.
             reason = (
                 f"Updating metadata for static member {member.member_id} with instance id {instance}; "

@@ -17,16 +17,24 @@ from coordinator_udf.groups.rebalance import (
     rebalance_or_complete_join,
     restart_session,
 )
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.states import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroupState,
+    GroupEvent,
+)
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import MemberIdentity
 
 #: What a heartbeat that is valid is told in each state.
 HEARTBEAT_ANSWERS: dict[ClassicGroupState, Errors] = {
-    ClassicGroupState.EMPTY: Errors.UNKNOWN_MEMBER_ID,
-    ClassicGroupState.PREPARING_REBALANCE: Errors.REBALANCE_IN_PROGRESS,
-    ClassicGroupState.COMPLETING_REBALANCE: Errors.NONE,
-    ClassicGroupState.STABLE: Errors.NONE,
+    EMPTY: Errors.UNKNOWN_MEMBER_ID,
+    PREPARING_REBALANCE: Errors.REBALANCE_IN_PROGRESS,
+    COMPLETING_REBALANCE: Errors.NONE,
+    STABLE: Errors.NONE,
 }
 
 
@@ -38,13 +46,13 @@ def heartbeat(
     Raises:
         ApiError: the heartbeat is refused.
     """
-    if group.state is ClassicGroupState.DEAD:
+    if group.state is DEAD:
         raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
     group.validate_member(member_id, group_instance_id)
     if generation_id != group.generation_id:
         raise ApiError(Errors.ILLEGAL_GENERATION)
     answer = HEARTBEAT_ANSWERS[group.state]
-    if group.state is not ClassicGroupState.EMPTY:
+    if group.state is not EMPTY:
         restart_session(ctx, group, group.members[member_id])
     return answer
 
@@ -55,7 +63,7 @@ def leave_group(ctx: Context, group: ClassicGroup, leaving: tuple[MemberIdentity
     Raises:
         ApiError: the whole request is refused.
     """
-    if group.state is ClassicGroupState.DEAD:
+    if group.state is DEAD:
         raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
     answers = []
     left = []
@@ -66,9 +74,9 @@ def leave_group(ctx: Context, group: ClassicGroup, leaving: tuple[MemberIdentity
         answers.append(member_answer(identity, error))
     if left:
         reason = f"explicit `LeaveGroup` request for ({', '.join(left)}) members."
-        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
+        if group.state in (STABLE, COMPLETING_REBALANCE):
             rebalance_or_complete_join(ctx, group, GroupEvent.MEMBER_LEFT, reason)
-        elif group.state is ClassicGroupState.PREPARING_REBALANCE:
+        elif group.state is PREPARING_REBALANCE:
             maybe_complete_join(ctx, group)
     return answers
 

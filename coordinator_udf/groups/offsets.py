@@ -201,8 +201,8 @@ def _commit(
         key = {"type": OFFSET_COMMIT, "group": group_id, "topic": name, "partition": index}
         producer_id, producer_epoch = producer or (None, None)
         version = 4 if expire is None else 1
-        record = ctx.append(OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch)
-        store.apply(ctx, record.offset, OFFSET_COMMIT, key, value, producer_id=producer_id)
+        offset = ctx.append(OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch)
+        store.apply(ctx, offset, OFFSET_COMMIT, key, value, producer_id=producer_id)
     return answers
 
 
@@ -327,13 +327,13 @@ def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent)
     if isinstance(group, ConsumerGroup):
         previous = group.state
         for type_, key, value in group_tombstones(group):
-            record = ctx.append(type_, key, None, value)
-            store.apply(ctx, record.offset, type_, key, value)
+            offset = ctx.append(type_, key, None, value)
+            store.apply(ctx, offset, type_, key, value)
         ctx.note(group, previous, event, to=ConsumerGroupState.DEAD)
         return
     key = group_metadata_key(group_id)
-    record = ctx.append(GROUP_METADATA, key, None, None)
-    store.apply(ctx, record.offset, GROUP_METADATA, key, None, event=event)
+    offset = ctx.append(GROUP_METADATA, key, None, None)
+    store.apply(ctx, offset, GROUP_METADATA, key, None, event=event)
 
 
 def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:
@@ -362,5 +362,5 @@ def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> N
 def delete_offset(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
     """Writes the tombstone of an offset."""
     key = {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
-    record = ctx.append(OFFSET_COMMIT, key, None, None)
-    store.apply(ctx, record.offset, OFFSET_COMMIT, key, None)
+    offset = ctx.append(OFFSET_COMMIT, key, None, None)
+    store.apply(ctx, offset, OFFSET_COMMIT, key, None)

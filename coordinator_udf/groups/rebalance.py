@@ -19,7 +19,7 @@ from coordinator_udf.groups.records import (
     group_metadata_value,
     placeholder,
 )
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupEvent
 from coordinator_udf.groups.timers import TimerKey
 from coordinator_udf.protocol.errors import Errors
 
@@ -133,6 +133,12 @@ def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_m
     ctx.timers.arm_session(group.group_id, member.member_id, ctx.now_ms + timeout)
 
 
+def restart_sessions(ctx: Context, group: ClassicGroup, members: Iterable[Member]) -> None:
+    """The sessions of these members begin anew now."""
+    now_ms = ctx.now_ms
+    ctx.timers.arm_sessions(group.group_id, [(m.member_id, now_ms + m.session_timeout_ms) for m in members])
+
+
 def cancel_session(ctx: Context, group_id: str, member_id: str) -> None:
     """The member needs no session any more."""
     ctx.timers.cancel(TimerKey(timers.SESSION, group_id, member_id))
@@ -151,7 +157,7 @@ def rebalance_or_complete_join(ctx: Context, group: ClassicGroup, event: GroupEv
 
 def prepare_rebalance(ctx: Context, group: ClassicGroup, event: GroupEvent, reason: str) -> None:
     """Begins the join phase. A new group waits for the initial delay, others until all members have joined again."""
-    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+    if group.state is COMPLETING_REBALANCE:
         reset_assignment(ctx, group, Errors.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     ctx.timers.cancel(TimerKey(timers.SYNC, group.group_id))
@@ -170,11 +176,7 @@ def prepare_rebalance(ctx: Context, group: ClassicGroup, event: GroupEvent, reas
 
 def maybe_complete_join(ctx: Context, group: ClassicGroup) -> None:
     """Ends the join phase if all members have joined. The first one of a new group ends by its timer only."""
-    if (
-        group.state is ClassicGroupState.PREPARING_REBALANCE
-        and group.previous_state is not ClassicGroupState.EMPTY
-        and group.has_all_members_joined()
-    ):
+    if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.has_all_members_joined():
         complete_join(ctx, group, GroupEvent.ALL_JOINED)
 
 
@@ -188,7 +190,7 @@ def complete_join(ctx: Context, group: ClassicGroup, event: GroupEvent) -> None:
     for member_id in absent:
         group.remove(member_id)
         cancel_session(ctx, group.group_id, member_id)
-    if group.state is ClassicGroupState.DEAD:
+    if group.state is DEAD:
         return
     leader = next((parked.recorded_leader for parked in recorded if parked.recorded_leader is not None), None)
     if not group.elect_joined_leader(leader) and group.members:
@@ -215,13 +217,14 @@ def _begin_generation(
         return
     ctx.move(group, event, f"removed members that haven't joined: {', '.join(absent)}" if absent else None)
     followers = generation_body(group, "", with_members=False)
-    for member in group.in_order():
+    members = group.in_order()
+    for member in members:
         leads = member.member_id == group.leader
         body = {**(generation_body(group, "", with_members=True) if leads else followers), "memberId": member.member_id}
         answer_join(ctx, group, member, body)
-        restart_session(ctx, group, member)
         member.is_new = False
         group.pending_sync[member.member_id] = 1
+    restart_sessions(ctx, group, members)
     sync_key = TimerKey(timers.SYNC, group.group_id)
     ctx.timers.arm(sync_key, ctx.now_ms + group.rebalance_timeout_ms(), group.generation_id)
 
@@ -255,9 +258,10 @@ def propagate_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> No
     """Answers all members that wait for their assignment; their sessions begin anew."""
     done = error is Errors.NONE
     body = sync_body(error, group.protocol_type, group.protocol_name) if done else sync_body(error)
-    for member in group.in_order():
-        if answer_sync(ctx, group, member, {**body, "assignment": placeholder(member.assignment)} if done else body):
-            restart_session(ctx, group, member)
+    waiting = [member for member in group.in_order() if member.awaiting_sync is not None]
+    for member in waiting:
+        answer_sync(ctx, group, member, {**body, "assignment": placeholder(member.assignment)} if done else body)
+    restart_sessions(ctx, group, waiting)
 
 
 # -- timers -------------------------------------------------------------------------------------------------------
@@ -281,7 +285,7 @@ def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
     """Members that haven't sent their SyncGroup in time are out, and the group rebalances without them."""
     if generation_id != group.generation_id or not group.pending_sync:
         return
-    if group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
+    if group.state not in (COMPLETING_REBALANCE, STABLE):
         return
     pending = _java_set(group.pending_sync)
     for member_id in pending:
@@ -293,11 +297,11 @@ def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
 
 def session_expired(ctx: Context, group: ClassicGroup, member_id: str) -> None:
     """A member, or somebody who was given an id and never used it, was silent for too long."""
-    if group.state is ClassicGroupState.DEAD:
+    if group.state is DEAD:
         return
     if member_id in group.pending_join:
         group.remove(member_id)
-        if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined():
+        if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
             complete_join(ctx, group, GroupEvent.ALL_JOINED)
         return
     member = group.members.get(member_id)
@@ -305,8 +309,8 @@ def session_expired(ctx: Context, group: ClassicGroup, member_id: str) -> None:
         return
     answer_join(ctx, group, member, join_body(error=Errors.UNKNOWN_MEMBER_ID))
     group.remove(member_id)
-    if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
+    if group.state in (STABLE, COMPLETING_REBALANCE):
         reason = f"removing member {member_id} on heartbeat expiration."
         rebalance_or_complete_join(ctx, group, GroupEvent.SESSION_EXPIRED, reason)
-    elif group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined():
+    elif group.state is PREPARING_REBALANCE and group.has_all_members_joined():
         complete_join(ctx, group, GroupEvent.ALL_JOINED)

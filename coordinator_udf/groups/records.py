@@ -100,11 +100,15 @@ def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int
     """What the record batch with a group's record doesn't exceed; the arguments are those of `group_metadata_sizes`."""
     texts = len(group.group_id) + len(group.protocol_type or "") + len(group.protocol_name or "")
     texts += len(group.leader or "")
-    others = 256
+    others = 256 + sum(sizes.values())
     for member in group.members.values():
         texts += len(member.member_id) + len(member.client_id) + len(member.client_host)
-        texts += len(member.group_instance_id or "")
-        others += 32 + len(member.metadata(group.protocol_name)) + sizes.get(member.member_id, 0)
+        if member.group_instance_id is not None:
+            texts += len(member.group_instance_id)
+        # One of them is written.
+        others += 32
+        for _, metadata in member.protocols:
+            others += len(metadata)
     return 4 * texts + others
 
 

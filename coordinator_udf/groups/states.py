@@ -19,6 +19,10 @@ class ClassicGroupState(StrEnum):
     DEAD = "Dead"
 
 
+#: The states by name, for what every request asks: Python 3.11 takes longer to find a member in its class.
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = ClassicGroupState
+
+
 class GroupEvent(StrEnum):
     """What moves a group. The value stands as ``rule`` in group_transitions."""
 

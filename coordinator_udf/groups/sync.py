@@ -21,7 +21,7 @@ from coordinator_udf.groups.records import (
     group_metadata_value,
     placeholder,
 )
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, GroupEvent
 from coordinator_udf.groups.timers import TimerKey
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import SyncGroup
@@ -43,9 +43,9 @@ def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup)
     """
     _validate(group, body)
     member = group.members[body.member_id]
-    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+    if group.state is PREPARING_REBALANCE:
         raise ApiError(Errors.REBALANCE_IN_PROGRESS)
-    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+    if group.state is COMPLETING_REBALANCE:
         member.awaiting_sync = Parked(row.request_id, row.api_version)
         _synced(ctx, group, body.member_id)
         if group.leader == body.member_id:
@@ -64,16 +64,19 @@ def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup)
 
 
 def _validate(group: ClassicGroup, body: SyncGroup) -> None:
-    if group.state is ClassicGroupState.DEAD:
+    if group.state is DEAD:
         raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
-    if group.state is ClassicGroupState.EMPTY:
+    if group.state is EMPTY:
         raise ApiError(Errors.UNKNOWN_MEMBER_ID)
     group.validate_member(body.member_id, body.group_instance_id)
     if body.generation_id != group.generation_id:
         raise ApiError(Errors.ILLEGAL_GENERATION)
-    for asked, have in ((body.protocol_type, group.protocol_type), (body.protocol_name, group.protocol_name)):
-        if asked is not None and have is not None and asked != have:
-            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+    if _differ(body.protocol_type, group.protocol_type) or _differ(body.protocol_name, group.protocol_name):
+        raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _differ(asked: str | None, have: str | None) -> bool:
+    return asked != have and asked is not None and have is not None
 
 
 def _synced(ctx: Context, group: ClassicGroup, member_id: str) -> None:
@@ -102,7 +105,7 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
         size = sizes[member.member_id]
         data = assigned[member.member_id] if may_convert and size else None
         member.assignment = AssignmentRef(offset, member.member_id, size, data) if size else None
-    record = ctx.append(
+    ctx.append(
         GROUP_METADATA,
         group_metadata_key(group.group_id),
         GROUP_METADATA_VALUE_VERSION,
@@ -111,6 +114,6 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
     )
     for member in group.members.values():
         if sizes[member.member_id]:
-            ctx.store_assignment(group.group_id, record.offset, member.member_id, assigned[member.member_id])
+            ctx.store_assignment(group.group_id, offset, member.member_id, assigned[member.member_id])
     propagate_assignment(ctx, group, Errors.NONE)
     ctx.move(group, GroupEvent.LEADER_SYNCED, f"Assignment received from leader {body.member_id}")

@@ -102,6 +102,18 @@ class Timers:
         entry[DEADLINE], entry[SEQ], entry[DATA] = deadline_ms, self.next_seq, ()
         self.next_seq += 1
 
+    def arm_sessions(self, group_id: str, deadlines_ms: Iterable[tuple[str, int]]) -> None:
+        """Does what `arm_session` does for each of a group's members."""
+        sessions = self.sessions_of(group_id)
+        for member_id, deadline_ms in deadlines_ms:
+            entry = sessions.get(member_id)
+            if entry is None or deadline_ms < entry[DEADLINE]:
+                self.arm(TimerKey(SESSION, group_id, member_id), deadline_ms)
+                sessions = self._sessions[group_id]
+            else:
+                entry[DEADLINE], entry[SEQ], entry[DATA] = deadline_ms, self.next_seq, ()
+                self.next_seq += 1
+
     def set(self, timer: Timer) -> Entry:
         """Arms a timer with the number that it already has."""
         return self._set(*timer)

@@ -13,6 +13,9 @@ LAST = 99
 
 Fields = dict[str, Any]
 
+#: The fields of one version in order, each with the shape below it or None.
+Shape = tuple[tuple[str, Any], ...]
+
 _FETCHED: Fields = {
     "partitionIndex": 0,
     "committedOffset": 0,
@@ -149,8 +152,8 @@ RESPONSES: dict[str, Fields] = {
 
 
 @lru_cache(maxsize=256)
-def shape(api: str, api_version: int) -> tuple[tuple[str, Any], ...]:
-    """The fields of one version's answer in order, each with the shape below it or None.
+def shape(api: str, api_version: int) -> Shape:
+    """The fields of one version's answer.
 
     Raises:
         KeyError: the API is not one of `RESPONSES`.
@@ -158,7 +161,7 @@ def shape(api: str, api_version: int) -> tuple[tuple[str, Any], ...]:
     return _shape(RESPONSES[api], api_version)
 
 
-def _shape(fields: Fields, version: int) -> tuple[tuple[str, Any], ...]:
+def _shape(fields: Fields, version: int) -> Shape:
     kept = []
     for name, rule in fields.items():
         since, until, below = (rule, LAST, None) if isinstance(rule, int) else (*rule, None)[:3]

@@ -30,7 +30,7 @@ def read(path: Path, partition: int) -> Log:
     source = read_source(path, path.name, ReplayOptions(partitions=2) if path == SAMPLE_LOG else ReplayOptions())
     given = [row for row in source.rows if row["partition"] == partition and row["api"] != "Failover"]
     rows = [Request(*(row[name] for name in Request._fields)) for row in given]
-    return source.settings, rows, Shard(partition, source.settings).process(rows)
+    return source.settings, rows, process_rows(Shard(partition, source.settings), rows, short_way=False)
 
 
 @pytest.fixture(scope="module", params=LOGS, ids=lambda log: f"{log[0].name.split('.')[0]}-{log[1]}")

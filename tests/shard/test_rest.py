@@ -106,7 +106,7 @@ def test_heartbeats_together_do_what_they_do_one_by_one() -> None:
 def what_is_left(state: StateRow) -> tuple[object, ...]:
     shard = decode(0, SETTINGS, state)
     armed = sorted((entry[DEADLINE], entry[SEQ], entry[KEY]) for entry in shard.ctx.timers.entries())
-    return state[1], shard.next_seq, shard.ctx.now_ms, shard.ctx.timers.next_seq, armed
+    return state[1], shard.ctx.next_seq, shard.ctx.now_ms, shard.ctx.timers.next_seq, armed
 
 
 def test_a_session_that_ends_among_heartbeats_that_stand_together_ends_at_its_time() -> None:

@@ -47,4 +47,12 @@ def _inside(config: Settings, state: StateRow | None) -> object:
     groups = {group_id: shard.store.get(group_id) for group_id in shard.store.groups}
     timers = sorted((entry[0], entry[4]) for entry in shard.ctx.timers.entries())
     offsets = {group_id: shard.store.offsets.committed[group_id] for group_id in shard.store.offsets.committed}
-    return groups, offsets, shard.store.offsets.pending, timers, shard.next_seq, shard.ctx.end_offset, shard.ctx.now_ms
+    return (
+        groups,
+        offsets,
+        shard.store.offsets.pending,
+        timers,
+        shard.ctx.next_seq,
+        shard.ctx.end_offset,
+        shard.ctx.now_ms,
+    )

@@ -1,0 +1,93 @@
+"""Answers as JSON: the fields that their version carries, in Kafka's order (protocol.responses)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coordinator_udf.protocol.responses import RESPONSES, Shape, shape
+
+_NAMED_PROTOCOL_VERSION = 7
+#: APIs whose bodies are all made in one place, with every field of the latest version and no other.
+_MADE_WHOLE = frozenset({"JoinGroup", "SyncGroup"})
+_encode = msgspec.json.Encoder().encode
+
+
+def render(api: str, api_version: int, body: dict[str, Any]) -> str:
+    """An answer as JSON with the fields that its version carries, in Kafka's order.
+
+    Args:
+        body: the fields of the API's latest version at least, in that order.
+    """
+    if api == "Heartbeat":
+        return heartbeat_json(api_version, body["errorCode"])
+    plan = _plan(api, api_version)
+    if plan is not None:
+        if api == "JoinGroup" and not body["protocolName"]:
+            body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
+        if not plan.is_sure and not _is_whole(body, plan):
+            body = _cut(body, shape(api, api_version))
+    return _encode(body).decode()
+
+
+class _Plan(NamedTuple):
+    """The names of an answer's fields in order, and the plans of those that have fields below them.
+
+    Attributes:
+        is_sure: whether bodies need no look: none of their fields is cut.
+    """
+
+    names: tuple[str, ...]
+    nested: tuple[tuple[str, _Plan], ...]
+    is_sure: bool
+
+
+@lru_cache(maxsize=256)
+def _plan(api: str, api_version: int) -> _Plan | None:
+    """The plan of one version of an API; None for what isn't Kafka's."""
+    if api not in RESPONSES:
+        return None
+    fields = shape(api, api_version)
+    return _planned(fields)._replace(is_sure=api in _MADE_WHOLE and _count(fields) == _count_all(RESPONSES[api]))
+
+
+def _planned(fields: Shape) -> _Plan:
+    nested = tuple((name, _planned(below)) for name, below in fields if below is not None)
+    return _Plan(tuple(name for name, _ in fields), nested, False)
+
+
+def _count(fields: Shape) -> int:
+    return len(fields) + sum(_count(below) for _, below in fields if below is not None)
+
+
+def _count_all(fields: dict[str, Any]) -> int:
+    below = [rule[2] for rule in fields.values() if isinstance(rule, tuple) and len(rule) > len(("since", "until"))]
+    return len(fields) + sum(map(_count_all, below))
+
+
+def _is_whole(body: dict[str, Any], plan: _Plan) -> bool:
+    """Whether a body has the version's fields and no others, in their order: most are of the newest version."""
+    if tuple(body) != plan.names:
+        return False
+    for name, below in plan.nested:
+        for item in body[name] or ():
+            if not _is_whole(item, below):
+                return False
+    return True
+
+
+def _cut(body: dict[str, Any], fields: Shape) -> dict[str, Any]:
+    cut = {}
+    for name, below in fields:
+        value = body[name]
+        cut[name] = value if below is None or not value else [_cut(item, below) for item in value]
+    return cut
+
+
+@lru_cache(maxsize=1024)
+def heartbeat_json(api_version: int, error_code: int) -> str:
+    """The whole answer to a heartbeat; there are few different ones."""
+    body = {"throttleTimeMs": 0, "errorCode": error_code}
+    return _encode(_cut(body, shape("Heartbeat", api_version))).decode()
