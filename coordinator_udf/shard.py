@@ -182,7 +182,8 @@ class Shard:
         except BadRequest as bad:
             self.reject(row, str(bad))
             return
-        self.ctx.cause = _cause(row, client_reason(body) if row.api in GIVES_REASON else None)
+        reason = client_reason(body) if row.api in GIVES_REASON else None
+        self.ctx.cause = _cause(row, reason)
         answer_request(self.ctx, self.store, self.availability, row, body)
 
     def _control(self, row: Request) -> None:

@@ -19,7 +19,7 @@ from coordinator_udf.protocol.rendering import heartbeat_json
 from coordinator_udf.protocol.rows import Request
 from coordinator_udf.shard import Shard
 from coordinator_udf.shard_beats import BEAT_COLUMNS, Beat, HeartbeatAnswers, PlainBeats
-from coordinator_udf.shard_outputs import OUTPUTS, nulls, repeated, to_table
+from coordinator_udf.shard_outputs import NOTHING, OUTPUTS, nulls, repeated, to_table
 from coordinator_udf.shard_rows import (
     LAST_TIME_MS,
     find_unreadable,
@@ -200,7 +200,7 @@ def _answers(source: str, batch: pa.RecordBatch, answers: HeartbeatAnswers) -> p
     rows, seqs, times, codes = answers.arrays()
     count = len(rows)
     if count == 0:
-        return OUTPUTS.empty_table()
+        return NOTHING
     if count < batch.num_rows:
         batch = batch.select(_ANSWERED).take(pa.array(rows))
     columns: dict[str, Any] = {name: batch.column(name) for name in _ANSWERED}

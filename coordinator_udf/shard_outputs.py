@@ -13,6 +13,7 @@ from coordinator_udf.protocol.rows import Output
 from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
 
 OUTPUTS: Final = shard_output_arrow()
+NOTHING: Final = OUTPUTS.empty_table()
 
 
 def to_rows(said: Said, partition: int) -> list[Output]:
@@ -45,7 +46,7 @@ def to_columns(said: Said, source: str, partition: int) -> dict[str, list[Any]]:
 def to_table(said: Said, source: str, partition: int) -> pa.Table:
     """What was said, as SHARD_OUTPUT: one kind after the other, each in the order of ``seq``."""
     tables = [_table(kind, rows, source, partition) for kind, rows in said.by_kind().items() if rows]
-    return pa.concat_tables(tables) if tables else OUTPUTS.empty_table()
+    return pa.concat_tables(tables) if tables else NOTHING
 
 
 def _columns(kind: str, rows: list[Row]) -> dict[str, tuple[Any, ...]]:

@@ -18,7 +18,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 Protocols = tuple[tuple[str, bytes], ...]
 
 
-class Parked(msgspec.Struct, frozen=True, array_like=True):
+class Parked(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request that waits for its answer, with what a replay knows of that answer."""
 
     request_id: str | None
@@ -27,7 +27,7 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     recorded_protocol: str | None = None
 
 
-class AssignmentRef(msgspec.Struct, frozen=True, array_like=True):
+class AssignmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a member's assignment lies, not its bytes.
 
     It is the GroupMetadata record that the leader's SyncGroup wrote (or that was loaded), and the id that the member
@@ -42,7 +42,7 @@ class AssignmentRef(msgspec.Struct, frozen=True, array_like=True):
     data: bytes | None = None
 
 
-class Member(msgspec.Struct, array_like=True):
+class Member(msgspec.Struct, array_like=True, gc=False):
     """A member of a classic group. Timeouts in milliseconds."""
 
     member_id: str
@@ -121,7 +121,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
 
     def rebalance_timeout_ms(self) -> int:
         """The greatest of the members' rebalance timeouts."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether somebody with these protocols could be a member: one of them is supported by all members."""

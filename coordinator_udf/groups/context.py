@@ -93,23 +93,38 @@ class Context:
             refs: the records with the assignments that placeholders in the body stand for.
             parts: how many shards answer the request.
         """
-        self.said.responses.append(
-            (
-                self.next_seq,
-                self.now_ms,
-                request_id,
-                self.cause.request_id,
-                api,
-                api_version,
-                group_id,
-                member_id,
-                body.get("errorCode", 0),
-                render(api, api_version, body),
-                _comma_separated(refs) if refs else None,
-                parts,
-            )
+        self.answer_in_json(
+            request_id,
+            api,
+            api_version,
+            render(api, api_version, body),
+            error_code=body.get("errorCode", 0),
+            group_id=group_id,
+            member_id=member_id,
+            refs=refs,
+            parts=parts,
         )
-        self.next_seq += 1
+
+    def answer_in_json(
+        self,
+        request_id: str | None,
+        api: str,
+        api_version: int,
+        text: str,
+        *,
+        error_code: int,
+        group_id: str | None,
+        member_id: str | None,
+        refs: tuple[int, ...] = (),
+        parts: int | None = None,
+    ) -> None:
+        """Does what `answer` does with a body that is JSON already, of the version that is asked for."""
+        seq, by = self.next_seq, self.cause.request_id
+        named = _comma_separated(refs) if refs else None
+        self.said.responses.append(
+            (seq, self.now_ms, request_id, by, api, api_version, group_id, member_id, error_code, text, named, parts)
+        )
+        self.next_seq = seq + 1
 
     def append(
         self,

@@ -22,6 +22,7 @@ from coordinator_udf.groups.records import (
 from coordinator_udf.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupEvent
 from coordinator_udf.groups.timers import TimerKey
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.rendering import Form
 
 #: Members name their rebalance timeout as they like, and log time stands still while a timer fires: with one of 0 the
 #: same timer would fire for ever. Kafka's fires as fast as it can until wall time has ended the sessions.
@@ -216,17 +217,42 @@ def _begin_generation(
             ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, value)
         return
     ctx.move(group, event, f"removed members that haven't joined: {', '.join(absent)}" if absent else None)
-    followers = generation_body(group, "", with_members=False)
     members = group.in_order()
+    _tell_generation(ctx, group, members)
     for member in members:
-        leads = member.member_id == group.leader
-        body = {**(generation_body(group, "", with_members=True) if leads else followers), "memberId": member.member_id}
-        answer_join(ctx, group, member, body)
         member.is_new = False
-        group.pending_sync[member.member_id] = 1
+    group.pending_sync.update(dict.fromkeys([member.member_id for member in members], 1))
     restart_sessions(ctx, group, members)
     sync_key = TimerKey(timers.SYNC, group.group_id)
     ctx.timers.arm(sync_key, ctx.now_ms + group.rebalance_timeout_ms(), group.generation_id)
+
+
+def _tell_generation(ctx: Context, group: ClassicGroup, members: Iterable[Member]) -> None:
+    """Answers all who have joined, the leader with who is in the group."""
+    followers = generation_body(group, "", with_members=False)
+    forms: dict[int, Form] = {}
+    for member in members:
+        member_id, parked = member.member_id, member.awaiting_join
+        if parked is None:
+            continue
+        if member_id == group.leader:
+            answer_join(ctx, group, member, generation_body(group, member_id, with_members=True))
+            continue
+        member.awaiting_join = None
+        group.awaiting_join_count -= 1
+        version = parked.api_version
+        form = forms.get(version)
+        if form is None:
+            form = forms[version] = Form("JoinGroup", version, followers, "memberId")
+        ctx.answer_in_json(
+            parked.request_id,
+            "JoinGroup",
+            version,
+            form.fill(member_id),
+            error_code=followers["errorCode"],
+            group_id=group.group_id,
+            member_id=member_id,
+        )
 
 
 def _java_set(ids: Iterable[str]) -> list[str]:
@@ -258,7 +284,9 @@ def propagate_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> No
     """Answers all members that wait for their assignment; their sessions begin anew."""
     done = error is Errors.NONE
     body = sync_body(error, group.protocol_type, group.protocol_name) if done else sync_body(error)
-    waiting = [member for member in group.in_order() if member.awaiting_sync is not None]
+    waiting = [member for member in group.members.values() if member.awaiting_sync is not None]
+    if len(waiting) > 1:
+        waiting = [member for member in group.in_order() if member.awaiting_sync is not None]
     for member in waiting:
         answer_sync(ctx, group, member, {**body, "assignment": placeholder(member.assignment)} if done else body)
     restart_sessions(ctx, group, waiting)

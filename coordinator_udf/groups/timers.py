@@ -21,6 +21,9 @@ EXPIRY = "expiry"
 #: Later than any deadline.
 NEVER_MS = 2**63 - 1
 
+#: Makes a named tuple of all its fields without the detour over a constructor.
+_new = tuple.__new__
+
 # An entry is a list, for it is changed millions of times: its places are named here.
 DEADLINE, SEQ, HEAPED, TIMEOUT, KEY, DATA = range(6)
 #: [deadline or None once it is disarmed, seq, its item in the heap if any, session timeout if heartbeats may put it off
@@ -166,7 +169,7 @@ class Timers:
             for member_id, deadline_ms, seq, timeout_ms in zip(member_ids, deadlines_ms, seqs, timeouts_ms, strict=True)
         }
         for member_id, entry in sessions.items():
-            entry[KEY] = TimerKey(SESSION, group_id, member_id)
+            entry[KEY] = _new(TimerKey, (SESSION, group_id, member_id))
             if self._heap is not None:
                 self._push(self._heap, entry)
         self._sessions[group_id] = sessions

@@ -25,11 +25,42 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
         return heartbeat_json(api_version, body["errorCode"])
     plan = _plan(api, api_version)
     if plan is not None:
-        if api == "JoinGroup" and not body["protocolName"]:
-            body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
+        _name_protocol(api, api_version, body)
         if not plan.is_sure and not _is_whole(body, plan):
             body = _cut(body, shape(api, api_version))
     return _encode(body).decode()
+
+
+class Form:
+    """The JSON of answers that differ in one text alone."""
+
+    __slots__ = ("_head", "_tail")
+
+    def __init__(self, api: str, api_version: int, body: dict[str, Any], field: str) -> None:
+        """All but one field of answers.
+
+        Args:
+            api: which API's.
+            api_version: their version.
+            body: the fields of the API's latest version, in that order.
+            field: the field that is filled in later; every version has it, and it is not the first.
+        """
+        _name_protocol(api, api_version, body)
+        fields = list(_cut(body, shape(api, api_version)).items())
+        place = next(place for place, (name, _) in enumerate(fields) if name == field)
+        before, after = (_encode(dict(part)).decode() for part in (fields[:place], fields[place + 1 :]))
+        self._head = f'{before[:-1]},"{field}":'
+        self._tail = f",{after[1:]}" if place + 1 < len(fields) else after[1:]
+
+    def fill(self, text: str) -> str:
+        """The answer with that text."""
+        return self._head + _encode(text).decode() + self._tail
+
+
+def _name_protocol(api: str, api_version: int, body: dict[str, Any]) -> None:
+    """What stands for no protocol in a JoinGroup answer."""
+    if api == "JoinGroup" and not body["protocolName"]:
+        body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
 
 
 class _Plan(NamedTuple):

@@ -49,7 +49,7 @@ PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-class _Body(msgspec.Struct, frozen=True, rename="camel"):
+class _Body(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Kafka's JSON field names, immutable."""
 
 
