@@ -15,8 +15,9 @@ import msgspec
 
 from coordinator_udf.assignors import configured_assignors
 from coordinator_udf.groups import timers as kinds
+from coordinator_udf.groups.cause import Cause
 from coordinator_udf.groups.classic import ClassicGroup
-from coordinator_udf.groups.context import Cause, Context, LogEntry
+from coordinator_udf.groups.context import Context, LogEntry
 from coordinator_udf.groups.expiry import expire_offsets, next_expiry_ms
 from coordinator_udf.groups.hot import HARMLESS, HotGroup, heat
 from coordinator_udf.groups.store import GroupStore
@@ -26,19 +27,14 @@ from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Request
 from coordinator_udf.protocol.settings import Settings, SettingsError
 from coordinator_udf.shard_apis import (
-    GIVES_REASON,
     HANDLERS,
     Availability,
     answer_request,
-    client_reason,
     error_body,
     read_body,
 )
 from coordinator_udf.shard_control import CONTROLS
 from coordinator_udf.shard_rest import Rest
-
-#: Makes a named tuple of all its fields without the detour over a constructor with keywords.
-_new = tuple.__new__
 
 
 class PoisonRow(Exception):
@@ -157,7 +153,7 @@ class Shard:
             raw: the row as it came, where it isn't fit.
         """
         self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
-        self.ctx.cause = _cause(row)
+        self.ctx.begin_request(row)
         if row.request_id is not None and row.api in HANDLERS:
             body = error_body(row.api, row.api_version, Errors.UNKNOWN_SERVER_ERROR)
             self.ctx.answer(
@@ -182,8 +178,7 @@ class Shard:
         except BadRequest as bad:
             self.reject(row, str(bad))
             return
-        reason = client_reason(body) if row.api in GIVES_REASON else None
-        self.ctx.cause = _cause(row, reason)
+        self.ctx.begin_request(row, body)
         answer_request(self.ctx, self.store, self.availability, row, body)
 
     def _control(self, row: Request) -> None:
@@ -191,7 +186,7 @@ class Shard:
         if control is None:
             self._set_aside(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}")
             return
-        self.ctx.cause = _cause(row)
+        self.ctx.begin_request(row)
         try:
             control(self, row)
         except (BadRequest, SettingsError) as bad:
@@ -241,7 +236,7 @@ class Shard:
         """
         while (timer := self.ctx.timers.pop_due(until_ms)) is not None:
             self.ctx.now_ms = max(self.ctx.now_ms, timer.deadline_ms)
-            self.ctx.cause = Cause(member_id=timer.key.member_id or None, timer=timer.key.kind)
+            self.ctx.begin_timer(Cause(member_id=timer.key.member_id or None, timer=timer.key.kind))
             self.cool(timer.key.group_id)
             if timer in self.poisoned:
                 row = Request(
@@ -280,7 +275,3 @@ class Shard:
             idle_until_ms = min([until_ms, *(time for time in others if time is not None)])
             looks = max(1, -((now_ms - idle_until_ms) // interval_ms))
         self.ctx.timers.arm(TimerKey(kinds.EXPIRY), now_ms + looks * interval_ms)
-
-
-def _cause(row: Request, reason: str | None = None) -> Cause:
-    return _new(Cause, (row.request_id, row.api, row.member_id, row.client_id, row.client_host, reason, None))

@@ -79,22 +79,6 @@ def read_body(row: Request) -> Any:
         raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
 
 
-#: The APIs whose requests may say why they ask.
-GIVES_REASON = frozenset({"JoinGroup", "LeaveGroup"})
-
-
-def client_reason(body: Any) -> str | None:
-    """Why the client says it asks (KIP-800)."""
-    kind = type(body)
-    if kind is r.JoinGroup:
-        reason: str | None = body.reason
-        return reason
-    if kind is r.LeaveGroup and body.members:
-        first: str | None = body.members[0].reason
-        return first
-    return None
-
-
 def answer_request(ctx: Context, store: GroupStore, availability: Availability, row: Request, body: Any) -> None:
     """Handles one request: answers it, or parks it.
 

@@ -70,8 +70,13 @@ def process_batch(shard: Shard, source: str, batch: pa.RecordBatch, *, short_way
         short_way: False to let every heartbeat take the long way (for tests: both must say the same).
     """
     with _no_garbage_collection():
-        said, answers = process(shard, BatchRows(batch), short_way=short_way)
-        return Outputs(to_table(said, source, shard.partition), _answers(source, batch, answers))
+        # In a call of its own, so that what it made is gone before there is a search again.
+        return _process(shard, source, batch, short_way=short_way)
+
+
+def _process(shard: Shard, source: str, batch: pa.RecordBatch, *, short_way: bool) -> Outputs:
+    said, answers = process(shard, BatchRows(batch), short_way=short_way)
+    return Outputs(to_table(said, source, shard.partition), _answers(source, batch, answers))
 
 
 @contextmanager

@@ -291,8 +291,7 @@ def _write_classic(ctx: Context, store: GroupStore, group: ClassicGroup, assignm
         group_metadata_value(group),
         refs=(offset,),
     )
-    for member_id, data in assignments.items():
-        ctx.store_assignment(group.group_id, offset, member_id, data)
+    ctx.store_assignments(group.group_id, offset, assignments)
     store.groups[group.group_id] = group
 
 

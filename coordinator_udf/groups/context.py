@@ -6,10 +6,11 @@ Handlers decide; what they decided is collected here and is what the shard puts 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from coordinator_udf.groups.cause import Cause, request_cause
 from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.records import Sizes, batch_bytes, group_metadata_sizes, most_group_metadata_bytes
@@ -18,22 +19,11 @@ from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_st
 from coordinator_udf.groups.timers import Timers
 from coordinator_udf.protocol.rendering import render
 from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.protocol.rows import Request
 from coordinator_udf.protocol.settings import Settings
 
 if TYPE_CHECKING:
     from coordinator_udf.groups.consumer_target import Assignor
-
-
-class Cause(NamedTuple):
-    """What a row's effects are ascribed to: a request, or a timer."""
-
-    request_id: str | None = None
-    api: str | None = None
-    member_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    client_reason: str | None = None
-    timer: str | None = None
 
 
 #: One record of the shard's own log: offset, type, key, value, producer id.
@@ -47,7 +37,7 @@ class Context:
 
     Attributes:
         now_ms: log time.
-        cause: the request or timer that is being handled.
+        by: the id of the request that is being handled; None for a timer.
         end_offset: the offset that the next record will have.
         next_seq: the number of the next thing that is said.
         said: what was decided.
@@ -59,7 +49,10 @@ class Context:
         self.settings = settings
         self.timers = timers
         self.now_ms = 0
-        self.cause = Cause()
+        self.by: str | None = None
+        self._row: Request | None = None
+        self._body: Any = None
+        self._cause: Cause | None = Cause()
         self.end_offset = 0
         self.topics: dict[str, Topic] = {}
         #: How often the topics have changed, and as of when the newest of them is there.
@@ -73,6 +66,25 @@ class Context:
         self.said = Said()
         self.appended: list[LogEntry] | None = None
         self.append_failed = False
+
+    def begin_request(self, row: Request, body: Any = None) -> None:
+        """What happens from now on is ascribed to this request.
+
+        Args:
+            body: what it says, as the struct of its API; None if that isn't known.
+        """
+        self.by, self._row, self._body, self._cause = row.request_id, row, body, None
+
+    def begin_timer(self, cause: Cause) -> None:
+        """What happens from now on is ascribed to a timer."""
+        self.by, self._cause = None, cause
+
+    @property
+    def cause(self) -> Cause:
+        """The request or timer that is being handled. Few requests cause something that has to say all of it."""
+        if self._cause is None:
+            self._cause = Cause() if self._row is None else request_cause(self._row, self._body)
+        return self._cause
 
     def answer(
         self,
@@ -119,10 +131,23 @@ class Context:
         parts: int | None = None,
     ) -> None:
         """Does what `answer` does with a body that is JSON already, of the version that is asked for."""
-        seq, by = self.next_seq, self.cause.request_id
+        seq = self.next_seq
         named = _comma_separated(refs) if refs else None
         self.said.responses.append(
-            (seq, self.now_ms, request_id, by, api, api_version, group_id, member_id, error_code, text, named, parts)
+            (
+                seq,
+                self.now_ms,
+                request_id,
+                self.by,
+                api,
+                api_version,
+                group_id,
+                member_id,
+                error_code,
+                text,
+                named,
+                parts,
+            )
         )
         self.next_seq = seq + 1
 
@@ -148,7 +173,7 @@ class Context:
             (
                 self.next_seq,
                 self.now_ms,
-                self.cause.request_id,
+                self.by,
                 key.get("group") or key.get("groupId"),
                 None if value is None else _encode(value).decode(),
                 type_,
@@ -177,12 +202,14 @@ class Context:
             return True
         return self.fits([group_metadata_sizes(group, sizes)])
 
-    def store_assignment(self, group_id: str, record_offset: int, member_id: str, assignment: bytes) -> None:
-        """Puts out the bytes that placeholders for this record and member stand for."""
-        self.said.assignments.append(
-            (self.next_seq, self.now_ms, self.cause.request_id, group_id, member_id, record_offset, assignment)
-        )
-        self.next_seq += 1
+    def store_assignments(self, group_id: str, record_offset: int, assignments: Mapping[str, bytes]) -> None:
+        """Puts out the bytes that placeholders for this record stand for, by member."""
+        now_ms, by = self.now_ms, self.by
+        self.said.assignments += [
+            (seq, now_ms, by, group_id, member_id, record_offset, assignment)
+            for seq, (member_id, assignment) in enumerate(assignments.items(), self.next_seq)
+        ]
+        self.next_seq += len(assignments)
 
     def move(self, group: ClassicGroup, event: GroupEvent, reason: str | None = None) -> None:
         """Moves a group to the state that `TRANSITIONS` has for the event.
@@ -225,9 +252,7 @@ class Context:
             tuple(group.members),
             *self.cause,
         )
-        self.said.transitions.append(
-            (self.next_seq, self.now_ms, self.cause.request_id, group.group_id, _encode(body).decode())
-        )
+        self.said.transitions.append((self.next_seq, self.now_ms, self.by, group.group_id, _encode(body).decode()))
         self.next_seq += 1
 
 

@@ -5,7 +5,7 @@ Source: GroupMetadataManager (prepareRebalance, completeClassicGroupJoin and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator_udf.groups import timers
@@ -81,19 +81,19 @@ def generation_body(
         protocol_name=group.protocol_name,
         leader=group.leader,
         skip_assignment=skip_assignment,
-        members=joined_members(group) if with_members else None,
+        members=joined_members(group, group.in_order()) if with_members else None,
     )
 
 
-def joined_members(group: ClassicGroup) -> list[dict[str, Any]]:
-    """What the leader gets to know of all members."""
+def joined_members(group: ClassicGroup, members: Iterable[Member]) -> list[dict[str, Any]]:
+    """What the leader gets to know of all members, who are given in their order."""
     return [
         {
             "memberId": member.member_id,
             "groupInstanceId": member.group_instance_id,
             "metadata": member.metadata(group.protocol_name),
         }
-        for member in group.in_order()
+        for member in members
     ]
 
 
@@ -227,7 +227,7 @@ def _begin_generation(
     ctx.timers.arm(sync_key, ctx.now_ms + group.rebalance_timeout_ms(), group.generation_id)
 
 
-def _tell_generation(ctx: Context, group: ClassicGroup, members: Iterable[Member]) -> None:
+def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member]) -> None:
     """Answers all who have joined, the leader with who is in the group."""
     followers = generation_body(group, "", with_members=False)
     forms: dict[int, Form] = {}
@@ -236,7 +236,8 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Iterable[Member
         if parked is None:
             continue
         if member_id == group.leader:
-            answer_join(ctx, group, member, generation_body(group, member_id, with_members=True))
+            body = {**followers, "memberId": member_id, "members": joined_members(group, members)}
+            answer_join(ctx, group, member, body)
             continue
         member.awaiting_join = None
         group.awaiting_join_count -= 1

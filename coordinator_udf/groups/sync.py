@@ -126,8 +126,7 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
         group_metadata_value(group),
         refs=(offset,) if any(sizes.values()) else (),
     )
-    for member in group.members.values():
-        if sizes[member.member_id]:
-            ctx.store_assignment(group.group_id, offset, member.member_id, assigned[member.member_id])
+    brought = {member_id: assigned[member_id] for member_id, size in sizes.items() if size}
+    ctx.store_assignments(group.group_id, offset, brought)
     propagate_assignment(ctx, group, Errors.NONE)
     ctx.move(group, GroupEvent.LEADER_SYNCED, f"Assignment received from leader {body.member_id}")

@@ -35,7 +35,7 @@ def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
     if group is not None and handler is not None:
         member = group.members.get(timer.key.member_id)
         if member is not None:
-            ctx.cause = ctx.cause._replace(client_id=member.client_id, client_host=member.client_host)
+            ctx.begin_timer(ctx.cause._replace(client_id=member.client_id, client_host=member.client_host))
         handler(ctx, store, group, timer)
 
 

@@ -25,7 +25,8 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
         return heartbeat_json(api_version, body["errorCode"])
     plan = _plan(api, api_version)
     if plan is not None:
-        _name_protocol(api, api_version, body)
+        if api == "JoinGroup" and not body["protocolName"]:
+            body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
         if not plan.is_sure and not _is_whole(body, plan):
             body = _cut(body, shape(api, api_version))
     return _encode(body).decode()
@@ -43,24 +44,22 @@ class Form:
             api: which API's.
             api_version: their version.
             body: the fields of the API's latest version, in that order.
-            field: the field that is filled in later; every version has it, and it is not the first.
+            field: the field that is filled in later; none that comes before it has fields.
+
+        Raises:
+            ValueError: the version hasn't got the field.
         """
-        _name_protocol(api, api_version, body)
-        fields = list(_cut(body, shape(api, api_version)).items())
-        place = next(place for place, (name, _) in enumerate(fields) if name == field)
-        before, after = (_encode(dict(part)).decode() for part in (fields[:place], fields[place + 1 :]))
-        self._head = f'{before[:-1]},"{field}":'
-        self._tail = f",{after[1:]}" if place + 1 < len(fields) else after[1:]
+        # In JSON a quote within a text is escaped, so this is nothing but the field. One of the same name further down
+        # comes after it.
+        whole = render(api, api_version, {**body, field: ""})
+        self._head, found, self._tail = whole.partition(f'"{field}":""')
+        if not found:
+            raise ValueError(f"version {api_version} of {api} has no field {field!r}")
+        self._head += found[:-2]
 
     def fill(self, text: str) -> str:
         """The answer with that text."""
         return self._head + _encode(text).decode() + self._tail
-
-
-def _name_protocol(api: str, api_version: int, body: dict[str, Any]) -> None:
-    """What stands for no protocol in a JoinGroup answer."""
-    if api == "JoinGroup" and not body["protocolName"]:
-        body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
 
 
 class _Plan(NamedTuple):

@@ -1,0 +1,38 @@
+"""What a shard's effects are ascribed to: a request, or a timer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from coordinator_udf.protocol.requests import JoinGroup, LeaveGroup
+from coordinator_udf.protocol.rows import Request
+
+
+class Cause(NamedTuple):
+    """A request with who sent it, or a timer's kind with the member that it was armed for."""
+
+    request_id: str | None = None
+    api: str | None = None
+    member_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    client_reason: str | None = None
+    timer: str | None = None
+
+
+def request_cause(row: Request, body: Any) -> Cause:
+    """A request as a cause.
+
+    Args:
+        body: what it says, as the struct of its API; None if that isn't known.
+    """
+    return Cause(row.request_id, row.api, row.member_id, row.client_id, row.client_host, _client_reason(body))
+
+
+def _client_reason(body: Any) -> str | None:
+    """Why the client says it asks (KIP-800)."""
+    if isinstance(body, JoinGroup):
+        return body.reason
+    if isinstance(body, LeaveGroup) and body.members:
+        return body.members[0].reason
+    return None
