@@ -96,8 +96,10 @@ class Shard:
             ctx.now_ms = log_ts
         if not self.started:
             self._begin()
-        if api not in HARMLESS and ((group_id := row.group_id) is None or self.is_hot(group_id)):
-            self.cool(group_id)
+        if api not in HARMLESS:
+            group_id = row.group_id
+            if group_id is None or group_id in self.hot or group_id in self.rest.places:
+                self.cool(group_id)
         try:
             if api in HANDLERS:
                 self._handle(row)
