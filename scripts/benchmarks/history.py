@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.benchmarks.live import Batch, Live
+from scripts.benchmarks.plots import save_plot
 from scripts.benchmarks.results import Outcome
 from scripts.benchmarks.running import Options, median, percentile, say
 
@@ -63,9 +64,7 @@ def _plot(batches: list[Batch], path: Path) -> None:
         .encode(alt.X("micro-batches before"), alt.Y("duration, ms"), alt.Color("what").title(None))
         .properties(width=480, height=300)
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    chart.save(f"{path}.svg")
-    chart.save(f"{path}.png", scale_factor=2)
+    save_plot(chart, path)
 
 
 def _cpu_ms(marks: list[tuple[int, float]]) -> float:

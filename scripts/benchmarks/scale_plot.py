@@ -8,6 +8,7 @@ import pandas as pd
 
 from coordinator_udf.protocol.settings import Settings
 from coordinator_udf.shard_codec import decode, encode
+from scripts.benchmarks.plots import save_plot
 from scripts.benchmarks.results import Outcome
 from scripts.benchmarks.running import Clock, Options, median, say
 from scripts.benchmarks.shard import Cluster
@@ -90,6 +91,4 @@ def _plot(frame: pd.DataFrame, size: str, path: Path) -> None:
         )
         .properties(width=480, height=300)
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    chart.save(f"{path}.svg")
-    chart.save(f"{path}.png", scale_factor=2)
+    save_plot(chart, path)
