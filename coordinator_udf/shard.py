@@ -41,7 +41,7 @@ class PoisonRow(Exception):
     """A row, or a timer that fired before it, made a handler raise. The shard has to be restored.
 
     Attributes:
-        index: which of the rows that `Shard.process` was given.
+        index: which of the rows of the call it is, or was to come after the timer.
         timer: the timer, if it was one.
         details: the traceback.
     """

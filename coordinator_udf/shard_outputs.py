@@ -55,15 +55,16 @@ def _columns(kind: str, rows: list[Row]) -> dict[str, tuple[Any, ...]]:
 
 def _table(kind: str, rows: list[Row], source: str, partition: int) -> pa.Table:
     count = len(rows)
-    known = {"kind": repeated(kind, count), "source": repeated(source, count), "partition": repeated(partition, count)}
+    partitions = pa.repeat(pa.scalar(partition, pa.int32()), count)
+    known = {"kind": repeated(kind, count), "source": repeated(source, count), "partition": partitions}
     for name, values in _columns(kind, rows).items():
         known[name] = pa.array(values, OUTPUTS.field(name).type)
     return pa.table([known.get(field.name, nulls(field.type, count)) for field in OUTPUTS], schema=OUTPUTS)
 
 
-def repeated(value: str | int, count: int) -> pa.Array:
-    """A column that says the same in each row; a number has 32 bits."""
-    return _longest(value, 1 << (count - 1).bit_length()).slice(0, count)
+def repeated(text: str, count: int) -> pa.Array:
+    """A column that says the same in each row."""
+    return _longest(text, 1 << (count - 1).bit_length()).slice(0, count)
 
 
 def nulls(type_: pa.DataType, count: int) -> pa.Array:
@@ -72,9 +73,9 @@ def nulls(type_: pa.DataType, count: int) -> pa.Array:
 
 
 # Such columns are made once for calls of a size.
-@lru_cache(maxsize=256)
-def _longest(value: str | int, count: int) -> pa.Array:
-    return pa.repeat(value if isinstance(value, str) else pa.scalar(value, pa.int32()), count)
+@lru_cache(maxsize=64)
+def _longest(text: str, count: int) -> pa.Array:
+    return pa.repeat(text, count)
 
 
 @lru_cache(maxsize=64)
