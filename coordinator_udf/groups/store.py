@@ -150,9 +150,10 @@ class GroupStore:
 
     def _apply_tombstone(self, ctx: Context, group_id: str, event: GroupEvent) -> None:
         group = self.groups.pop(group_id, None)
-        if isinstance(group, ClassicGroup) and event is not GroupEvent.LOADED:
+        if isinstance(group, ClassicGroup):
             _forget_pending(ctx, group)
-            ctx.move(group, event)
+            if event is not GroupEvent.LOADED:
+                ctx.move(group, event)
 
     def _apply_group(self, record_offset: int, group_id: str, value: dict[str, Any]) -> None:
         timestamp = value.get("currentStateTimestamp", -1)
@@ -185,7 +186,11 @@ class GroupStore:
 
 
 def _forget_pending(ctx: Context, group: ClassicGroup) -> None:
-    """Nobody needs the ids any more that the group gave out; its members are gone already."""
+    """Nobody needs the ids any more that the group gave out.
+
+    Kafka lets their timers run out, also where a consumer group takes the group's place: they find nobody then, and do
+    nothing.
+    """
     for member_id in group.pending_join:
         ctx.timers.cancel(TimerKey(SESSION, group.group_id, member_id))
 

@@ -6,11 +6,14 @@ from base64 import b64decode
 
 import pytest
 
+from coordinator_udf.groups.timers import KEY, SESSION
 from coordinator_udf.protocol.consumer_protocol import decode_assignment
+from coordinator_udf.shard_codec import decode
 from tests.groups.bodies import subscription
 from tests.groups.conftest import Worlds
 from tests.groups.consumer_member import SETTINGS, Consumer, settle
-from tests.groups.harness import Asked, Member, World
+from tests.groups.coordinators import OurCoordinator
+from tests.groups.harness import TOPICS, Asked, Member, World
 
 ASSIGNMENT = b"\0\1\0\0\0\1\0\2t0\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\xff\xff\xff\xff"
 
@@ -103,6 +106,54 @@ def test_an_empty_group_of_either_kind_makes_room_for_the_other(world: World) ->
     world.advance(10_000)
     assert consumer.join().error == "NONE"
     assert kind(world) == "consumer"
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["consumer", "classic again"])
+def test_the_session_of_an_id_that_was_given_out_ends_without_a_trace_in_the_group_that_follows(
+    world: World, back: bool
+) -> None:
+    (given,) = world.new_ids(1)
+    world.advance(1_000)
+    consumer = Consumer(world, "z")
+    assert consumer.join().error == "NONE"
+    if back:
+        consumer.leave()
+        world.new_ids(1, session_ms=60_000)
+        assert world.join(given).error == "UNKNOWN_MEMBER_ID"
+    before, written = world.inside(), len(world.coordinator_records)
+    # It would be over in the middle of this.
+    world.advance(12_000)
+    assert len(world.coordinator_records) == written
+    assert world.inside() == before
+    assert kind(world) == ("classic" if back else "consumer")
+
+
+def test_a_consumer_may_have_an_id_that_was_given_out(world: World) -> None:
+    (given,) = world.new_ids(1)
+    world.advance(1_000)
+    consumer = Consumer(world, given)
+    assert consumer.join().error == "NONE"
+    # Its session is a consumer's now, and longer.
+    world.advance(12_000)
+    assert consumer.beat().error == "NONE"
+    assert world.members() == [given]
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_the_sessions_of_ids_that_were_given_out_go_with_the_classic_group(members: int) -> None:
+    """What can't be seen from outside: Kafka's run out and find nobody."""
+    coordinator = OurCoordinator({**SETTINGS, "group.initial.rebalance.delay.ms": 0}, TOPICS)
+    world = World(coordinator, coordinator.records)
+
+    def sessions() -> set[str]:
+        shard = decode(0, coordinator.settings, coordinator.state)
+        return {entry[KEY].member_id for entry in shard.ctx.timers.entries() if entry[KEY].kind == SESSION}
+
+    there = {classic_group(world).id for _ in range(members)}
+    (given,) = world.new_ids(1)
+    assert sessions() == there | {given}
+    Consumer(world, "z").join()
+    assert sessions() == there | {"z"}
 
 
 def test_a_classic_member_that_does_not_sync_is_out(world: World) -> None:
