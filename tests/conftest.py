@@ -22,6 +22,9 @@ SHARED = Path(os.environ.get("MUSTER_RECORDINGS", ROOT.parent / "shared"))
 # Spark's timestamps come to Python in the machine's time zone; the tests say what they expect in UTC.
 os.environ["TZ"] = "UTC"
 time.tzset()
+# Every JVM of the tests, this one's session and those of drivers, jobs and tools, is young when it ends: what it would
+# compile well, and collect in several threads, it takes from the tests beside it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
 
 def shared(*parts: str) -> Path:
@@ -45,6 +48,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.adaptive.enabled": "false",
             "spark.databricks.delta.snapshotPartitions": "1",
+            # Each plan runs once or twice on some rows: to compile it takes longer than to interpret it. What is
+            # started as a job (tests of kills, of the cluster, of the live job) has the settings of a job.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": warehouse,
             "spark.local.dir": warehouse,

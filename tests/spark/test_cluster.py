@@ -41,6 +41,7 @@ def submit(root: Path, scenario: Scenario) -> subprocess.Popen[bytes]:
         *(str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
         *("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"),
+        *("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.databricks.delta.snapshotPartitions=1"),
         # Executors die in this test, more often than a cluster would forgive.
         *("--conf", "spark.task.maxFailures=10"),
         *(*delta, "--py-files", str(package(root)), str(ROOT / "jobs" / "coordinator_stream.py")),
