@@ -20,9 +20,11 @@ from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.settings_file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
+from coordinator_udf.streaming.request_log import request_log
 from coordinator_udf.streaming.session import register_sources
 from coordinator_udf.streaming.sink import Answers
 from coordinator_udf.table_rows import to_tables
+from schemas.requests import REQUEST_COLUMNS
 from schemas.tables import TABLES
 from tests.conftest import SAMPLE_LOG
 
@@ -95,6 +97,16 @@ def assert_same_tables(spark: SparkSession, folder: Path, expected: dict[str, pa
                 ignore_nullable=True,
             )
             raise AssertionError(f"{name} differs")
+
+
+def assert_whole_log(spark: SparkSession, path: Path, scenario: Scenario) -> None:
+    """The log and its history hold each row of the scenario once, in order."""
+    found = [row.asDict() for row in request_log(spark, path).orderBy("partition", "offset").collect()]
+    expected = []
+    for partition in range(scenario.partitions):
+        rows = [row for row in scenario.rows if row["partition"] == partition]
+        expected += [{"source": "live", **row, "offset": offset} for offset, row in enumerate(rows)]
+    assert found == [{name: row[name] for name in REQUEST_COLUMNS} for row in expected]
 
 
 Run = Callable[..., Coordinator]

@@ -8,6 +8,8 @@ POINT: ``none``, ``stage`` (while the stateful stage runs, when a shard was hand
 recovery ``appending`` (while the load is put on the log), ``appended`` (after that), ``noted`` (after the checkpoint
 was told). AFTER: in which batch of this run, or which piece or append. FOLD_AFTER: after how many rows the log is
 folded. RECOVER: 1 to load the groups. What is killed is the real process, with SIGKILL.
+
+It starts Spark, waits for a line on its standard input, and becomes the coordinator then.
 """
 
 from __future__ import annotations
@@ -121,6 +123,8 @@ def main(
     assert defaults is not None
     defaults["interval_s"] = 0.2
     spark = coordinator_session()
+    if not sys.stdin.readline():
+        sys.exit("whoever started this driver is gone")
     options = StreamOptions(
         str(root / "log"),
         str(root / "tables"),

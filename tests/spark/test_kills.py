@@ -8,42 +8,94 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from tests.conftest import ROOT
-from tests.spark.conftest import Scenario, assert_same_tables
+from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KILLS = 20
 MAX_ROWS = 6
+#: So few rows that the log is folded all the time.
+FOLD_AFTER = 20
 DRIVER = ROOT / "tests" / "spark" / "killed_driver.py"
 
 
-def start(
-    root: Path, point: str, after: int, scenario: Scenario, *, fold_after: int = 0, recover: bool = False
-) -> subprocess.Popen[bytes]:
-    """A driver in a process group of its own, so that its JVM dies with it."""
-    which = [str(root), str(MAX_ROWS), point, str(after), str(fold_after), str(int(recover))]
+class Death(NamedTuple):
+    """Where and when a driver dies (see killed_driver.py); at ``none`` it waits to be killed."""
+
+    point: str
+    after: int = 0
+    recover: bool = False
+
+
+def drivers(
+    root: Path, scenario: Scenario, deaths: Sequence[Death], *, fold_after: int = 0
+) -> Generator[tuple[Death, subprocess.Popen[bytes]], None, None]:
+    """A driver for each death, one after the other; it is dead at the latest when the next one is asked for.
+
+    While one runs, the next one starts its Spark, which is most of its life; it touches nothing before its turn.
+    """
+    begun: deque[subprocess.Popen[bytes]] = deque()
+    try:
+        for number, death in enumerate(deaths):
+            for coming in deaths[number + len(begun) : number + 2]:
+                begun.append(start(root, coming, scenario, fold_after))
+            driver = begun[0]
+            assert driver.stdin is not None
+            # One that couldn't start is found dead by whoever waits for it.
+            with suppress(BrokenPipeError):
+                driver.stdin.write(b"go\n")
+                driver.stdin.close()
+            yield death, driver
+            kill(begun.popleft())
+    finally:
+        for driver in begun:
+            kill(driver)
+
+
+def start(root: Path, death: Death, scenario: Scenario, fold_after: int) -> subprocess.Popen[bytes]:
+    """A driver in a process group of its own, so that its JVM dies with it. It waits for a word before it begins."""
+    which = [str(root), str(MAX_ROWS), death.point, str(death.after), str(fold_after), str(int(death.recover))]
     settings = [f"offsets.topic.partition.check={str(scenario.settings.offsets_topic_partition_check).lower()}"]
     settings += [f"group.initial.rebalance.delay.ms={scenario.settings.group_initial_rebalance_delay_ms}"]
     with (root / "driver.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, str(DRIVER), *which, *settings],
+            stdin=subprocess.PIPE,
+            bufsize=0,
             stdout=log,
             stderr=log,
-            # Drivers that are to die soon have no time to be compiled well.
-            env={**os.environ, "PYTHONPATH": str(ROOT), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             start_new_session=True,
         )
 
 
 def kill(driver: subprocess.Popen[bytes]) -> None:
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
+    """Kills the whole group, and waits until nobody of it is left to write anything."""
+    deadline = time.monotonic() + 10
+    with suppress(ProcessLookupError):
+        # Whoever is dead and not yet buried counts too, where process 1 doesn't care for orphans: not for ever then.
+        while time.monotonic() < deadline:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+            time.sleep(0.01)
+    if driver.stdin is not None:
+        driver.stdin.close()
+
+
+def wait_for_death(root: Path, driver: subprocess.Popen[bytes]) -> None:
+    driver.wait(timeout=180)
+    assert driver.returncode == -signal.SIGKILL, (root / "driver.log").read_text()[-4000:]
 
 
 def batches_done(root: Path) -> int:
@@ -61,34 +113,34 @@ def wait_for_progress(root: Path, driver: subprocess.Popen[bytes], done: int) ->
     return True
 
 
-def finish(root: Path, driver: subprocess.Popen[bytes]) -> None:
-    try:
-        assert driver.wait(timeout=300) == 0, (root / "driver.log").read_text()[-4000:]
-    finally:
-        if driver.poll() is None:
-            kill(driver)
-
-
-def test_twenty_kills_change_nothing(coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario) -> None:
+def test_twenty_kills_change_nothing(
+    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
+) -> None:
     seed = random.randrange(10**6)
     chance = random.Random(seed)
     sample.make_log(tmp_path / "log", [3, 1, 2]).close()
+    points = ["commit", "random", "answer", "fold", "stage", "random", "write"] * KILLS
+    deaths = [
+        Death("none") if point == "random" else Death(point, 0 if point == "fold" else chance.randrange(3))
+        for point in points[:KILLS]
+    ]
     killed = 0
-    points = ["commit", "random", "answer", "stage", "random", "write"]
-    while killed < KILLS:
-        point = points[killed % len(points)]
-        driver = start(tmp_path, "none" if point == "random" else point, chance.randrange(3), sample)
-        done = batches_done(tmp_path)
-        try:
-            if point == "random":
+    with closing(drivers(tmp_path, sample, deaths, fold_after=FOLD_AFTER)) as running:
+        for death, driver in running:
+            done = batches_done(tmp_path)
+            if death.point == "none":
                 assert wait_for_progress(tmp_path, driver, done), (tmp_path / "driver.log").read_text()[-4000:]
                 time.sleep(chance.random() * 0.8)
+                assert driver.poll() is None, "it was at the log's end before it was killed"
             else:
-                driver.wait(timeout=180)
-                assert driver.returncode == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-4000:]
-        finally:
-            kill(driver)
-        killed += 1
-    finish(tmp_path, start(tmp_path, "none", 0, sample))
+                wait_for_death(tmp_path, driver)
+            killed += 1
+    assert killed == KILLS
+    left = batches_done(tmp_path)
+    # Nothing of what follows is killed, so it needs no process of its own.
+    run(sample.settings, fold_after_rows=FOLD_AFTER)
+    assert batches_done(tmp_path) > left, "the log was at its end before the last kill"
     print(f"seed {seed}: {killed} kills, {batches_done(tmp_path) + 1} batches")
+    assert EmbeddedLog.open(tmp_path / "log").extent().first > 0
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
+    assert_whole_log(coordinator_spark, tmp_path / "log", sample)

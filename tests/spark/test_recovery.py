@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf.log_rows import control_rows, request_rows
 from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.streaming.coordinator import StartError
 from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.recovery import RecoveryError
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
-from tests.spark.test_kills import finish, kill, start
+from tests.spark.test_kills import Death, drivers, wait_for_death
 
 pytestmark = pytest.mark.spark
 
@@ -173,27 +174,23 @@ def test_kills_during_a_recovery_change_nothing(
     killed = tmp_path / "killed"
     shutil.copytree(tmp_path, killed, ignore=lambda folder, _: ["killed"] if folder == str(tmp_path) else [])
     run(sample.settings, recover=True)
+    places = {name: str(killed / name) for name in ("log", "tables", "checkpoint")}
 
     # What is started again after the checkpoint was told where to start may be so with or without the option.
-    steps = [
-        ("appending", 2, True),
-        ("appended", 0, True),
-        ("noted", 0, True),
-        ("commit", 0, True),
-        ("write", 1, False),
+    deaths = [
+        Death("appending", 2, recover=True),
+        Death("appended", recover=True),
+        Death("noted", recover=True),
+        Death("commit", recover=True),
+        Death("write", 1),
     ]
-    for point, after, recover in steps:
-        if point == "noted":
-            refused = start(killed, "none", 0, sample)
-            assert refused.wait(timeout=180) == 1
-            assert "start with --recover-from-offsets" in (killed / "driver.log").read_text()
-        driver = start(killed, point, after, sample, recover=recover)
-        try:
-            driver.wait(timeout=180)
-            assert driver.returncode == -signal.SIGKILL, (point, (killed / "driver.log").read_text()[-4000:])
-        finally:
-            kill(driver)
-    finish(killed, start(killed, "none", 0, sample))
+    with closing(drivers(killed, sample, deaths)) as running:
+        for death, driver in running:
+            wait_for_death(killed, driver)
+            if death.point == "appended":
+                with pytest.raises(StartError, match="start with --recover-from-offsets"):
+                    run(sample.settings, **places)
+    run(sample.settings, **places)
     assert_same_tables(coordinator_spark, killed / "tables", read_tables(tmp_path / "tables"))
 
 
