@@ -74,44 +74,27 @@ class LiveJob:
         return DeltaTable(str(self.tables / name))
 
 
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveJob]:
+    job = LiveJob(tmp_path_factory.mktemp("job"))
+    yield job
+    if job.process is not None and job.process.poll() is None:
+        job.kill()
+
+
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[LiveJob]:
-    job = LiveJob(tmp_path)
-    try:
-        job.start()
-        yield job
-    finally:
-        if job.process is not None and job.process.poll() is None:
-            job.kill()
-
-
-def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables(job: LiveJob, tmp_path: Path) -> None:
-    with Fleet(tmp_path, job.address, session_ms=20_000, heartbeat_ms=1_000) as fleet:
-        first = fleet.start("kafka-python", group="g", topics=BOTH)
-        fleet.wait_for_assignment([first], PLACES, 90)
-        others = [fleet.start(client, group="g", topics=BOTH) for client in ("confluent", "aiokafka")]
-        fleet.wait_for_assignment([first, *others], PLACES, 90)
-        # One after the other: those that leave at one moment have one rebalance together, which one of them causes.
-        while others:
-            others.pop().close()
-            fleet.wait_for_assignment([first, *others], PLACES, 90)
-        first.close()
-    assert job.stop() == 0, job.log.read_text()
-    transitions = job.table("group_transitions").to_pyarrow_table().to_pylist()
-    assert [row["to_state"] for row in transitions if row["group_id"] == "g"][-1] == "Empty"
-    assert {"kafka-python-0", "confluent-1", "aiokafka-2"} <= {row["cause_client_id"] for row in transitions}
-    responses = job.table("group_responses").to_pyarrow_table()
-    assert pc.sum(pc.equal(responses.column("error_code"), -1)).as_py() in (0, None)
-    assert not (job.tables / "rejected_requests" / "_delta_log").exists() or not len(
-        job.table("rejected_requests").to_pyarrow_table()
-    )
+def job(started: LiveJob) -> LiveJob:
+    """The job, started if it doesn't run: it takes long, and each test has a group of its own."""
+    if started.process is None or started.process.poll() is not None:
+        started.start()
+    return started
 
 
 def test_offsets_and_static_members_live_through_kill_nine_of_the_coordinator(job: LiveJob, tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, job.address, session_ms=120_000, heartbeat_ms=1_000)
     try:
         members = [
-            fleet.start(client, group="g", topics=BOTH, instance=f"i-{client}")
+            fleet.start(client, group="static", topics=BOTH, instance=f"i-{client}")
             for client in ("kafka-python", "confluent")
         ]
         fleet.wait_for_assignment(members, PLACES, 90)
@@ -127,10 +110,32 @@ def test_offsets_and_static_members_live_through_kill_nine_of_the_coordinator(jo
             assert member.order("found", do="find", place=place)["offset"] == 100 + offset
         assert [member.assignment for member in members] == owned
         members[1].kill()
-        again = fleet.start("confluent", group="g", topics=BOTH, instance="i-confluent")
+        again = fleet.start("confluent", group="static", topics=BOTH, instance="i-confluent")
         wait(lambda: again.assignment == owned[1], "the instance has its partitions back", again.tail, 90)
     finally:
         fleet.kill()
+
+
+def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables(job: LiveJob, tmp_path: Path) -> None:
+    with Fleet(tmp_path, job.address, session_ms=20_000, heartbeat_ms=1_000) as fleet:
+        first = fleet.start("kafka-python", group="three", topics=BOTH)
+        fleet.wait_for_assignment([first], PLACES, 90)
+        others = [fleet.start(client, group="three", topics=BOTH) for client in ("confluent", "aiokafka")]
+        fleet.wait_for_assignment([first, *others], PLACES, 90)
+        # One after the other: those that leave at one moment have one rebalance together, which one of them causes.
+        while others:
+            others.pop().close()
+            fleet.wait_for_assignment([first, *others], PLACES, 90)
+        first.close()
+    assert job.stop() == 0, job.log.read_text()
+    transitions = job.table("group_transitions").to_pyarrow_table().to_pylist()
+    assert [row["to_state"] for row in transitions if row["group_id"] == "three"][-1] == "Empty"
+    assert {"kafka-python-0", "confluent-1", "aiokafka-2"} <= {row["cause_client_id"] for row in transitions}
+    responses = job.table("group_responses").to_pyarrow_table()
+    assert pc.sum(pc.equal(responses.column("error_code"), -1)).as_py() in (0, None)
+    assert not (job.tables / "rejected_requests" / "_delta_log").exists() or not len(
+        job.table("rejected_requests").to_pyarrow_table()
+    )
 
 
 def _finds(member: Member, place: Place) -> bool:
