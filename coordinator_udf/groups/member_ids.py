@@ -13,7 +13,8 @@ def new_member_id(row: Request, group_instance_id: str | None) -> str:
 
     As Kafka's ids it begins with the instance id or the client id and ends with a uuid.
     """
-    if row.proposed_member_id is not None:
+    # Who proposes an empty text proposes none: it is what a member says that has no id, and no timer could be its own.
+    if row.proposed_member_id:
         return row.proposed_member_id
     place = hashlib.sha256(f"{row.partition}/{row.offset}".encode()).digest()[:16]
     prefix = group_instance_id if group_instance_id is not None else row.client_id or ""

@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_udf import shard as shard_module
 from coordinator_udf import shard_apis
+from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.log_rows import request_rows
 from coordinator_udf.protocol.rows import Output, Request
 from coordinator_udf.protocol.settings import Settings
@@ -130,3 +131,16 @@ def test_rows_that_make_no_sense_are_rejected_and_the_rest_goes_on() -> None:
     assert codes["r0"] == 0
     assert codes["r6"] == 0
     assert codes["r1"] == -1
+
+
+@pytest.mark.parametrize("version", [3, 4], ids=["joins at once", "is sent back for its id"])
+def test_an_empty_proposal_of_a_member_id_is_none(version: int) -> None:
+    shard = Shard(0, Settings(group_initial_rebalance_delay_ms=0))
+    answers = process_rows(shard, [join(0, "a", "", T0)._replace(api_version=version), tick(1, T0 + 1)])
+    assert rejected(answers) == []
+    (given,) = [json.loads(output.body or "")["memberId"] for output in answers if output.api == "JoinGroup"]
+    assert given.startswith("c-")
+    process_rows(shard, [tick(2, T0 + 60_000)])
+    group = shard.store.get("a")
+    assert isinstance(group, ClassicGroup)
+    assert (list(group.members), list(group.pending_join)) == ([], []), "its session ends as any other"
