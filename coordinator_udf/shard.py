@@ -98,6 +98,7 @@ class Shard:
             self._begin()
         if api not in HARMLESS:
             group_id = row.group_id
+            # Of the requests of a rebalance only the first finds its group hot.
             if group_id is None or group_id in self.hot or group_id in self.rest.places:
                 self.cool(group_id)
         try:

@@ -149,8 +149,7 @@ class Join:
         group, state = self.group, self.group.state
         if state is PREPARING_REBALANCE:
             self._park(member)
-            if group.has_all_members_joined():
-                maybe_complete_join(self.ctx, group)
+            maybe_complete_join(self.ctx, group)
             return
         changed = member.protocols != self.protocols
         is_leader = group.leader == member.member_id
