@@ -21,7 +21,6 @@ from coordinator_udf.groups.rebalance import (
     join_body,
     prepare_rebalance,
     restart_session,
-    sync_body,
 )
 from coordinator_udf.groups.records import END_TXN_MARKER
 from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
@@ -193,7 +192,7 @@ def _forget(shard: Shard, availability: Availability) -> None:
                     shard.ctx, group, member, join_body(error=Errors.NOT_COORDINATOR, member_id=member.member_id)
                 )
             else:
-                answer_sync(shard.ctx, group, member, sync_body(Errors.NOT_COORDINATOR))
+                answer_sync(shard.ctx, group, member, Errors.NOT_COORDINATOR)
     shard.store = GroupStore()
     shard.forget_timers()
     shard.cool(None)

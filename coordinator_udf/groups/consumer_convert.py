@@ -31,7 +31,6 @@ from coordinator_udf.groups.rebalance import (
     join_body,
     prepare_rebalance,
     restart_session,
-    sync_body,
 )
 from coordinator_udf.groups.records import (
     GROUP_METADATA,
@@ -111,7 +110,7 @@ def convert_to_consumer(
         error = Errors.REBALANCE_IN_PROGRESS
         answer_join(ctx, group, member, join_body(error=error, member_id=member.member_id))
     for member in group.in_order():
-        answer_sync(ctx, group, member, sync_body(Errors.REBALANCE_IN_PROGRESS))
+        answer_sync(ctx, group, member, Errors.REBALANCE_IN_PROGRESS)
     if group.protocol_name is None and group.members:
         # Its first rebalance is still open. Kafka's coordinator throws here.
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)

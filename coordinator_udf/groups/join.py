@@ -16,7 +16,6 @@ from coordinator_udf.groups.rebalance import (
     prepare_rebalance,
     rebalance_or_complete_join,
     restart_session,
-    sync_body,
 )
 from coordinator_udf.groups.records import (
     GROUP_METADATA,
@@ -214,7 +213,7 @@ class Join:
     def _fence(self, member: Member) -> None:
         fenced = join_body(error=Errors.FENCED_INSTANCE_ID, member_id=member.member_id, protocol_name=None)
         answer_join(self.ctx, self.group, member, fenced)
-        answer_sync(self.ctx, self.group, member, sync_body(Errors.FENCED_INSTANCE_ID))
+        answer_sync(self.ctx, self.group, member, Errors.FENCED_INSTANCE_ID)
 
     def _store_replacement(self, member: Member) -> bool:
         """Writes the group with the static member's new id; whether the record was small enough."""

@@ -6,10 +6,11 @@ Source: GroupMetadataManager (prepareRebalance, completeClassicGroupJoin and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from coordinator_udf.groups import timers
-from coordinator_udf.groups.classic import ClassicGroup, Member
+from coordinator_udf.groups.classic import ClassicGroup, Member, Parked
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.java_order import INITIAL_TABLE, grown_table, hash_order
 from coordinator_udf.groups.records import (
@@ -27,6 +28,8 @@ from coordinator_udf.protocol.rendering import Form
 #: Members name their rebalance timeout as they like, and log time stands still while a timer fires: with one of 0 the
 #: same timer would fire for ever. Kafka's fires as fast as it can until wall time has ended the sessions.
 _LEAST_EXTENSION_MS = 50
+
+_NONE = int(Errors.NONE)
 
 
 def join_body(
@@ -99,33 +102,62 @@ def joined_members(group: ClassicGroup, members: Iterable[Member]) -> list[dict[
 
 def answer_join(ctx: Context, group: ClassicGroup, member: Member, body: dict[str, Any]) -> None:
     """Answers a member's parked JoinGroup, if it has one."""
-    parked = member.awaiting_join
+    parked = _unpark_join(group, member)
     if parked is None:
         return
-    member.awaiting_join = None
-    group.awaiting_join_count -= 1
     ctx.answer(
         parked.request_id, "JoinGroup", parked.api_version, body, group_id=group.group_id, member_id=member.member_id
     )
 
 
-def answer_sync(ctx: Context, group: ClassicGroup, member: Member, body: dict[str, Any]) -> bool:
-    """Answers a member's parked SyncGroup; whether it had one."""
+def _unpark_join(group: ClassicGroup, member: Member) -> Parked | None:
+    parked = member.awaiting_join
+    if parked is not None:
+        member.awaiting_join = None
+        group.awaiting_join_count -= 1
+    return parked
+
+
+def answer_sync(ctx: Context, group: ClassicGroup, member: Member, error: Errors) -> None:
+    """Answers a member's parked SyncGroup, if it has one: with its assignment, or with an error."""
     parked = member.awaiting_sync
     if parked is None:
-        return False
+        return
     member.awaiting_sync = None
-    refs = (member.assignment.record_offset,) if body["assignment"] and member.assignment else ()
+    if error is Errors.NONE:
+        answer_assignment(ctx, group, member, parked.request_id, parked.api_version)
+        return
     ctx.answer(
         parked.request_id,
         "SyncGroup",
         parked.api_version,
-        body,
+        sync_body(error),
         group_id=group.group_id,
         member_id=member.member_id,
-        refs=refs,
     )
-    return True
+
+
+def answer_assignment(
+    ctx: Context, group: ClassicGroup, member: Member, request_id: str | None, api_version: int
+) -> None:
+    """Answers a SyncGroup with the member's assignment, which is empty where the leader forgot the member."""
+    assignment = member.assignment
+    form = _assignment_form(api_version, group.protocol_type, group.protocol_name)
+    ctx.answer_in_json(
+        request_id,
+        "SyncGroup",
+        api_version,
+        form.fill(placeholder(assignment)),
+        error_code=_NONE,
+        group_id=group.group_id,
+        member_id=member.member_id,
+        refs=(assignment.record_offset,) if assignment is not None and assignment.size else (),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _assignment_form(api_version: int, protocol_type: str | None, protocol_name: str | None) -> Form:
+    return Form("SyncGroup", api_version, sync_body(Errors.NONE, protocol_type, protocol_name), "assignment")
 
 
 def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
@@ -232,15 +264,14 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member
     followers = generation_body(group, "", with_members=False)
     forms: dict[int, Form] = {}
     for member in members:
-        member_id, parked = member.member_id, member.awaiting_join
-        if parked is None:
-            continue
+        member_id = member.member_id
         if member_id == group.leader:
             body = {**followers, "memberId": member_id, "members": joined_members(group, members)}
             answer_join(ctx, group, member, body)
             continue
-        member.awaiting_join = None
-        group.awaiting_join_count -= 1
+        parked = _unpark_join(group, member)
+        if parked is None:
+            continue
         version = parked.api_version
         form = forms.get(version)
         if form is None:
@@ -250,7 +281,7 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member
             "JoinGroup",
             version,
             form.fill(member_id),
-            error_code=followers["errorCode"],
+            error_code=_NONE,
             group_id=group.group_id,
             member_id=member_id,
         )
@@ -283,13 +314,9 @@ def reset_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
 
 def propagate_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
     """Answers all members that wait for their assignment; their sessions begin anew."""
-    done = error is Errors.NONE
-    body = sync_body(error, group.protocol_type, group.protocol_name) if done else sync_body(error)
-    waiting = [member for member in group.members.values() if member.awaiting_sync is not None]
-    if len(waiting) > 1:
-        waiting = [member for member in group.in_order() if member.awaiting_sync is not None]
+    waiting = [member for member in group.in_order() if member.awaiting_sync is not None]
     for member in waiting:
-        answer_sync(ctx, group, member, {**body, "assignment": placeholder(member.assignment)} if done else body)
+        answer_sync(ctx, group, member, error)
     restart_sessions(ctx, group, waiting)
 
 

@@ -5,33 +5,28 @@ Source: GroupMetadataManager.classicGroupSyncToClassicGroup; the description of 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from coordinator_udf.groups import timers
 from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup, Parked
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.rebalance import (
+    answer_assignment,
     propagate_assignment,
     rebalance_or_complete_join,
     reset_assignment,
-    sync_body,
 )
 from coordinator_udf.groups.records import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
     group_metadata_key,
     group_metadata_value,
-    placeholder,
 )
 from coordinator_udf.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, GroupEvent
 from coordinator_udf.groups.timers import TimerKey
 from coordinator_udf.protocol.errors import ApiError, Errors
-from coordinator_udf.protocol.rendering import Form
 from coordinator_udf.protocol.requests import SyncGroup
 from coordinator_udf.protocol.rows import Request
 
 _REQUIRES_PROTOCOL_NAMES = 5
-_NONE = int(Errors.NONE)
 
 
 def lacks_protocol_names(row: Request, body: SyncGroup) -> bool:
@@ -56,25 +51,7 @@ def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup)
             _store(ctx, group, body)
         return
     _synced(ctx, group, body.member_id)
-    version, assignment = row.api_version, member.assignment
-    text = _form(version, group.protocol_type, group.protocol_name).fill(placeholder(assignment))
-    refs = (assignment.record_offset,) if assignment is not None and assignment.size else ()
-    ctx.answer_in_json(
-        row.request_id,
-        "SyncGroup",
-        version,
-        text,
-        error_code=_NONE,
-        group_id=group.group_id,
-        member_id=body.member_id,
-        refs=refs,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _form(api_version: int, protocol_type: str | None, protocol_name: str | None) -> Form:
-    """The answer that brings a member its assignment."""
-    return Form("SyncGroup", api_version, sync_body(Errors.NONE, protocol_type, protocol_name), "assignment")
+    answer_assignment(ctx, group, member, row.request_id, row.api_version)
 
 
 def _validate(group: ClassicGroup, body: SyncGroup) -> None:
