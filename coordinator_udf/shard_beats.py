@@ -120,14 +120,13 @@ class HeartbeatAnswers:
         nothing = np.zeros(0, np.int64)
         return tuple(np.concatenate(parts) for parts in zip((nothing,) * 4, *self._blocks, strict=True))
 
-    def columns(self, source: str, columns: Columns) -> dict[str, list[Any]]:
-        """The answers as the columns of schemas.outputs.SHARD_OUTPUT that aren't null in an answer to a heartbeat."""
+    def columns(self, columns: Columns) -> dict[str, list[Any]]:
+        """The answers as the columns of `Output` that aren't null in an answer to a heartbeat."""
         rows, seqs, times, codes = (column.tolist() for column in self.arrays())
         request_ids = _take(columns["request_id"], rows)
         versions = _take(columns["api_version"], rows)
         return {
             "kind": ["response"] * len(rows),
-            "source": [source] * len(rows),
             "partition": _take(columns["partition"], rows),
             "seq": seqs,
             "ts": times,

@@ -1,16 +1,15 @@
-"""What a shard said (groups.said) as rows, as columns of Python values, and in Arrow (schemas/outputs.py)."""
+"""What a shard said (groups.said) as rows and in Arrow (schemas/outputs.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from coordinator_udf.groups.said import COLUMNS, Row, Said
 from coordinator_udf.protocol.rows import Output
-from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
+from schemas.outputs import shard_output_arrow
 
 OUTPUTS: Final = shard_output_arrow()
 NOTHING: Final = OUTPUTS.empty_table()
@@ -26,38 +25,17 @@ def to_rows(said: Said, partition: int) -> list[Output]:
     return sorted(rows, key=lambda row: row.seq)
 
 
-def to_columns(said: Said, source: str, partition: int) -> dict[str, list[Any]]:
-    """What was said, as `OUTPUT_COLUMNS`: one kind after the other, each in the order of ``seq``."""
-    result: dict[str, list[Any]] = {name: [] for name in OUTPUT_COLUMNS}
-    for kind, rows in said.by_kind().items():
-        count = len(rows)
-        known: dict[str, Sequence[Any]] = {
-            "kind": [kind] * count,
-            "source": [source] * count,
-            "partition": [partition] * count,
-        }
-        known |= _columns(kind, rows)
-        nothing = [None] * count
-        for name, values in result.items():
-            values.extend(known.get(name, nothing))
-    return result
-
-
 def to_table(said: Said, source: str, partition: int) -> pa.Table:
     """What was said, as SHARD_OUTPUT: one kind after the other, each in the order of ``seq``."""
     tables = [_table(kind, rows, source, partition) for kind, rows in said.by_kind().items() if rows]
     return pa.concat_tables(tables) if tables else NOTHING
 
 
-def _columns(kind: str, rows: list[Row]) -> dict[str, tuple[Any, ...]]:
-    return dict(zip(COLUMNS[kind], zip(*rows, strict=True), strict=True)) if rows else {}
-
-
 def _table(kind: str, rows: list[Row], source: str, partition: int) -> pa.Table:
     count = len(rows)
     partitions = pa.repeat(pa.scalar(partition, pa.int32()), count)
     known = {"kind": repeated(kind, count), "source": repeated(source, count), "partition": partitions}
-    for name, values in _columns(kind, rows).items():
+    for name, values in zip(COLUMNS[kind], zip(*rows, strict=True), strict=True):
         known[name] = pa.array(values, OUTPUTS.field(name).type)
     return pa.table([known.get(field.name, nulls(field.type, count)) for field in OUTPUTS], schema=OUTPUTS)
 

@@ -27,7 +27,7 @@ from coordinator_udf.shard_beats import (
     run_short_way,
 )
 from coordinator_udf.shard_codec import StateRow, encode, restore
-from coordinator_udf.shard_outputs import to_columns, to_rows
+from coordinator_udf.shard_outputs import to_rows
 
 #: The end of the year 9999, after which no table's timestamp goes. Time never goes back, so nothing may take it there.
 LAST_TIME_MS = 253_402_300_799_999
@@ -83,27 +83,24 @@ def process_columns(shard: Shard, source: str, columns: Columns, *, short_way: b
         short_way: False to let every heartbeat take the long way (for tests: both must say the same).
 
     Returns:
-        schemas.outputs.OUTPUT_COLUMNS as lists of one length: one kind after the other and answers to heartbeats last,
-        each in the order of ``seq``.
+        schemas.outputs.OUTPUT_COLUMNS as lists of one length, in the order of ``seq``.
     """
-    said, answers = process(shard, ColumnRows(columns), short_way=short_way)
-    result = to_columns(said, source, shard.partition)
-    if answers.mark():
-        filled = answers.columns(source, columns)
-        nothing = [None] * len(filled["seq"])
-        for name, values in result.items():
-            values.extend(filled.get(name, nothing))
-    return result
+    outputs = _outputs(shard, columns, short_way=short_way)
+    by_name = zip(Output._fields, zip(*outputs, strict=True), strict=True) if outputs else ()
+    result: dict[str, list[Any]] = {name: [] for name in Output._fields} | {"source": [source] * len(outputs)}
+    return result | {name: list(values) for name, values in by_name}
 
 
 def process_rows(shard: Shard, rows: Sequence[Request], *, short_way: bool = True) -> list[Output]:
     """Handles rows in order and puts out rows, in the order of their ``seq``."""
     transposed: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(Request._fields)
-    columns = dict(zip(Request._fields, transposed, strict=True))
+    return _outputs(shard, dict(zip(Request._fields, transposed, strict=True)), short_way=short_way)
+
+
+def _outputs(shard: Shard, columns: Columns, *, short_way: bool) -> list[Output]:
     said, answers = process(shard, ColumnRows(columns), short_way=short_way)
     outputs = to_rows(said, shard.partition)
-    filled = answers.columns("", columns)
-    del filled["source"]
+    filled = answers.columns(columns)
     outputs += [Output(**dict(zip(filled, values, strict=True))) for values in zip(*filled.values(), strict=True)]
     return sorted(outputs, key=lambda output: output.seq)
 
