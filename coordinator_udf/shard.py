@@ -26,13 +26,7 @@ from coordinator_udf.groups.timers import Timer, TimerKey, Timers
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.rows import Request
 from coordinator_udf.protocol.settings import Settings, SettingsError
-from coordinator_udf.shard_apis import (
-    HANDLERS,
-    Availability,
-    answer_request,
-    error_body,
-    read_body,
-)
+from coordinator_udf.shard_apis import HANDLERS, Availability, answer_request, error_body, read_body
 from coordinator_udf.shard_control import CONTROLS
 from coordinator_udf.shard_rest import Rest
 

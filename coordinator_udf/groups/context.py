@@ -52,7 +52,7 @@ class Context:
         self.by: str | None = None
         self._row: Request | None = None
         self._body: Any = None
-        self._cause: Cause | None = Cause()
+        self._cause: Cause | None = None
         self.end_offset = 0
         self.topics: dict[str, Topic] = {}
         #: How often the topics have changed, and as of when the newest of them is there.
@@ -132,7 +132,7 @@ class Context:
     ) -> None:
         """Does what `answer` does with a body that is JSON already, of the version that is asked for."""
         seq = self.next_seq
-        named = _comma_separated(refs) if refs else None
+        named = _comma_separated(refs)
         self.said.responses.append(
             (
                 seq,
@@ -182,7 +182,7 @@ class Context:
                 offset,
                 producer_id,
                 producer_epoch,
-                _comma_separated(refs) if refs else None,
+                _comma_separated(refs),
             )
         )
         if self.appended is not None:
@@ -256,5 +256,5 @@ class Context:
         self.next_seq += 1
 
 
-def _comma_separated(refs: tuple[int, ...]) -> str:
-    return str(refs[0]) if len(refs) == 1 else ",".join(map(str, refs))
+def _comma_separated(refs: tuple[int, ...]) -> str | None:
+    return ",".join(map(str, refs)) if refs else None

@@ -103,8 +103,7 @@ def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int
     others = 256 + sum(sizes.values())
     for member in group.members.values():
         texts += len(member.member_id) + len(member.client_id) + len(member.client_host)
-        if member.group_instance_id is not None:
-            texts += len(member.group_instance_id)
+        texts += len(member.group_instance_id or "")
         # One of them is written.
         others += 32
         for _, metadata in member.protocols:

@@ -21,9 +21,6 @@ EXPIRY = "expiry"
 #: Later than any deadline.
 NEVER_MS = 2**63 - 1
 
-#: Makes a named tuple of all its fields without the detour over a constructor.
-_new = tuple.__new__
-
 # An entry is a list, for it is changed millions of times: its places are named here.
 DEADLINE, SEQ, HEAPED, TIMEOUT, KEY, DATA = range(6)
 #: [deadline or None once it is disarmed, seq, its item in the heap if any, session timeout if heartbeats may put it off
@@ -98,15 +95,10 @@ class Timers:
         ):
             self.next_seq += 1
             return
-        entry = self.sessions_of(group_id).get(member_id)
-        if entry is None or deadline_ms < entry[DEADLINE]:
-            self.arm(TimerKey(SESSION, group_id, member_id), deadline_ms)
-            return
-        entry[DEADLINE], entry[SEQ], entry[DATA] = deadline_ms, self.next_seq, ()
-        self.next_seq += 1
+        self.arm_sessions(group_id, [(member_id, deadline_ms)])
 
     def arm_sessions(self, group_id: str, deadlines_ms: Iterable[tuple[str, int]]) -> None:
-        """Does what `arm_session` does for each of a group's members."""
+        """Arms session timers of a group's members, in place of those that they may have."""
         sessions = self.sessions_of(group_id)
         for member_id, deadline_ms in deadlines_ms:
             entry = sessions.get(member_id)
@@ -169,7 +161,7 @@ class Timers:
             for member_id, deadline_ms, seq, timeout_ms in zip(member_ids, deadlines_ms, seqs, timeouts_ms, strict=True)
         }
         for member_id, entry in sessions.items():
-            entry[KEY] = _new(TimerKey, (SESSION, group_id, member_id))
+            entry[KEY] = TimerKey(SESSION, group_id, member_id)
             if self._heap is not None:
                 self._push(self._heap, entry)
         self._sessions[group_id] = sessions

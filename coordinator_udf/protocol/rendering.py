@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coordinator_udf.protocol.requests import VERSIONS
 from coordinator_udf.protocol.responses import RESPONSES, Shape, shape
 
 _NAMED_PROTOCOL_VERSION = 7
-#: APIs whose bodies are all made in one place, with every field of the latest version and no other.
+#: APIs whose bodies are all made in one place, with the fields that the latest version carries and no others.
 _MADE_WHOLE = frozenset({"JoinGroup", "SyncGroup"})
 _encode = msgspec.json.Encoder().encode
 
@@ -66,7 +67,7 @@ class _Plan(NamedTuple):
     """The names of an answer's fields in order, and the plans of those that have fields below them.
 
     Attributes:
-        is_sure: whether bodies need no look: none of their fields is cut.
+        is_sure: whether bodies need no look.
     """
 
     names: tuple[str, ...]
@@ -79,22 +80,12 @@ def _plan(api: str, api_version: int) -> _Plan | None:
     """The plan of one version of an API; None for what isn't Kafka's."""
     if api not in RESPONSES:
         return None
-    fields = shape(api, api_version)
-    return _planned(fields)._replace(is_sure=api in _MADE_WHOLE and _count(fields) == _count_all(RESPONSES[api]))
+    return _planned(shape(api, api_version))._replace(is_sure=api in _MADE_WHOLE and api_version == VERSIONS[api][1])
 
 
 def _planned(fields: Shape) -> _Plan:
     nested = tuple((name, _planned(below)) for name, below in fields if below is not None)
     return _Plan(tuple(name for name, _ in fields), nested, False)
-
-
-def _count(fields: Shape) -> int:
-    return len(fields) + sum(_count(below) for _, below in fields if below is not None)
-
-
-def _count_all(fields: dict[str, Any]) -> int:
-    below = [rule[2] for rule in fields.values() if isinstance(rule, tuple) and len(rule) > len(("since", "until"))]
-    return len(fields) + sum(map(_count_all, below))
 
 
 def _is_whole(body: dict[str, Any], plan: _Plan) -> bool:
