@@ -12,7 +12,7 @@ import typer
 from deltalake import DeltaTable
 
 from coordinator_udf.offsets_topic.compaction import CompactionConflictError, Removed, compact, pack_files
-from coordinator_udf.spark_session import delta_session
+from coordinator_udf.tables.spark_session import delta_session
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 

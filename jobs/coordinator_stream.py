@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # not installed: run from a checkout
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
-from coordinator_udf.settings_file import load_settings
+from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.failures import told_in_words
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS

@@ -20,8 +20,8 @@ except ModuleNotFoundError:  # not installed: run from a checkout
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from coordinator_udf.gateway.front import GatewayOptions, serve_alone
-from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.streaming.log_file import LogError
+from coordinator_udf.log.file import LogError
+from coordinator_udf.settings.coordinator import SettingsError
 
 
 def main(

@@ -10,10 +10,10 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator_udf.spark_session import delta_session
-from coordinator_udf.sql import NoTables
-from coordinator_udf.sql_shell import Shell
-from coordinator_udf.streaming.log_file import LogError
+from coordinator_udf.log.file import LogError
+from coordinator_udf.sql.registration import NoTables
+from coordinator_udf.sql.shell import Shell
+from coordinator_udf.tables.spark_session import delta_session
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.replay.driver import ReplayRequest, check_request, replay
+from coordinator_udf.replay.inputs.detect import Format
+from coordinator_udf.replay.judge.report import summary, total
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import Format
 from coordinator_udf.replay.recording import InputError
-from coordinator_udf.replay.report import summary, total
-from coordinator_udf.replay.session import replay_session
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.settings.coordinator import SettingsError
 
 
 def main(

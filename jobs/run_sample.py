@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from coordinator_udf.replay.compare import Verdict
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.judge.compare import Verdict
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
-from coordinator_udf.replay.rerun import compare_with_tables, put_on_log
-from coordinator_udf.spark_session import delta_session
-from coordinator_udf.sql_shell import Shell
+from coordinator_udf.replay.tasks.rerun import compare_with_tables, put_on_log
+from coordinator_udf.sql.shell import Shell
+from coordinator_udf.tables.spark_session import delta_session
 from jobs.query_tables import SETTINGS, quiet
 
 HERE = Path(__file__).resolve().parents[1]

@@ -1,4 +1,4 @@
-"""The views on the tables: what a person asks. SQL text and nothing else; coordinator_udf.sql registers it.
+"""The views on the tables: what a person asks. SQL text and nothing else; `sql.registration` registers it.
 
 Every view keeps coordinators apart by ``source``. Times are timestamps, lengths of time are in milliseconds
 (``..._ms``). In a view ``partition`` is a topic's partition (in the tables it is the coordinator's shard). Each view is

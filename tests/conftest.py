@@ -38,7 +38,7 @@ def shared(*parts: str) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests that need one: two cores, two shuffle partitions, Delta."""
-    from coordinator_udf.spark_session import delta_session
+    from coordinator_udf.tables.spark_session import delta_session
 
     warehouse = str(tmp_path_factory.mktemp("spark"))
     session = delta_session(

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from coordinator_udf.assignors.range import RangeAssignor
 from coordinator_udf.assignors.sorted import SortedAssignor
 from coordinator_udf.assignors.uniform import UniformAssignor
-from coordinator_udf.groups.consumer_target import Assignor
-from coordinator_udf.protocol.settings import SettingsError
+from coordinator_udf.groups.consumer.target import Assignor
+from coordinator_udf.settings.coordinator import SettingsError
 
 _ASSIGNORS: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor(), SortedAssignor())
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower, ResponsesTable
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
-from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.settings_file import load_settings
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
 
 _log = logging.getLogger(__name__)
 

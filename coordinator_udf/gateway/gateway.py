@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Shared
-from coordinator_udf.gateway.server.coordinator import Coordinator
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit, RequestLog
 from coordinator_udf.gateway.server.limits import ByteBudget
+from coordinator_udf.gateway.server.pending_requests import Coordinator
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topics import TopicCatalog
-from coordinator_udf.log_rows import control_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from coordinator_udf.protocol.settings import SettingsError
+from coordinator_udf.settings.coordinator import SettingsError
 
 
 class GatewaySettingsError(SettingsError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_udf.groups.classic import ClassicGroup, Member
-from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.offsets import delete_all_offsets, end_group, offset_partitions, write_or_refuse
-from coordinator_udf.groups.records import group_tombstone_sizes, offset_sizes, placeholder
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.classic import ClassicGroup, Member
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.offsets.commit import delete_all_offsets, end_group, offset_partitions, write_or_refuse
+from coordinator_udf.groups.records.classic import group_tombstone_sizes, offset_sizes, placeholder
 from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import JoinGroup, LeaveGroup
-from coordinator_udf.protocol.rows import Request
 
 
 class Cause(NamedTuple):

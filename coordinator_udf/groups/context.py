@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coordinator_udf.groups.cause import Cause, request_cause
-from coordinator_udf.groups.classic import ClassicGroup
-from coordinator_udf.groups.consumer_state import ConsumerGroup, ConsumerGroupState
-from coordinator_udf.groups.records import Sizes, batch_bytes, group_metadata_sizes, most_group_metadata_bytes
-from coordinator_udf.groups.said import Said, TransitionBody
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent, next_state
-from coordinator_udf.groups.timers import Timers
-from coordinator_udf.protocol.rendering import render
+from coordinator_udf.groups.decisions import Said, TransitionBody
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent, next_state
+from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
+from coordinator_udf.groups.model.timers import Timers
+from coordinator_udf.groups.records.classic import Sizes, batch_bytes, group_metadata_sizes, most_group_metadata_bytes
+from coordinator_udf.protocol.answer_json import render
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.settings.coordinator import Settings
 
 if TYPE_CHECKING:
-    from coordinator_udf.groups.consumer_target import Assignor
+    from coordinator_udf.groups.consumer.target import Assignor
 
 
 #: One record of the shard's own log: offset, type, key, value, producer id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 
-from coordinator_udf.protocol.rows import Request
+from coordinator_udf.protocol.log_row import Request
 
 
 def new_member_id(row: Request, group_instance_id: str | None) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from coordinator_udf.groups.classic import AssignmentRef, ClassicGroup, Member
-from coordinator_udf.groups.consumer_records import CONSUMER_RECORDS, GROUP_EPOCH, apply_record
-from coordinator_udf.groups.consumer_state import ConsumerGroup
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.offset_store import CommittedOffset, OffsetStore
-from coordinator_udf.groups.records import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
-from coordinator_udf.groups.states import ClassicGroupState, GroupEvent
-from coordinator_udf.groups.timers import SESSION, TimerKey
+from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
+from coordinator_udf.groups.model.timers import SESSION, TimerKey
+from coordinator_udf.groups.records.classic import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
+from coordinator_udf.groups.records.consumer import CONSUMER_RECORDS, GROUP_EPOCH, apply_record
 from coordinator_udf.protocol.requests import ZERO_UUID
 
 #: Every kind of group that there is. A shard, its timers, its records and its codec don't look inside.

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from coordinator_udf.offsets_topic import store
+from coordinator_udf.offsets_topic import import_export as store
 from coordinator_udf.offsets_topic.codec import CodecError
 
 app = typer.Typer(

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.protocol.settings import Settings, kafka_name
-from coordinator_udf.settings_file import load_settings
+from coordinator_udf.settings.coordinator import Settings, kafka_name
+from coordinator_udf.settings.file import load_settings
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.settings.coordinator import Settings
 
 #: As much of an unreadable line as a rejection carries, in characters.
 RAW_MAX_CHARS = 100_000

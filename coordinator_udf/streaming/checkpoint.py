@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coordinator_udf.streaming.log_file import sync
+from coordinator_udf.log.file import sync
 
 #: Where a checkpoint that doesn't start with the oldest append says where it starts. Spark asks again until the first
 #: micro-batch is done.

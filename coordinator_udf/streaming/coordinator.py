@@ -18,20 +18,20 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coordinator_udf.log_rows import control_rows
-from coordinator_udf.settings_file import CoordinatorConfig
-from coordinator_udf.streaming import sources
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.history import history_uri, next_offsets
+from coordinator_udf.log.rows import control_rows
+from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
-from coordinator_udf.streaming.delta_tables import OutputTables
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
-from coordinator_udf.streaming.log_history import history_uri, next_offsets
-from coordinator_udf.streaming.log_source import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
 from coordinator_udf.streaming.sink import Answers, CoordinatorSink
+from coordinator_udf.streaming.sources import requests as sources
+from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
+from coordinator_udf.tables.delta import OutputTables
 
 _log: Final = logging.getLogger(__name__)
 

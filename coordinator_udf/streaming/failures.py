@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 from pyspark.errors import StreamingQueryException
 
-from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.shard_codec import StateVersionError
+from coordinator_udf.log.embedded import TrimmedError
+from coordinator_udf.log.file import LogError
+from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.shard.state_row.codec import StateVersionError
 from coordinator_udf.streaming.checkpoint import CheckpointError
 from coordinator_udf.streaming.coordinator import StartError
-from coordinator_udf.streaming.delta_tables import TableError
-from coordinator_udf.streaming.embedded_log import TrimmedError
 from coordinator_udf.streaming.folding import FoldError
-from coordinator_udf.streaming.log_file import LogError
 from coordinator_udf.streaming.recovery import RecoveryError
 from coordinator_udf.streaming.session import SparkConfError
-from coordinator_udf.streaming.sources import SourceError
+from coordinator_udf.streaming.sources.requests import SourceError
+from coordinator_udf.tables.delta import TableError
 
 _KNOWN = (
     SettingsError,

@@ -11,10 +11,10 @@ import logging
 import threading
 from typing import Final
 
+from coordinator_udf.log.dataframe import gathered
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.history import LogHistory, as_found, as_kept, history_uri, next_offsets
 from coordinator_udf.streaming.checkpoint import append_needed
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
-from coordinator_udf.streaming.log_history import LogHistory, as_found, as_kept, history_uri, next_offsets
-from coordinator_udf.streaming.request_log import gathered
 
 _log: Final = logging.getLogger(__name__)
 

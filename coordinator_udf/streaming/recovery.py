@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.log_rows import control_rows
+from coordinator_udf.log.dataframe import request_log
+from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
-from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import Start, committed_append, is_begun, read_start, write_start
-from coordinator_udf.streaming.delta_tables import next_numbers
-from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
-from coordinator_udf.streaming.request_log import request_log
-from coordinator_udf.streaming.sources import topics_body
+from coordinator_udf.streaming.sources.requests import topics_body
+from coordinator_udf.tables.delta import next_numbers
 from schemas.requests import CONTROL_APIS, request_log_arrow
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from coordinator_udf.spark_session import delta_session
-from coordinator_udf.streaming.clock_source import ClockSource
-from coordinator_udf.streaming.log_source import EmbeddedLogSource
+from coordinator_udf.streaming.sources.clock import ClockSource
+from coordinator_udf.streaming.sources.embedded import EmbeddedLogSource
+from coordinator_udf.tables.spark_session import delta_session
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK_CONF: Final = ROOT / "conf" / "spark.conf"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.assignments import complete_assignments
-from coordinator_udf.streaming.delta_tables import OutputTables
 from coordinator_udf.streaming.packing import unpack_outputs
-from coordinator_udf.streaming.stored_assignments import StoredAssignments
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.tables.assignment_join import complete_assignments
+from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.tables.rows import to_tables
+from coordinator_udf.tables.stored_assignments import StoredAssignments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,8 +7,8 @@ import sqlite3
 import threading
 from typing import Final
 
-from coordinator_udf.log_rows import control_rows
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import control_rows
 
 _log: Final = logging.getLogger(__name__)
 

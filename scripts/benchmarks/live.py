@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 from schemas.requests import request_log_arrow
 from scripts.benchmarks import workload
 from scripts.benchmarks.job import Job, running

@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from coordinator_udf.delta_queries import query
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.replay.own_log import ordered_shards, read_shard_files
-from coordinator_udf.replay.shard_runner import ShardRunner
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_batches import process_batch
+from coordinator_udf.replay.inputs.own_log import ordered_shards, read_shard_files
+from coordinator_udf.replay.tasks.shard_runner import ShardRunner
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.batches import process_batch
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.tables.queries import query
 from scripts.benchmarks import kafka
 from scripts.benchmarks.job import running
 from scripts.benchmarks.request_log import LogFacts, generated

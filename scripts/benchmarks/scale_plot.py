@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard_codec import decode, encode
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.state_row.codec import decode, encode
 from scripts.benchmarks.plots import save_plot
 from scripts.benchmarks.results import Outcome
 from scripts.benchmarks.running import Clock, Options, median, say

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_batches import process_batch
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.batches import process_batch
+from coordinator_udf.shard.shard import Shard
 from schemas.requests import request_log_arrow
 from scripts.benchmarks import kafka, workload
 from scripts.benchmarks.results import Outcome

@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.settings_file import load_settings
-from coordinator_udf.shard_codec import STATE_VERSION
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.file import load_settings
+from coordinator_udf.shard.state_row.codec import STATE_VERSION
 from coordinator_udf.streaming import coordinator
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS

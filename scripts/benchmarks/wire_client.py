@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator_udf.gateway.codec import request_bytes, split_response
+from coordinator_udf.protocol.wire import request_bytes, split_response
 
 _MEMBER_ID_REQUIRED = 79
 _REBALANCE_IN_PROGRESS = 27

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.protocol.rows import Request
 
 #: Log time at which every workload begins, milliseconds.
 START_MS = 1_700_000_000_000

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_udf.assignors import configured_assignors
-from coordinator_udf.groups.consumer_state import Target
-from coordinator_udf.groups.consumer_target import GroupSpec, MemberSpec
-from coordinator_udf.groups.consumer_walks import is_same_target
-from coordinator_udf.protocol.settings import SettingsError
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.groups.consumer.target import GroupSpec, MemberSpec
+from coordinator_udf.groups.model.consumer import Target
+from coordinator_udf.java_order.walks import is_same_target
+from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.settings.file import topic_id
 
 ASSIGNORS = configured_assignors(["uniform", "range", "oracle-sorted"])
 IDS = [topic_id(f"t{i}") for i in range(4)]

@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from coordinator_udf.replay.in_process import run_in_process
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.judge.our_answers import said_of
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
-from coordinator_udf.replay.recorded_task import run_and_compare
 from coordinator_udf.replay.recording import Record
-from coordinator_udf.replay.said import said_of
+from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.recorded import run_and_compare
 from tests.conftest import ROOT, shared
 
 SAMPLES = sorted((ROOT / "tests" / "data" / "traces").glob("*.jsonl.gz"))

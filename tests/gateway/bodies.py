@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coordinator_udf.gateway.codec.schema import API_KEYS, Field, Message, request_message, response_message
 from coordinator_udf.gateway.versions import ADVERTISED
+from coordinator_udf.protocol.wire.schema import API_KEYS, Field, Message, request_message, response_message
 
 _INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
 

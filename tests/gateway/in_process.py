@@ -14,17 +14,17 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from coordinator_udf.assignments import RecordAt, complete_assignments
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.settings import GatewaySettings
-from coordinator_udf.log_rows import control_rows
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.settings_file import topic_id
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import process_columns
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.file import topic_id
+from coordinator_udf.shard.run import process_columns
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.tables.assignment_join import RecordAt, complete_assignments
+from coordinator_udf.tables.rows import to_tables
 from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
 
 PARTITIONS = 4

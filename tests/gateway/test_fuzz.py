@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from coordinator_udf.gateway.apis.cluster import Node
-from coordinator_udf.gateway.codec import request_bytes
-from coordinator_udf.gateway.codec.schema import KEYS_BY_NAME, Message, request_message
 from coordinator_udf.gateway.server.connection import Closed, Connection, Shared
-from coordinator_udf.gateway.server.coordinator import Coordinator
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.limits import ByteBudget, Held
+from coordinator_udf.gateway.server.pending_requests import Coordinator
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.gateway.versions import ADVERTISED
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.protocol.wire import request_bytes
+from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME, Message, request_message
 from tests.gateway.in_process import PARTITIONS, Front, topics
 from tests.gateway.wire import Wire
 

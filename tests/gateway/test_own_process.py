@@ -17,8 +17,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from coordinator_udf.gateway.responses_table import ResponsesTable
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.settings.coordinator import Settings
 from schemas.tables import table_arrow
 from tests.conftest import ROOT
 from tests.gateway.fleet import Fleet, wait

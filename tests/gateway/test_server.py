@@ -11,11 +11,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from coordinator_udf.gateway.codec import request_message
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.gateway.versions import ADVERTISED, COORDINATED
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.protocol.wire import request_message
+from coordinator_udf.settings.file import topic_id
 from tests.gateway.alone import KNOWN, METADATA, Alone
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS, Front, topics

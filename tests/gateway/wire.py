@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from coordinator_udf.gateway.codec import request_bytes, split_response
+from coordinator_udf.protocol.wire import request_bytes, split_response
 
 
 class Wire:

@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coordinator_udf.gateway.codec.schema import Message
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.protocol.wire.schema import Message
+from coordinator_udf.settings.file import topic_id
 
 #: What a partition's offset is committed with.
 Offsets = Mapping[tuple[str, int], int]

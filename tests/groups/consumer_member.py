@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.settings.file import topic_id
 from tests.groups.harness import Asked, G, World
 
 #: The assignor whose assignments are easily told: all partitions in order, to all members in turn.

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pytest
 
-from coordinator_udf.log_rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.protocol.log_row import Output, Request
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.protocol.rows import Output, Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard_codec import StateRow, decode, encode
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
 
 START_MS = 1_700_000_000_000
 

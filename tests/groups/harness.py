@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from coordinator_udf.gateway.codec.schema import request_message
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.protocol.wire.schema import request_message
+from coordinator_udf.settings.file import topic_id
 from tests.groups.bodies import Offsets, base64, by_topic, commit_topics, cut, join_protocols
 from tests.groups.coordinators import START_MS, Answer, Coordinator, Question, Said, Written
 

@@ -6,9 +6,9 @@ from base64 import b64decode
 
 import pytest
 
-from coordinator_udf.groups.timers import KEY, SESSION
+from coordinator_udf.groups.model.timers import KEY, SESSION
 from coordinator_udf.protocol.consumer_protocol import decode_assignment
-from coordinator_udf.shard_codec import decode
+from coordinator_udf.shard.state_row.codec import decode
 from tests.groups.bodies import subscription
 from tests.groups.conftest import Worlds
 from tests.groups.consumer_member import SETTINGS, Consumer, settle

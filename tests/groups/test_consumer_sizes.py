@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from coordinator_udf.groups.consumer_records import CONSUMER_RECORDS, NewRecord
-from coordinator_udf.groups.consumer_sizes import consumer_record_sizes
+from coordinator_udf.groups.records.consumer import CONSUMER_RECORDS, NewRecord
+from coordinator_udf.groups.records.consumer_sizes import consumer_record_sizes
 from coordinator_udf.offsets_topic.records import Record, encode
 from tests.conftest import ROOT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.settings.file import topic_id
 from tests.groups.conftest import Worlds
 from tests.groups.consumer_member import SETTINGS, Consumer, settle
 from tests.groups.harness import World

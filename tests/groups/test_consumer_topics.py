@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_udf.protocol.consumer_protocol import decode_assignment
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.settings.file import topic_id
 from tests.groups.bodies import subscription
 from tests.groups.conftest import Worlds
 from tests.groups.consumer_member import SETTINGS, Consumer, settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_udf.settings_file import topic_id
+from coordinator_udf.settings.file import topic_id
 from tests.groups.conftest import Worlds
 from tests.groups.harness import Member, World
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_udf.groups.classic import ClassicGroup
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.states import (
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic_states import (
     CAN_REBALANCE,
     TRANSITIONS,
     ClassicGroupState,
@@ -19,8 +19,8 @@ from coordinator_udf.groups.states import (
     IllegalTransition,
     next_state,
 )
-from coordinator_udf.groups.timers import Timers
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.groups.model.timers import Timers
+from coordinator_udf.settings.coordinator import Settings
 from tests.conftest import ROOT
 
 S = ClassicGroupState

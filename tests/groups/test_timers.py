@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_udf.groups.timers import SESSION, Timer, TimerKey, Timers
+from coordinator_udf.groups.model.timers import SESSION, Timer, TimerKey, Timers
 
 MEMBERS = ("a", "b", "c", "d")
 deadlines = st.lists(st.tuples(st.sampled_from(MEMBERS), st.integers(0, 50)), max_size=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator_udf.groups.topic_hash import metadata_hash
+from coordinator_udf.groups.consumer.topic_hash import metadata_hash
 from coordinator_udf.protocol.requests import Topic
 
 TOPICS = {

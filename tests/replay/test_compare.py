@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_udf.replay.canonical import canonical_answer, canonical_group
-from coordinator_udf.replay.compare import Excluded, Said, answer_error, compare
+from coordinator_udf.replay.judge.canonical import canonical_answer, canonical_group
+from coordinator_udf.replay.judge.compare import Excluded, Said, answer_error, compare
 from coordinator_udf.replay.recording import Answer, Description, Record, Recording
 
 

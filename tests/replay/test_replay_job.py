@@ -14,14 +14,14 @@ import typer
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from coordinator_udf.replay.driver import ReplayRequest, replay, source_names
-from coordinator_udf.replay.in_process import run_in_process
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.replay.inputs.detect import Format, read_source
+from coordinator_udf.replay.judge.report import SourceReport, summary
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import Format, read_source
 from coordinator_udf.replay.recording import InputError
-from coordinator_udf.replay.report import SourceReport, summary
-from coordinator_udf.replay.rerun import put_on_log
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay, source_names
+from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.rerun import put_on_log
 from coordinator_udf.streaming.folding import claim_history, fold
 from jobs.replay_requests import main
 from schemas.requests import request_log_arrow

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from coordinator_udf.replay.in_process import run_in_process
+from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.rerun import compare_with_tables, put_on_log
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.rerun import compare_with_tables, put_on_log
+from coordinator_udf.tables.rows import to_tables
 from schemas.requests import REQUEST_COLUMNS
 from tests.conftest import SAMPLE_LOG
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator_udf.groups import timers as kinds
-from coordinator_udf.groups.classic import ClassicGroup
-from coordinator_udf.groups.states import ClassicGroupState
-from coordinator_udf.groups.timers import KEY, TimerKey
-from coordinator_udf.shard import Shard
+from coordinator_udf.groups.model import timers as kinds
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic_states import ClassicGroupState
+from coordinator_udf.groups.model.timers import KEY, TimerKey
+from coordinator_udf.shard.shard import Shard
 
 S = ClassicGroupState
 

@@ -6,8 +6,8 @@ import json
 import random
 from typing import Any
 
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import VERSIONS
-from coordinator_udf.protocol.rows import Request
 from schemas.requests import CONTROL_APIS
 
 TEXTS = ["", " ", "g", "ü", "\U0001f600", "\ud800", "\udfff\ud800", "\x00", "a" * 3_000, "@1/x", "null", "-1", "%s{}"]

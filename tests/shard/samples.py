@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
+from coordinator_udf.settings.coordinator import Settings
 from tests.conftest import ROOT
 
 SAMPLES = sorted((ROOT / "tests" / "data" / "traces").glob("*.jsonl.gz"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
 
 
 def test_topics_told_before_any_time_cost_nothing() -> None:

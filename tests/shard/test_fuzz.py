@@ -7,12 +7,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from coordinator_udf.protocol.rows import Request
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_codec import decode, encode
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import decode, encode
 
 TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*.jsonl.gz"))
 ROWS = 100_000

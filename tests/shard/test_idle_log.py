@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.log_rows import control_rows, request_rows
-from coordinator_udf.protocol.rows import Output, Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import LAST_TIME_MS, process_rows
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.run import LAST_TIME_MS, process_rows
+from coordinator_udf.shard.shard import Shard
 
 START_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from coordinator_udf.groups.classic import ClassicGroup
-from coordinator_udf.groups.states import ClassicGroupState
-from coordinator_udf.log_rows import control_rows, request_rows
-from coordinator_udf.protocol.rows import Output, Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_codec import decode, encode
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic_states import ClassicGroupState
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.shard.invariants import check_shard, parked
 
 GROUPS = st.sampled_from(["g", "h"])

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import VERSIONS
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.shard_codec import StateRow, decode, encode
-from coordinator_udf.shard_rows import process_columns
+from coordinator_udf.shard.run import process_columns
+from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
 from tests.shard.invariants import check_shard, parked
 from tests.shard.mutations import Mutator
 from tests.shard.samples import SAMPLES, rows_of

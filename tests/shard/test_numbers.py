@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coordinator_udf.shard_numbers import pack_numbers, unpack_numbers
+from coordinator_udf.shard.sessions.numbers import pack_numbers, unpack_numbers
 
 
 @pytest.mark.parametrize(

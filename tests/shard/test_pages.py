@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_udf.shard_pages import PAGE_VALUES, Packed, PagedMap
+from coordinator_udf.shard.state_row.pages import PAGE_VALUES, Packed, PagedMap
 
 _decoder: msgspec.msgpack.Decoder[list[int]] = msgspec.msgpack.Decoder(list[int])
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf import shard as shard_module
-from coordinator_udf import shard_apis
-from coordinator_udf.groups.classic import ClassicGroup
-from coordinator_udf.log_rows import request_rows
-from coordinator_udf.protocol.rows import Output, Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_codec import encode
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.log.rows import request_rows
+from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard import apis as shard_apis
+from coordinator_udf.shard import shard as shard_module
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import encode
 
 T0 = 1_700_000_000_000
 

@@ -7,14 +7,14 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.groups.timers import DEADLINE, KEY, SEQ
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_batches import process_batch
-from coordinator_udf.shard_codec import StateRow, decode, encode
-from coordinator_udf.shard_pages import PagedMap
-from coordinator_udf.shard_rows import process_columns, process_rows
+from coordinator_udf.groups.model.timers import DEADLINE, KEY, SEQ
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.batches import process_batch
+from coordinator_udf.shard.run import process_columns, process_rows
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
+from coordinator_udf.shard.state_row.pages import PagedMap
 from schemas.requests import request_log_arrow
 from scripts.benchmarks import workload
 from scripts.benchmarks.workload import Columns, Group, Rows
@@ -94,7 +94,7 @@ def test_heartbeats_together_do_what_they_do_one_by_one() -> None:
     batch = as_batch(requests(rows.take()))
     said, left = [], []
     for least in (1, 10**9):
-        with patch("coordinator_udf.shard_batches.BULK_ROWS", least):
+        with patch("coordinator_udf.shard.batches.BULK_ROWS", least):
             shard = decode(0, SETTINGS, state)
             said.append(process_batch(shard, "live", batch))
             left.append(encode(shard))

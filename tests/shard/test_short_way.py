@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_udf.protocol.rows import Output, Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_batches import process_batch
-from coordinator_udf.shard_codec import decode, encode
-from coordinator_udf.shard_rows import process_columns, process_rows
+from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.batches import process_batch
+from coordinator_udf.shard.run import process_columns, process_rows
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import decode, encode
 from schemas.outputs import OUTPUT_COLUMNS
 from schemas.requests import request_log_arrow
 
@@ -119,7 +119,7 @@ def from_columns(columns: dict[str, list[Any]]) -> list[Output]:
 )
 def test_every_way_says_the_same(steps: list[tuple[Step, int]], cuts: list[int], kept: bool) -> None:
     # So that two heartbeats are looked at together.
-    with patch("coordinator_udf.shard_batches.BULK_ROWS", 2):
+    with patch("coordinator_udf.shard.batches.BULK_ROWS", 2):
         say_the_same(steps, cuts, kept)
 
 

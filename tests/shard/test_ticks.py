@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_codec import StateRow, decode, encode
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
 from tests.shard.samples import SAMPLES, rows_of
 
 

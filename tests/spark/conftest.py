@@ -12,18 +12,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.replay.in_process import run_in_process
+from coordinator_udf.log.dataframe import request_log
+from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
-from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
-from coordinator_udf.streaming.request_log import request_log
 from coordinator_udf.streaming.session import register_sources
 from coordinator_udf.streaming.sink import Answers
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.tables.rows import to_tables
 from schemas.requests import REQUEST_COLUMNS
 from schemas.tables import TABLES
 from tests.conftest import SAMPLE_LOG

@@ -24,17 +24,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_udf.settings_file import CoordinatorConfig
-from coordinator_udf.shard_codec import encode
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.history import LogHistory
+from coordinator_udf.settings.file import CoordinatorConfig
+from coordinator_udf.shard.state_row.codec import encode
 from coordinator_udf.streaming import recovery, shard_function
 from coordinator_udf.streaming.checkpoint import Start
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
-from coordinator_udf.streaming.delta_tables import OutputTables
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.folding import Folder
-from coordinator_udf.streaming.log_history import LogHistory
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.sink import CoordinatorSink
+from coordinator_udf.tables.delta import OutputTables
 
 
 def die() -> None:
@@ -116,7 +116,7 @@ def arm_recovery(point: str, after: int) -> None:
 def main(
     root: Path, max_rows: int, point: str, after: int, *, fold_after: int, recover: bool, settings: Mapping[str, str]
 ) -> None:
-    from coordinator_udf.protocol.settings import Settings
+    from coordinator_udf.settings.coordinator import Settings
 
     arm(point, after)
     defaults = Folder.__init__.__kwdefaults__

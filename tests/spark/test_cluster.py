@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.spark_session import resolved_jars
+from coordinator_udf.tables.spark_session import resolved_jars
 from tests.conftest import ROOT
 from tests.spark.conftest import Scenario, assert_same_tables
 

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
-from coordinator_udf.assignments import complete_assignments, join_assignments
-from coordinator_udf.streaming.delta_tables import COMPACT_AFTER_COMMITS, OutputTables, compact
-from coordinator_udf.streaming.stored_assignments import StoredAssignments
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.tables.assignment_join import complete_assignments, join_assignments
+from coordinator_udf.tables.delta import COMPACT_AFTER_COMMITS, OutputTables, compact
+from coordinator_udf.tables.rows import to_tables
+from coordinator_udf.tables.stored_assignments import StoredAssignments
 from schemas.outputs import SHARD_OUTPUT
 from schemas.tables import TABLES
 from tests.streaming.outputs import EMPTY, assignment, record, response, table

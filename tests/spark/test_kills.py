@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 from tests.conftest import ROOT
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_batches import Outputs
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.batches import Outputs
+from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming import shard_function
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from schemas.requests import CONTROL_APIS
 from tests.spark.conftest import Run, Scenario, read_tables
 
@@ -64,8 +64,8 @@ def test_a_handler_that_raises_on_a_worker_is_answered_undone_and_told_with_its_
 ) -> None:
     def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> Outputs:
         # A function of a function travels to the worker with its code, and finds the worker's modules there.
-        from coordinator_udf import shard_apis
-        from coordinator_udf.shard_batches import process_batch
+        from coordinator_udf.shard import apis as shard_apis
+        from coordinator_udf.shard.batches import process_batch
 
         leave = shard_apis.HANDLERS["LeaveGroup"]
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log_rows import control_rows, request_rows
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.coordinator import StartError
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
 from coordinator_udf.streaming.recovery import RecoveryError
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
 from tests.spark.test_kills import Death, drivers, wait_for_death

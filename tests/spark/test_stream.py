@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log_rows import control_rows, request_rows
-from coordinator_udf.protocol.settings import Settings
+from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
-from coordinator_udf.settings_file import CoordinatorConfig
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StartError, StreamOptions
-from coordinator_udf.streaming.embedded_log import LIVE, EmbeddedLog
 from tests.conftest import SAMPLE_LOG
 from tests.shard.samples import SAMPLES
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables, scenario

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql import register
+from coordinator_udf.sql.registration import register
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import table_arrow
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql_shell import Shell, statements
+from coordinator_udf.sql.shell import Shell, statements
 from tests.sql.conftest import Ask
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log_rows import control_rows, request_rows
-from coordinator_udf.sql import NoTables, register
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.sql.registration import NoTables, register
 from coordinator_udf.streaming.folding import claim_history, fold
 from tests.sql.conftest import Ask, write_table
 

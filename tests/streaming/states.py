@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import Row
 
-from coordinator_udf.shard_codec import StateRow
+from coordinator_udf.shard.state_row.codec import StateRow
 from schemas.outputs import SHARD_STATE
 
 

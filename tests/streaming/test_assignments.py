@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from coordinator_udf.assignments import MissingAssignmentError, RecordAt, complete_assignments
+from coordinator_udf.tables.assignment_join import MissingAssignmentError, RecordAt, complete_assignments
 from tests.streaming.outputs import assignment, record, response, table
 
 

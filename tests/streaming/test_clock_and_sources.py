@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.settings_file import CoordinatorConfig
-from coordinator_udf.streaming.clock_source import LAST, ClockReader, bound_by_ticks
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.packing import pack_requests, unpack_requests
 from coordinator_udf.streaming.session import SparkConfError, read_spark_conf
 from coordinator_udf.streaming.shard_keys import partition_of
-from coordinator_udf.streaming.sources import placed, read_lines, topics_body
+from coordinator_udf.streaming.sources.clock import LAST, ClockReader, bound_by_ticks
+from coordinator_udf.streaming.sources.requests import placed, read_lines, topics_body
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
 EMPTY: dict[str, Any] = dict.fromkeys(REQUEST_COLUMNS) | {"source": "live", "partition": 0, "offset": 0, "log_ts": 0}

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from coordinator_udf.log_rows import control_rows
+from coordinator_udf.log.dataframe import _read_held
+from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
+from coordinator_udf.log.history import LogHistory, next_offsets
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.streaming.checkpoint import CheckpointError, append_needed, committed_append
-from coordinator_udf.streaming.embedded_log import EmbeddedLog, TrimmedError
 from coordinator_udf.streaming.folding import Folder, FoldError, claim_history, fold
-from coordinator_udf.streaming.log_history import LogHistory, next_offsets
-from coordinator_udf.streaming.request_log import _read_held
 from tests.conftest import ROOT
 
 PARTITIONS = 3
@@ -31,7 +31,7 @@ DIES = """
 import os, signal, sys
 from pathlib import Path
 from coordinator_udf.streaming import folding
-from coordinator_udf.streaming.embedded_log import EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 root, when = Path(sys.argv[1]), sys.argv[2]
 log = EmbeddedLog.open(root / "log")
 history = folding.claim_history(log, str(root / "tables"))

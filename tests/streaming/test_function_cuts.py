@@ -12,15 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from coordinator_udf.log_rows import control_rows
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.replay.in_process import FAILOVER, outputs_table
+from coordinator_udf.log.embedded import LIVE
+from coordinator_udf.log.rows import control_rows
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import process_rows
-from coordinator_udf.streaming.embedded_log import LIVE
+from coordinator_udf.replay.tasks.in_process import FAILOVER, outputs_table
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming.packing import pack_requests, unpack_outputs
 from coordinator_udf.streaming.shard_function import shard_function
 from schemas.outputs import shard_output_arrow

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from coordinator_udf.assignments import RecordAt, complete_assignments
-from coordinator_udf.protocol.rows import Request
-from coordinator_udf.replay.compare import Excluded, compare
-from coordinator_udf.replay.in_process import FAILOVER, outputs_table
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.judge.compare import Excluded, compare
+from coordinator_udf.replay.judge.our_answers import said_of
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.read_source import read_source
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.said import said_of
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_rows import process_rows
+from coordinator_udf.replay.tasks.in_process import FAILOVER, outputs_table
+from coordinator_udf.shard.run import process_rows
+from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming.recovery import _load_row, _load_rows
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.tables.assignment_join import RecordAt, complete_assignments
+from coordinator_udf.tables.rows import to_tables
 from schemas.outputs import shard_output_arrow
 from tests.conftest import SHARED
 from tests.shard.samples import SAMPLES

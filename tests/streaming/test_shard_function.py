@@ -6,13 +6,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from coordinator_udf.log_rows import request_rows
-from coordinator_udf.protocol.settings import Settings
-from coordinator_udf.shard import Shard
-from coordinator_udf.shard_codec import STATE_VERSION, StateRow, StateVersionError, encode
-from coordinator_udf.streaming.clock_source import LAST, ClockReader
+from coordinator_udf.log.rows import request_rows
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateRow, StateVersionError, encode
 from coordinator_udf.streaming.packing import pack_requests, unpack_outputs
 from coordinator_udf.streaming.shard_function import is_quiet, shard_function
+from coordinator_udf.streaming.sources.clock import LAST, ClockReader
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 from tests.streaming.states import group_state
 

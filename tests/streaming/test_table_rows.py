@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from coordinator_udf.table_rows import to_tables
+from coordinator_udf.tables.rows import to_tables
 from schemas.tables import TABLES, table_arrow
 from tests.streaming.outputs import EMPTY, assignment, record, response, table
 

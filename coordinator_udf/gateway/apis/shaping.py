@@ -9,9 +9,9 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from coordinator_udf.gateway.codec import Message, response_message
-from coordinator_udf.gateway.codec.schema import Field
 from coordinator_udf.protocol.requests import ZERO_UUID
+from coordinator_udf.protocol.wire import Message, response_message
+from coordinator_udf.protocol.wire.schema import Field
 
 
 def answer(api: str, version: int, **values: Any) -> dict[str, Any]:

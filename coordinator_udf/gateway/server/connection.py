@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from coordinator_udf.gateway.codec import (
+from coordinator_udf.gateway.server.limits import ByteBudget, Held
+from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.gateway.versions import is_served
+from coordinator_udf.protocol.wire import (
     MalformedFrame,
     RequestHeader,
     decode,
@@ -18,9 +21,6 @@ from coordinator_udf.gateway.codec import (
     request_message,
     response_bytes,
 )
-from coordinator_udf.gateway.server.limits import ByteBudget, Held
-from coordinator_udf.gateway.settings import GatewaySettings
-from coordinator_udf.gateway.versions import is_served
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_udf.gateway.apis import cluster, partitions
 from coordinator_udf.gateway.server.connection import Incoming, MakeBody, Started
-from coordinator_udf.gateway.server.coordinator import WAITING, Call, Coordinator
+from coordinator_udf.gateway.server.pending_requests import WAITING, Call, Coordinator
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.gateway.versions import LOCAL, is_served
 from coordinator_udf.protocol.errors import Errors

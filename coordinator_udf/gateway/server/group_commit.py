@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class RequestLog(Protocol):
-    """A log that rows can be appended to; coordinator_udf.streaming.embedded_log.EmbeddedLog is one."""
+    """A log that rows can be appended to; coordinator_udf.log.embedded.EmbeddedLog is one."""
 
     partitions: int
 

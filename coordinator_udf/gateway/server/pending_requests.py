@@ -1,0 +1,169 @@
+"""The way of a request to the coordinator: onto the log, and back when its answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from coordinator_udf.gateway.apis.errors import error_answer, unanswered
+from coordinator_udf.gateway.server.connection import MakeBody
+from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
+from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.log.rows import request_rows
+from coordinator_udf.protocol.errors import BadRequest, Errors
+
+_log = logging.getLogger(__name__)
+
+#: How long a SyncGroup may wait for its leader on top of the request timeout: its request doesn't say, so as long as
+#: Kafka's longest session.
+_SYNC_WAIT_MS: Final = 1_800_000
+
+#: The APIs whose answer waits for what other members do.
+WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of a coordinated API, and who sent it."""
+
+    api: str
+    api_version: int
+    client_id: str | None
+    client_host: str
+    body: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Pending:
+    api: str
+    api_version: int
+    read_again: MakeBody
+    answered: asyncio.Future[MakeBody]
+    timer: asyncio.TimerHandle
+
+
+class Coordinator:
+    """The requests of this gateway that the coordinator owes an answer to. Everything here runs in the loop."""
+
+    def __init__(self, commit: GroupCommit, partitions: int, settings: GatewaySettings) -> None:
+        self._commit = commit
+        self._partitions = partitions
+        self._settings = settings
+        self._pending: dict[str, _Pending] = {}
+        # Unique beyond this process: request ids of one log come from many gateways.
+        self._prefix = f"{uuid.uuid4().hex[:16]}-"
+        self._count = 0
+        self.timed_out = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def prefix(self) -> str:
+        """How every request id of this gateway begins."""
+        return self._prefix
+
+    def call(self, call: Call, read_again: MakeBody, on_log: Callable[[], None]) -> asyncio.Future[MakeBody]:
+        """Puts a request on its way.
+
+        Args:
+            read_again: reads the request's body again, which its failure needs.
+            on_log: called once when the request's rows are in the log, or will never be.
+
+        Returns:
+            What makes the body of the answer. Cancelling it gives up waiting; the coordinator answers nonetheless.
+        """
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[MakeBody] = loop.create_future()
+        request_id = f"{self._prefix}{self._count}"
+        self._count += 1
+        if call.api in WAITING:
+            # Its frame must not stay in memory for minutes.
+            member_id = call.body["memberId"]
+            read_again = partial(dict, memberId=member_id)
+        timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
+        self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer)
+        answered.add_done_callback(lambda _: self._forget(request_id))
+
+        def done(error: Exception | None) -> None:
+            on_log()
+            if error is not None:
+                self._fail(
+                    request_id, Errors.INVALID_REQUEST if isinstance(error, BadRequest) else unanswered(call.api)
+                )
+
+        try:
+            rows = self._rows(request_id, call)
+        except BadRequest as error:
+            _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
+            done(error)
+        else:
+            self._commit.submit(Entry(rows, done))
+        return answered
+
+    def deliver(self, answers: Iterable[tuple[str, str]]) -> None:
+        """Hands out answers: pairs of a request id and a JSON body. What nobody waits for any more is dropped."""
+        for request_id, body in answers:
+            pending = self._pending.get(request_id)
+            if pending is not None and not pending.answered.done():
+                pending.answered.set_result(partial(msgspec.json.decode, body))
+
+    def _rows(self, request_id: str, call: Call) -> list[dict[str, Any]]:
+        return request_rows(
+            partitions=self._partitions,
+            log_ts=0,
+            request_id=request_id,
+            api=call.api,
+            api_version=call.api_version,
+            client_id=call.client_id,
+            client_host=call.client_host,
+            body=call.body,
+            proposed_member_id=_proposed_member_id(call),
+        )
+
+    def _patience_ms(self, call: Call) -> int:
+        wait = 0
+        if call.api == "JoinGroup":
+            wait = max(call.body.get("rebalanceTimeoutMs", call.body["sessionTimeoutMs"]), 0)
+        elif call.api == "SyncGroup":
+            wait = _SYNC_WAIT_MS
+        return self._settings.request_timeout_ms + wait
+
+    def _time_out(self, request_id: str) -> None:
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            self.timed_out += 1
+            _log.warning("%s v%d got no answer in time", pending.api, pending.api_version)
+            self._fail(request_id, unanswered(pending.api))
+
+    def _fail(self, request_id: str, error: Errors) -> None:
+        pending = self._pending.get(request_id)
+        if pending is not None and not pending.answered.done():
+            api, version, read_again = pending.api, pending.api_version, pending.read_again
+            pending.answered.set_result(lambda: error_answer(api, version, read_again(), error))
+
+    def _forget(self, request_id: str) -> None:
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            pending.timer.cancel()
+
+
+def _proposed_member_id(call: Call) -> str | None:
+    """The id for a member that joins without one, as Kafka makes them.
+
+    A classic member's is the id of its instance or of its client and a uuid; a consumer protocol member's is a uuid in
+    url-safe base64 (from v1 on it makes its own).
+    """
+    if call.api == "JoinGroup" and not call.body["memberId"]:
+        return f"{call.body.get('groupInstanceId') or call.client_id or ''}-{uuid.uuid4()}"
+    if call.api == "ConsumerGroupHeartbeat" and not call.body["memberId"]:
+        return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return None

@@ -1,0 +1,379 @@
+"""The rebalance of a classic group: its two phases, how they begin, and what ends them.
+
+Source: GroupMetadataManager (prepareRebalance, completeClassicGroupJoin and the timers' operations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model import timers
+from coordinator_udf.groups.model.classic import ClassicGroup, Member, Parked
+from coordinator_udf.groups.model.classic_states import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupEvent,
+)
+from coordinator_udf.groups.model.timers import TimerKey
+from coordinator_udf.groups.records.classic import (
+    GROUP_METADATA,
+    GROUP_METADATA_VALUE_VERSION,
+    group_metadata_key,
+    group_metadata_value,
+    placeholder,
+)
+from coordinator_udf.java_order.tables import INITIAL_TABLE, grown_table, hash_order
+from coordinator_udf.protocol.answer_json import Form
+from coordinator_udf.protocol.errors import Errors
+
+#: Members name their rebalance timeout as they like, and log time stands still while a timer fires: with one of 0 the
+#: same timer would fire for ever. Kafka's fires as fast as it can until wall time has ended the sessions.
+_LEAST_EXTENSION_MS = 50
+
+_NONE = int(Errors.NONE)
+
+
+def join_body(
+    *,
+    error: Errors = Errors.NONE,
+    member_id: str = "",
+    generation_id: int = -1,
+    protocol_type: str | None = None,
+    protocol_name: str | None = "",
+    leader: str | None = "",
+    skip_assignment: bool = False,
+    members: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The body of a JoinGroup answer."""
+    return {
+        "throttleTimeMs": 0,
+        "errorCode": int(error),
+        "generationId": generation_id,
+        "protocolType": protocol_type,
+        "protocolName": protocol_name,
+        "leader": leader,
+        "skipAssignment": skip_assignment,
+        "memberId": member_id,
+        "members": members or [],
+    }
+
+
+def sync_body(
+    error: Errors = Errors.NONE,
+    protocol_type: str | None = None,
+    protocol_name: str | None = None,
+    assignment: str = "",
+) -> dict[str, Any]:
+    """The body of a SyncGroup answer; the assignment is a placeholder."""
+    return {
+        "throttleTimeMs": 0,
+        "errorCode": int(error),
+        "protocolType": protocol_type,
+        "protocolName": protocol_name,
+        "assignment": assignment,
+    }
+
+
+def generation_body(
+    group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
+) -> dict[str, Any]:
+    """The JoinGroup answer that tells a member the group's current generation."""
+    return join_body(
+        member_id=member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader,
+        skip_assignment=skip_assignment,
+        members=joined_members(group, group.in_order()) if with_members else None,
+    )
+
+
+def joined_members(group: ClassicGroup, members: Iterable[Member]) -> list[dict[str, Any]]:
+    """What the leader gets to know of all members, who are given in their order."""
+    return [
+        {
+            "memberId": member.member_id,
+            "groupInstanceId": member.group_instance_id,
+            "metadata": member.metadata(group.protocol_name),
+        }
+        for member in members
+    ]
+
+
+def answer_join(ctx: Context, group: ClassicGroup, member: Member, body: dict[str, Any]) -> None:
+    """Answers a member's parked JoinGroup, if it has one."""
+    parked = _unpark_join(group, member)
+    if parked is None:
+        return
+    ctx.answer(
+        parked.request_id, "JoinGroup", parked.api_version, body, group_id=group.group_id, member_id=member.member_id
+    )
+
+
+def _unpark_join(group: ClassicGroup, member: Member) -> Parked | None:
+    parked = member.awaiting_join
+    if parked is not None:
+        member.awaiting_join = None
+        group.awaiting_join_count -= 1
+    return parked
+
+
+def answer_sync(ctx: Context, group: ClassicGroup, member: Member, error: Errors) -> None:
+    """Answers a member's parked SyncGroup, if it has one: with its assignment, or with an error."""
+    parked = member.awaiting_sync
+    if parked is None:
+        return
+    member.awaiting_sync = None
+    if error is Errors.NONE:
+        answer_assignment(ctx, group, member, parked.request_id, parked.api_version)
+        return
+    ctx.answer(
+        parked.request_id,
+        "SyncGroup",
+        parked.api_version,
+        sync_body(error),
+        group_id=group.group_id,
+        member_id=member.member_id,
+    )
+
+
+def answer_assignment(
+    ctx: Context, group: ClassicGroup, member: Member, request_id: str | None, api_version: int
+) -> None:
+    """Answers a SyncGroup with the member's assignment, which is empty where the leader forgot the member."""
+    assignment = member.assignment
+    form = _assignment_form(api_version, group.protocol_type, group.protocol_name)
+    ctx.answer_in_json(
+        request_id,
+        "SyncGroup",
+        api_version,
+        form.fill(placeholder(assignment)),
+        error_code=_NONE,
+        group_id=group.group_id,
+        member_id=member.member_id,
+        refs=(assignment.record_offset,) if assignment is not None and assignment.size else (),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _assignment_form(api_version: int, protocol_type: str | None, protocol_name: str | None) -> Form:
+    return Form("SyncGroup", api_version, sync_body(Errors.NONE, protocol_type, protocol_name), "assignment")
+
+
+def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+    """The member's session begins anew now."""
+    timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    ctx.timers.arm_session(group.group_id, member.member_id, ctx.now_ms + timeout)
+
+
+def restart_sessions(ctx: Context, group: ClassicGroup, members: Iterable[Member]) -> None:
+    """The sessions of these members begin anew now."""
+    now_ms = ctx.now_ms
+    ctx.timers.arm_sessions(group.group_id, [(m.member_id, now_ms + m.session_timeout_ms) for m in members])
+
+
+def cancel_session(ctx: Context, group_id: str, member_id: str) -> None:
+    """The member needs no session any more."""
+    ctx.timers.cancel(TimerKey(timers.SESSION, group_id, member_id))
+
+
+# -- the join phase -----------------------------------------------------------------------------------------------
+
+
+def rebalance_or_complete_join(ctx: Context, group: ClassicGroup, event: GroupEvent, reason: str) -> None:
+    """Begins a rebalance; in one that is under way, sees whether its join phase is now complete."""
+    if group.can_rebalance():
+        prepare_rebalance(ctx, group, event, reason)
+    else:
+        maybe_complete_join(ctx, group)
+
+
+def prepare_rebalance(ctx: Context, group: ClassicGroup, event: GroupEvent, reason: str) -> None:
+    """Begins the join phase. A new group waits for the initial delay, others until all members have joined again."""
+    if group.state is COMPLETING_REBALANCE:
+        reset_assignment(ctx, group, Errors.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    ctx.timers.cancel(TimerKey(timers.SYNC, group.group_id))
+    if group.is_empty():
+        delay_ms = ctx.settings.group_initial_rebalance_delay_ms
+        remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+        _arm_initial_join(ctx, group, delay_ms, remaining_ms)
+        ctx.move(group, event, reason)
+        return
+    ctx.move(group, event, reason)
+    if group.has_all_members_joined():
+        complete_join(ctx, group, GroupEvent.ALL_JOINED)
+    else:
+        _arm_join(ctx, group)
+
+
+def maybe_complete_join(ctx: Context, group: ClassicGroup) -> None:
+    """Ends the join phase if all members have joined. The first one of a new group ends by its timer only."""
+    if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.has_all_members_joined():
+        complete_join(ctx, group, GroupEvent.ALL_JOINED)
+
+
+def complete_join(ctx: Context, group: ClassicGroup, event: GroupEvent) -> None:
+    """Ends the join phase: who hasn't joined is out (static members stay), and a new generation begins."""
+    ctx.timers.cancel(TimerKey(timers.JOIN, group.group_id))
+    recorded = [member.awaiting_join for member in group.members.values() if member.awaiting_join is not None]
+    # Mostly nobody is.
+    away = () if len(recorded) == len(group.members) else group.in_order()
+    absent = _java_set(m.member_id for m in away if m.awaiting_join is None and m.group_instance_id is None)
+    for member_id in absent:
+        group.remove(member_id)
+        cancel_session(ctx, group.group_id, member_id)
+    if group.state is DEAD:
+        return
+    leader = next((parked.recorded_leader for parked in recorded if parked.recorded_leader is not None), None)
+    if not group.elect_joined_leader(leader) and group.members:
+        # Only static members are left and none has joined: the phase goes on until one does or their sessions end.
+        _arm_join(ctx, group, _LEAST_EXTENSION_MS)
+        return
+    protocol = next((parked.recorded_protocol for parked in recorded if parked.recorded_protocol is not None), None)
+    _begin_generation(ctx, group, event, protocol, absent)
+
+
+def _begin_generation(
+    ctx: Context, group: ClassicGroup, event: GroupEvent, recorded_protocol: str | None, absent: list[str]
+) -> None:
+    group.generation_id += 1
+    group.pending_sync.clear()
+    group.protocol_name = group.select_protocol(recorded_protocol) if group.members else None
+    group.subscribed_topics = group.compute_subscribed_topics()
+    if not group.members:
+        ctx.move(group, GroupEvent.EMPTIED)
+        # If it is too large the last generation stays in the log; loaded from there, its members would soon expire.
+        if ctx.fits_group(group, {}):
+            key, value = group_metadata_key(group.group_id), group_metadata_value(group)
+            ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, value)
+        return
+    ctx.move(group, event, f"removed members that haven't joined: {', '.join(absent)}" if absent else None)
+    members = group.in_order()
+    _tell_generation(ctx, group, members)
+    for member in members:
+        member.is_new = False
+    group.pending_sync.update(dict.fromkeys([member.member_id for member in members], 1))
+    restart_sessions(ctx, group, members)
+    sync_key = TimerKey(timers.SYNC, group.group_id)
+    ctx.timers.arm(sync_key, ctx.now_ms + group.rebalance_timeout_ms(), group.generation_id)
+
+
+def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member]) -> None:
+    """Answers all who have joined, the leader with who is in the group."""
+    followers = generation_body(group, "", with_members=False)
+    forms: dict[int, Form] = {}
+    for member in members:
+        member_id = member.member_id
+        if member_id == group.leader:
+            body = {**followers, "memberId": member_id, "members": joined_members(group, members)}
+            answer_join(ctx, group, member, body)
+            continue
+        parked = _unpark_join(group, member)
+        if parked is None:
+            continue
+        version = parked.api_version
+        form = forms.get(version)
+        if form is None:
+            form = forms[version] = Form("JoinGroup", version, followers, "memberId")
+        ctx.answer_in_json(
+            parked.request_id,
+            "JoinGroup",
+            version,
+            form.fill(member_id),
+            error_code=_NONE,
+            group_id=group.group_id,
+            member_id=member_id,
+        )
+
+
+def _java_set(ids: Iterable[str]) -> list[str]:
+    """The ids in the order of a Java set made of them: removing the leader makes the order matter."""
+    known = list(ids)
+    return hash_order(known, grown_table(INITIAL_TABLE, len(known)))
+
+
+def _arm_join(ctx: Context, group: ClassicGroup, at_least_ms: int = 0) -> None:
+    delay_ms = max(group.rebalance_timeout_ms(), at_least_ms)
+    ctx.timers.arm(TimerKey(timers.JOIN, group.group_id), ctx.now_ms + delay_ms)
+
+
+def _arm_initial_join(ctx: Context, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    ctx.timers.arm(TimerKey(timers.JOIN, group.group_id), ctx.now_ms + delay_ms, delay_ms, remaining_ms)
+
+
+# -- the sync phase -----------------------------------------------------------------------------------------------
+
+
+def reset_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
+    """Nobody has an assignment any more, and who waits for one gets the error."""
+    for member in group.members.values():
+        member.assignment = None
+    propagate_assignment(ctx, group, error)
+
+
+def propagate_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
+    """Answers all members that wait for their assignment; their sessions begin anew."""
+    waiting = [member for member in group.in_order() if member.awaiting_sync is not None]
+    for member in waiting:
+        answer_sync(ctx, group, member, error)
+    restart_sessions(ctx, group, waiting)
+
+
+# -- timers -------------------------------------------------------------------------------------------------------
+
+
+def join_expired(ctx: Context, group: ClassicGroup, data: tuple[int, ...]) -> None:
+    """The join phase's time is over; a new group that got new members meanwhile is given more of it."""
+    if not data:
+        complete_join(ctx, group, GroupEvent.JOIN_EXPIRED)
+        return
+    delay_ms, remaining_ms = data
+    if group.new_member_added and remaining_ms != 0:
+        group.new_member_added = False
+        next_delay_ms = min(ctx.settings.group_initial_rebalance_delay_ms, remaining_ms)
+        _arm_initial_join(ctx, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+    else:
+        complete_join(ctx, group, GroupEvent.JOIN_EXPIRED)
+
+
+def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
+    """Members that haven't sent their SyncGroup in time are out, and the group rebalances without them."""
+    if generation_id != group.generation_id or not group.pending_sync:
+        return
+    if group.state not in (COMPLETING_REBALANCE, STABLE):
+        return
+    pending = _java_set(group.pending_sync)
+    for member_id in pending:
+        group.remove(member_id)
+        cancel_session(ctx, group.group_id, member_id)
+    reason = f"Removing [{', '.join(pending)}] on pending sync request expiration"
+    prepare_rebalance(ctx, group, GroupEvent.SYNC_EXPIRED, reason)
+
+
+def session_expired(ctx: Context, group: ClassicGroup, member_id: str) -> None:
+    """A member, or somebody who was given an id and never used it, was silent for too long."""
+    if group.state is DEAD:
+        return
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
+            complete_join(ctx, group, GroupEvent.ALL_JOINED)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.has_satisfied_heartbeat():
+        return
+    answer_join(ctx, group, member, join_body(error=Errors.UNKNOWN_MEMBER_ID))
+    group.remove(member_id)
+    if group.state in (STABLE, COMPLETING_REBALANCE):
+        reason = f"removing member {member_id} on heartbeat expiration."
+        rebalance_or_complete_join(ctx, group, GroupEvent.SESSION_EXPIRED, reason)
+    elif group.state is PREPARING_REBALANCE and group.has_all_members_joined():
+        complete_join(ctx, group, GroupEvent.ALL_JOINED)

@@ -1,0 +1,291 @@
+"""One request's change of a consumer group: its steps, the records they make, and the write at its end.
+
+Nothing changes before `Change.write`, so a request that is refused half-way leaves no trace. The steps are those of a
+heartbeat and of a classic member's JoinGroup alike. Source: GroupMetadataManager (hasMemberSubscriptionChanged,
+maybeUpdateRegularExpressions, updateSubscriptionMetadata, maybeUpdateTargetAssignment, maybeReconcile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from functools import partial
+
+from coordinator_udf.groups.consumer.reconcile import Goal, Owned, reconcile
+from coordinator_udf.groups.consumer.regex import RegexChange, check_regex, regexes_to_refresh, resolve
+from coordinator_udf.groups.consumer.target import compute_target, subscribed_names, subscribed_topic_ids
+from coordinator_udf.groups.consumer.topic_hash import metadata_hash
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model import timers
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.consumer import (
+    ConsumerGroup,
+    ConsumerGroupState,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+    Target,
+    is_homogeneous,
+    regex_counts,
+    subscribed_topics,
+)
+from coordinator_udf.groups.model.timers import TimerKey
+from coordinator_udf.groups.records.classic import Sizes
+from coordinator_udf.groups.records.consumer import (
+    PARTITION_METADATA,
+    REGEX,
+    NewRecord,
+    current_assignment,
+    group_epoch,
+    member_metadata,
+    resolved_regex,
+    tombstone,
+)
+from coordinator_udf.groups.records.consumer_sizes import consumer_record_sizes
+from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.java_order.walks import walked_target
+from coordinator_udf.protocol.errors import ApiError, Errors
+
+#: So long nobody looks at the topics unless they are known to have changed.
+METADATA_REFRESH_INTERVAL_MS = 300_000
+
+
+class Change:
+    """What a request is about to do to a consumer group, which may be one that isn't there yet.
+
+    Attributes:
+        group: the group as it is before the request.
+        records: what will be written.
+        after: what has to be done once it is written, before anything else happens.
+    """
+
+    def __init__(self, ctx: Context, store: GroupStore, group: ConsumerGroup) -> None:
+        self.ctx = ctx
+        self.store = store
+        self.group = group
+        self.records: list[NewRecord] = []
+        self.after: list[Callable[[], None]] = []
+        self._refresh: list[str] = []
+        self._epoch_is_new = False
+        self._target_is_new = False
+
+    # -- the steps ------------------------------------------------------------------------------------------------
+
+    def update_member(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
+        """Notes who the member is now; whether the topics that it names are others."""
+        if updated == member:
+            return False
+        self.records.append(member_metadata(self.group.group_id, updated))
+        return updated.subscribed_topic_names != member.subscribed_topic_names
+
+    def update_regex(self, member: ConsumerMember, updated: ConsumerMember) -> RegexChange:
+        """Notes the member's regular expression, and sees whether the group's have to be resolved.
+
+        Raises:
+            ApiError: INVALID_REGULAR_EXPRESSION.
+        """
+        group = self.group
+        old, new = member.subscribed_topic_regex, updated.subscribed_topic_regex
+        counts = regex_counts(group.members.values())
+        change, is_new = RegexChange.NONE, False
+        if old != new:
+            change = RegexChange.UPDATED
+            if old and counts[old] == 1:
+                self.records.append(tombstone(REGEX, group.group_id, regularExpression=old))
+            if new and not counts[new]:
+                check_regex(new)
+                is_new = True
+            elif (new and new in group.resolved_regexes) or (old and not new):
+                change = RegexChange.RESOLVED
+        self._refresh = regexes_to_refresh(self.ctx, group, member, updated, is_new=is_new)
+        return change
+
+    def update_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
+        """Raises the group's epoch if asked to, or if a topic has changed; the epoch then."""
+        group = self.group
+        if not bump and self.ctx.now_ms < group.metadata_refresh_ms:
+            return group.group_epoch
+        self._epoch_is_new = True
+        topics = subscribed_topics(group.members_with(member, updated), self._resolved_after(member, updated))
+        new_hash = metadata_hash(self.ctx.topics, topics)
+        epoch = group.group_epoch
+        if bump or new_hash != group.metadata_hash:
+            epoch += 1
+            self.records.append(group_epoch(group.group_id, epoch, new_hash))
+            # Known once the epoch is written: if that fails the next request looks again.
+            group.metadata_refresh_ms = 0
+            self.after.append(partial(_mark_known, self.ctx, group))
+        else:
+            _mark_known(self.ctx, group)
+        if group.has_partition_metadata:
+            self.records.append(tombstone(PARTITION_METADATA, group.group_id))
+        return epoch
+
+    def _resolved_after(self, member: ConsumerMember, updated: ConsumerMember) -> dict[str, ResolvedRegex]:
+        """The resolved expressions without one that its last subscriber gives up."""
+        old = member.subscribed_topic_regex
+        gone = old and old != updated.subscribed_topic_regex
+        if not gone or regex_counts(self.group.members.values())[old] != 1:
+            return self.group.resolved_regexes
+        return {regex: topics for regex, topics in self.group.resolved_regexes.items() if regex != old}
+
+    def update_target(self, member: ConsumerMember, updated: ConsumerMember, epoch: int) -> tuple[int, Target]:
+        """Computes new targets if they are of an older epoch and it is time; their epoch and the member's target.
+
+        Raises:
+            ApiError: UNKNOWN_SERVER_ERROR, where the members want an assignor that is not configured any more.
+        """
+        ctx, group = self.ctx, self.group
+        if group.assignment_epoch >= epoch or not self._may_assign():
+            return group.assignment_epoch, group.target(updated.member_id, updated.instance_id)
+        name = group.wanted_assignor(member, updated)
+        assignor = next(iter(ctx.assignors.values())) if name is None else ctx.assignors.get(name)
+        if assignor is None:
+            raise ApiError(Errors.UNKNOWN_SERVER_ERROR, f"assignor {name} is not configured")
+        # Where nobody looked at the topics Kafka takes what it knew of the group before this request.
+        homogeneous = (
+            is_homogeneous(group.members_with(member, updated), self._resolved_after(member, updated))
+            if self._epoch_is_new
+            else group.is_homogeneous()
+        )
+        when = (epoch, ctx.now_ms)
+        records, target = compute_target(ctx.topics, assignor, group, updated, when, homogeneous=homogeneous)
+        self.records += records
+        self._target_is_new = True
+        return epoch, target
+
+    def _may_assign(self) -> bool:
+        """Whether enough time has passed since the last targets, so that many joins make one assignment (KIP-1263)."""
+        interval_ms = self.ctx.group_setting(self.group.group_id, "consumer_assignment_interval_ms")
+        since = self.group.assignment_timestamp
+        return since == 0 or interval_ms == 0 or self.ctx.now_ms >= since + interval_ms
+
+    def reconcile(
+        self, member: ConsumerMember, epoch: int, target: Target, *, subscription_changed: bool, owned: Owned
+    ) -> ConsumerMember:
+        """Takes the member a step towards its target; the member then.
+
+        Raises:
+            ApiError: FENCED_MEMBER_EPOCH.
+        """
+        ctx, group = self.ctx, self.group
+        if not subscription_changed and member.is_reconciled_to(epoch):
+            return member
+        names = subscribed_names(member, group.resolved_regexes)
+        topic_ids = subscribed_topic_ids(ctx.topics, names)
+        if not self._target_is_new:
+            target = walked_target(target)
+        goal = Goal(epoch, target, topic_ids, bool(names), subscription_changed, group.partition_epoch, owned)
+        updated = reconcile(member, goal)
+        if updated == member:
+            return member
+        self.records.append(current_assignment(group.group_id, updated))
+        if updated.classic is None:
+            key = TimerKey(timers.REBALANCE, group.group_id, updated.member_id)
+            if updated.state is MemberState.UNREVOKED_PARTITIONS:
+                ctx.timers.arm(key, ctx.now_ms + updated.rebalance_timeout_ms, updated.member_epoch)
+            else:
+                ctx.timers.cancel(key)
+        return updated
+
+    # -- the write ------------------------------------------------------------------------------------------------
+
+    def write(self, event: GroupEvent, reason: str | None = None) -> None:
+        """Writes the records, which changes the group, and puts out a transition if its state is another then.
+
+        Raises:
+            ApiError: UNKNOWN_SERVER_ERROR, where they are too large for the log; nothing has changed then.
+        """
+        check_fits(self.ctx, self.records)
+        group_id = self.group.group_id
+        before = self.store.get(group_id)
+        previous = None if before is None else before.state
+        write_records(self.ctx, self.store, self.records)
+        self.records = []
+        for action in self.after:
+            action()
+        self.after = []
+        note_change(self.ctx, self.store, group_id, previous, event, reason=reason)
+
+    def resolve_regexes(self) -> None:
+        """Resolves the group's regular expressions if they have to be: a write of its own, after the answer."""
+        if self._refresh:
+            store_resolved(self.ctx, self.store, self.group.group_id, resolve(self.ctx, self._refresh))
+            self._refresh = []
+
+
+def check_fits(ctx: Context, records: Sequence[NewRecord], *more: Sizes) -> None:
+    """Checks that the log takes records, which one operation writes all or none of.
+
+    Args:
+        more: the sizes of other records of the same operation.
+
+    Raises:
+        ApiError: UNKNOWN_SERVER_ERROR.
+    """
+    if not ctx.fits([*map(consumer_record_sizes, records), *more]):
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR, "the records are too large for the log")
+
+
+def write_records(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
+    """Appends records and changes the groups as they say."""
+    for type_, key, value in records:
+        offset = ctx.append(type_, key, None if value is None else 0, value)
+        store.apply(ctx, offset, type_, key, value)
+
+
+def note_change(
+    ctx: Context,
+    store: GroupStore,
+    group_id: str,
+    previous: ConsumerGroupState | ClassicGroupState | None,
+    event: GroupEvent,
+    *,
+    reason: str | None = None,
+) -> None:
+    """Puts out a transition row if the group's state isn't what it was."""
+    group = store.get(group_id)
+    if group is not None and group.state is not previous:
+        ctx.note(group, previous, event, reason)
+
+
+def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:
+    """Keeps what regular expressions match now, and raises the group's epoch if that changed anything."""
+    group = store.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return
+    previous = group.state
+    counts = regex_counts(group.members.values())
+    still_wanted = {regex: topics for regex, topics in resolved.items() if counts[regex]}
+    records = [resolved_regex(group_id, regex, topics) for regex, topics in still_wanted.items()]
+    known = group.resolved_regexes
+    changed = any(set(topics.topics) != set(known[regex].topics if regex in known else ())
+                  for regex, topics in still_wanted.items())  # fmt: skip
+    after = {**known, **still_wanted}
+    new_hash = metadata_hash(ctx.topics, subscribed_topics(group.members.values(), after))
+    if changed or new_hash != group.metadata_hash:
+        records.append(group_epoch(group_id, group.group_epoch + 1, new_hash))
+    if not ctx.fits([consumer_record_sizes(record) for record in records]):
+        group.metadata_refresh_ms = 0
+        return
+    if changed or new_hash != group.metadata_hash:
+        _mark_known(ctx, group)
+    write_records(ctx, store, records)
+    note_change(ctx, store, group_id, previous, GroupEvent.REGEX_RESOLVED)
+
+
+def _mark_known(ctx: Context, group: ConsumerGroup) -> None:
+    """The hash of the group's topics is as of now."""
+    group.metadata_refresh_ms = ctx.now_ms + METADATA_REFRESH_INTERVAL_MS
+
+
+def look_again(store: GroupStore, changed: Set[str]) -> None:
+    """Topics came, changed or went: the groups that are subscribed to one of them look at theirs with the next request.
+
+    Only those: others may be about to change their subscription without a new epoch, until a regular expression is
+    resolved. Source: GroupMetadataManager.onMetadataUpdate.
+    """
+    for group in store.groups.values():
+        if isinstance(group, ConsumerGroup) and not changed.isdisjoint(
+            subscribed_topics(group.members.values(), group.resolved_regexes)
+        ):
+            group.metadata_refresh_ms = 0

@@ -1,0 +1,372 @@
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete; expiry and what else writes tombstones.
+
+Source: OffsetMetadataManager and ClassicGroup (validateOffsetCommit, validateOffsetDelete, offsetExpirationCondition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from coordinator_udf.groups.classic.rebalance import restart_session
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
+from coordinator_udf.groups.offsets.consumer_commit import PartitionCheck, member_commit_check, txn_commit_check
+from coordinator_udf.groups.records.classic import (
+    GROUP_METADATA,
+    OFFSET_COMMIT,
+    Sizes,
+    group_metadata_key,
+    offset_sizes,
+)
+from coordinator_udf.groups.records.consumer import group_tombstones
+from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.protocol.errors import ApiError, Errors
+from coordinator_udf.protocol.requests import (
+    ZERO_UUID,
+    CommitPartition,
+    CommitTopic,
+    DeleteTopic,
+    OffsetCommit,
+    OffsetDelete,
+    TxnOffsetCommit,
+)
+
+#: From this version on an unknown group is called by its name in the error, before it is an ILLEGAL_GENERATION.
+_GROUP_ID_NOT_FOUND_VERSION = 9
+_TOPIC_ID_VERSION = 10
+
+
+def commit_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetCommit) -> list[dict[str, Any]]:
+    """Commits offsets; the answer's topics. An error that concerns the whole request stands at every partition."""
+    known, answers = _resolve_topics(ctx, api_version, body.topics)
+    known, missing = _existing(ctx, known)
+    answers += missing
+    if body.topics and not known:
+        return answers
+    try:
+        generation_id = body.generation_id_or_member_epoch
+        group = _group_to_commit(ctx, store, body.group_id, generation_id, api_version)
+        check: PartitionCheck | None = None
+        if isinstance(group, ConsumerGroup):
+            check = member_commit_check(group, body.member_id, generation_id, api_version)
+        else:
+            _validate_commit(group, body.member_id, body.group_instance_id, generation_id, transactional=False)
+            if group.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
+                restart_session(ctx, group, group.members[body.member_id])
+        expire = None if body.retention_time_ms == -1 else _java_long(ctx.now_ms + body.retention_time_ms)
+        accepted = _commit(ctx, store, body.group_id, known, expire=expire, producer=None, check=check)
+        return _merged(accepted + answers)
+    except ApiError as refused:
+        return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
+
+
+def commit_txn_offsets(ctx: Context, store: GroupStore, body: TxnOffsetCommit) -> list[dict[str, Any]]:
+    """Commits offsets within a producer's transaction: they count once the transaction is committed."""
+    known, answers = _existing(ctx, [(topic, ZERO_UUID) for topic in body.topics])
+    if body.topics and not known:
+        return answers
+    try:
+        group = _group_to_commit(ctx, store, body.group_id, body.generation_id, api_version=0)
+        check: PartitionCheck | None = None
+        if isinstance(group, ConsumerGroup):
+            check = txn_commit_check(ctx, group, body)
+        else:
+            _validate_commit(group, body.member_id, body.group_instance_id, body.generation_id, transactional=True)
+        producer = (body.producer_id, body.producer_epoch)
+        accepted = _commit(ctx, store, body.group_id, known, expire=None, producer=producer, check=check)
+        return _merged(accepted + answers)
+    except ApiError as refused:
+        return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
+
+
+def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str, Any]]:
+    """The answer's topics where every partition carries the same error."""
+    return [
+        {
+            "name": topic.name,
+            "topicId": topic.topic_id,
+            "partitions": [_partition(partition.partition_index, error) for partition in topic.partitions],
+        }
+        for topic in topics
+    ]
+
+
+def _resolve_topics(
+    ctx: Context, api_version: int, topics: tuple[CommitTopic, ...]
+) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
+    """Topics with their ids, and the answers for those whose id nobody knows (version 10 names topics by id)."""
+    known: list[tuple[CommitTopic, str]] = []
+    answers = []
+    for topic in topics:
+        if api_version < _TOPIC_ID_VERSION:
+            there = ctx.topics.get(topic.name)
+            known.append((topic, there.id if there is not None else ZERO_UUID))
+            continue
+        name = topic_name(ctx, topic.topic_id)
+        if name is None:
+            errors = [_partition(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in topic.partitions]
+            answers.append({"name": "", "topicId": topic.topic_id, "partitions": errors})
+        else:
+            known.append((CommitTopic(name=name, topic_id=topic.topic_id, partitions=topic.partitions), topic.topic_id))
+    return known, answers
+
+
+def _existing(
+    ctx: Context, topics: list[tuple[CommitTopic, str]]
+) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
+    """Topics with the partitions that exist, and the answers for those that don't.
+
+    A broker refuses those before the coordinator hears of the request, so they say the same whatever it answers.
+    """
+    if not ctx.settings.offsets_topic_partition_check:
+        return topics, []
+    known: list[tuple[CommitTopic, str]] = []
+    answers = []
+    for topic, topic_id in topics:
+        there = tuple(p for p in topic.partitions if _exists(ctx, topic.name, p.partition_index))
+        missing = tuple(p for p in topic.partitions if not _exists(ctx, topic.name, p.partition_index))
+        if there:
+            known.append((CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=there), topic_id))
+        if missing:
+            lost = CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=missing)
+            answers += refuse_commit([lost], Errors.UNKNOWN_TOPIC_OR_PARTITION)
+    return known, answers
+
+
+def _merged(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answer's topics, each once."""
+    topics: dict[tuple[str, str], dict[str, Any]] = {}
+    for answer in answers:
+        topic = topics.setdefault((answer["name"], answer["topicId"]), {**answer, "partitions": []})
+        topic["partitions"] += answer["partitions"]
+    return list(topics.values())
+
+
+def topic_name(ctx: Context, topic_id: str) -> str | None:
+    """The name of the topic with an id; None if there is none."""
+    return next((topic.name for topic in ctx.topics.values() if topic.id == topic_id), None)
+
+
+def _group_to_commit(ctx: Context, store: GroupStore, group_id: str, generation_id: int, api_version: int) -> Group:
+    group = store.get(group_id)
+    if group is not None:
+        return group
+    if generation_id < 0:
+        # An admin, or a consumer that assigns its partitions itself: a simple group comes to be.
+        return store.create(ctx, group_id)
+    if api_version >= _GROUP_ID_NOT_FOUND_VERSION:
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+    raise ApiError(Errors.ILLEGAL_GENERATION)
+
+
+def _validate_commit(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, *, transactional: bool
+) -> None:
+    if group.state is ClassicGroupState.DEAD:
+        raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
+    if generation_id < 0 and group.is_empty():
+        return
+    if generation_id >= 0 or member_id or group_instance_id is not None:
+        group.validate_member(member_id, group_instance_id)
+        if generation_id != group.generation_id:
+            raise ApiError(Errors.ILLEGAL_GENERATION)
+    elif not transactional and not group.is_empty():
+        raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+    if not transactional and group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+
+
+def _commit(
+    ctx: Context,
+    store: GroupStore,
+    group_id: str,
+    topics: Iterable[tuple[CommitTopic, str]],
+    *,
+    expire: int | None,
+    producer: tuple[int, int] | None,
+    check: PartitionCheck | None = None,
+) -> list[dict[str, Any]]:
+    answers = []
+    values = []
+    for topic, topic_id in topics:
+        partitions = []
+        for partition in topic.partitions:
+            error = _refusal(ctx, partition)
+            partitions.append(_partition(partition.partition_index, error))
+            if error is Errors.NONE:
+                if check is not None:
+                    check(topic.name, topic_id, partition.partition_index)
+                value = _offset_value(ctx, partition, topic_id, expire)
+                values.append((topic.name, partition.partition_index, value))
+        answers.append({"name": topic.name, "topicId": topic.topic_id, "partitions": partitions})
+    write_or_refuse(ctx, [offset_sizes(group_id, name, value) for name, _, value in values])
+    for name, index, value in values:
+        key = {"type": OFFSET_COMMIT, "group": group_id, "topic": name, "partition": index}
+        producer_id, producer_epoch = producer or (None, None)
+        version = 4 if expire is None else 1
+        offset = ctx.append(OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch)
+        store.apply(ctx, offset, OFFSET_COMMIT, key, value, producer_id=producer_id)
+    return answers
+
+
+def _refusal(ctx: Context, partition: CommitPartition) -> Errors:
+    metadata = partition.committed_metadata
+    if metadata is not None and _java_length(metadata) > ctx.settings.offset_metadata_max_bytes:
+        return Errors.OFFSET_METADATA_TOO_LARGE
+    return Errors.NONE
+
+
+def _exists(ctx: Context, topic: str, partition: int) -> bool:
+    there = ctx.topics.get(topic)
+    return there is not None and 0 <= partition < there.partitions
+
+
+def _java_long(number: int) -> int:
+    """A sum as Java's 64 bits have it: one that is too large comes out negative, which is long ago."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _java_length(text: str) -> int:
+    """Kafka compares the number of UTF-16 units with the limit, whatever its name says of bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _offset_value(ctx: Context, partition: CommitPartition, topic_id: str, expire: int | None) -> dict[str, Any]:
+    metadata = partition.committed_metadata or ""
+    if expire is not None:
+        # Only this old version of the record can say when an offset expires; it has no leader epoch and no topic id.
+        return {
+            "offset": partition.committed_offset,
+            "metadata": metadata,
+            "commitTimestamp": ctx.now_ms,
+            "expireTimestamp": expire,
+        }
+    value = {
+        "offset": partition.committed_offset,
+        "leaderEpoch": partition.committed_leader_epoch,
+        "metadata": metadata,
+        "commitTimestamp": ctx.now_ms,
+    }
+    # A tagged field: where the id isn't known the record doesn't have it.
+    return value if topic_id == ZERO_UUID else {**value, "topicId": topic_id}
+
+
+def write_or_refuse(ctx: Context, records: Sequence[Sizes]) -> None:
+    """Refuses a request whose records are larger together than the log takes; it writes all of them or none.
+
+    Raises:
+        ApiError: UNKNOWN_SERVER_ERROR.
+    """
+    if records and not ctx.fits(records):
+        ctx.append_failed = True
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+
+
+def _partition(index: int, error: Errors) -> dict[str, Any]:
+    return {"partitionIndex": index, "errorCode": int(error)}
+
+
+# -- deletion and expiry ------------------------------------------------------------------------------------------
+
+
+def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[dict[str, Any]]:
+    """Deletes offsets of topics to which no member is subscribed; the answer's topics.
+
+    Raises:
+        ApiError: the whole request is refused.
+    """
+    group = store.get(body.group_id)
+    if group is None or group.state is ClassicGroupState.DEAD:
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+    if isinstance(group, ClassicGroup) and not group.is_empty() and not group.uses_consumer_protocol():
+        raise ApiError(Errors.NON_EMPTY_GROUP)
+    there = set(offset_partitions(store, body.group_id))
+    doomed: list[tuple[str, int]] = []
+    answers = [_delete_topic(ctx, group, topic, there, doomed) for topic in body.topics]
+    write_or_refuse(ctx, [offset_sizes(body.group_id, name, None) for name, _ in doomed])
+    for name, index in doomed:
+        delete_offset(ctx, store, body.group_id, name, index)
+    return answers
+
+
+def _delete_topic(
+    ctx: Context, group: Group, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
+) -> dict[str, Any]:
+    subscribed = group.is_subscribed_to(topic.name)
+    partitions = []
+    for partition in topic.partitions:
+        index = partition.partition_index
+        if ctx.settings.offsets_topic_partition_check and not _exists(ctx, topic.name, index):
+            partitions.append(_partition(index, Errors.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        if subscribed:
+            partitions.append(_partition(index, Errors.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        partitions.append(_partition(index, Errors.NONE))
+        if (topic.name, index) in there:
+            doomed.append((topic.name, index))
+    return {"name": topic.name, "partitions": partitions}
+
+
+def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]:
+    """The partitions for which a group has an offset, committed or pending."""
+    committed = [
+        (topic, partition)
+        for topic, partitions in store.offsets.committed.get(group_id, {}).items()
+        for partition in partitions
+    ]
+    return committed + sorted(store.offsets.pending_partitions(group_id) - set(committed))
+
+
+def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
+    """Deletes every offset of a group, pending ones too."""
+    for topic, partition in offset_partitions(store, group_id):
+        delete_offset(ctx, store, group_id, topic, partition)
+
+
+def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent) -> None:
+    """Writes the tombstones of an empty group, which end it."""
+    group = store.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        previous = group.state
+        for type_, key, value in group_tombstones(group):
+            offset = ctx.append(type_, key, None, value)
+            store.apply(ctx, offset, type_, key, value)
+        ctx.note(group, previous, event, to=ConsumerGroupState.DEAD)
+        return
+    key = group_metadata_key(group_id)
+    offset = ctx.append(GROUP_METADATA, key, None, None)
+    store.apply(ctx, offset, GROUP_METADATA, key, None, event=event)
+
+
+def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:
+    """Deletes the offsets of topics that are no more.
+
+    Args:
+        deleted: topic name -> topic id. An offset that was committed with another id belongs to another topic.
+    """
+    doomed = [
+        (group_id, topic, partition)
+        for group_id, topics in store.offsets.committed.items()
+        for topic, partitions in topics.items()
+        if topic in deleted
+        for partition, value in partitions.items()
+        if value.topic_id in (ZERO_UUID, deleted[topic])
+    ]
+    doomed += [
+        (group_id, topic, partition)
+        for group_id, topic, partition, value in store.offsets.all_pending()
+        if topic in deleted and value.topic_id in (ZERO_UUID, deleted[topic])
+    ]
+    for group_id, topic, partition in doomed:
+        delete_offset(ctx, store, group_id, topic, partition)
+
+
+def delete_offset(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
+    """Writes the tombstone of an offset."""
+    key = {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
+    offset = ctx.append(OFFSET_COMMIT, key, None, None)
+    store.apply(ctx, offset, OFFSET_COMMIT, key, None)

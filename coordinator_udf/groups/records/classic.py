@@ -1,0 +1,156 @@
+"""The records of the offsets topic that classic groups write: keys and values in Kafka's JSON field names.
+
+Assignments stand in values as placeholders (schemas/outputs.py). Source: GroupCoordinatorRecordHelpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup
+
+GROUP_METADATA = "GroupMetadata"
+OFFSET_COMMIT = "OffsetCommit"
+END_TXN_MARKER = "EndTxnMarker"
+
+GROUP_METADATA_VALUE_VERSION = 3
+
+#: A record batch's header.
+_BATCH_OVERHEAD_BYTES = 61
+
+#: The bytes of a record's key and of its value; None is a tombstone.
+Sizes = tuple[int, int | None]
+
+
+def placeholder(ref: AssignmentRef | None) -> str:
+    """What stands in a body or value for a member's assignment."""
+    return "" if ref is None or not ref.size else f"@{ref.record_offset}/{ref.assigned_as}"
+
+
+def group_metadata_key(group_id: str) -> dict[str, Any]:
+    """The key of a group's record."""
+    return {"type": GROUP_METADATA, "group": group_id}
+
+
+def group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
+    """A group with its members and where their assignments lie.
+
+    Raises:
+        ValueError: there are members and no protocol, which no group that can be stored has.
+    """
+    return {
+        "protocolType": group.protocol_type or "",
+        "generation": group.generation_id,
+        "protocol": group.protocol_name,
+        "leader": group.leader,
+        "currentStateTimestamp": -1 if group.state_timestamp is None else group.state_timestamp,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.group_instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+                "rebalanceTimeout": member.rebalance_timeout_ms,
+                "sessionTimeout": member.session_timeout_ms,
+                "subscription": member.metadata(group.protocol_name),
+                "assignment": placeholder(member.assignment),
+            }
+            for member in group.in_order()
+        ],
+    }
+
+
+def empty_group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
+    """A group that was just made and that nobody has joined."""
+    return {
+        "protocolType": "",
+        "generation": 0,
+        "protocol": None,
+        "leader": None,
+        "currentStateTimestamp": -1 if group.state_timestamp is None else group.state_timestamp,
+        "members": [],
+    }
+
+
+def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
+    """How large a group's record is in Kafka's format.
+
+    Args:
+        group: the group as it would be written.
+        sizes: member id -> bytes of its assignment.
+    """
+    value = 2 + _text(group.protocol_type or "") + 4 + _text(group.protocol_name) + _text(group.leader) + 8 + 4
+    for member in group.members.values():
+        value += (
+            _text(member.member_id)
+            + _text(member.group_instance_id)
+            + _text(member.client_id)
+            + _text(member.client_host)
+            + 8
+            + 4
+            + len(member.metadata(group.protocol_name))
+            + 4
+            + sizes.get(member.member_id, 0)
+        )
+    return 2 + _text(group.group_id), value
+
+
+def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int:
+    """What the record batch with a group's record doesn't exceed; the arguments are those of `group_metadata_sizes`."""
+    texts = len(group.group_id) + len(group.protocol_type or "") + len(group.protocol_name or "")
+    texts += len(group.leader or "")
+    others = 256 + sum(sizes.values())
+    for member in group.members.values():
+        texts += len(member.member_id) + len(member.client_id) + len(member.client_host)
+        texts += len(member.group_instance_id or "")
+        # One of them is written.
+        others += 32
+        for _, metadata in member.protocols:
+            others += len(metadata)
+    return 4 * texts + others
+
+
+def group_tombstone_sizes(group_id: str) -> Sizes:
+    """How large the record is that ends a group."""
+    return 2 + _text(group_id), None
+
+
+def empty_group_sizes(group_id: str) -> Sizes:
+    """How large the record is of a group that nobody has joined."""
+    return 2 + _text(group_id), 2 + 2 + 4 + 2 + 2 + 8 + 4
+
+
+def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Sizes:
+    """How large an offset's record is, or its tombstone. With an expiry of its own its value is one of version 1."""
+    key = 2 + _text(group_id) + _text(topic) + 4
+    if value is None:
+        return key, None
+    metadata = len(value["metadata"].encode("utf-8", "replace"))
+    if "expireTimestamp" in value:
+        return key, 2 + 8 + 2 + metadata + 8 + 8
+    tagged = 1 + 1 + 1 + 16 if "topicId" in value else 1
+    return key, 2 + 8 + 4 + unsigned_varint_bytes(metadata + 1) + metadata + 8 + tagged
+
+
+def batch_bytes(records: Iterable[Sizes]) -> int:
+    """The size of the record batch that holds these records, uncompressed (DefaultRecord, DefaultRecordBatch)."""
+    size = _BATCH_OVERHEAD_BYTES
+    for delta, (key_bytes, value_bytes) in enumerate(records):
+        body = 1 + 1 + _varint(delta) + _varint(key_bytes) + key_bytes + 1
+        body += 1 if value_bytes is None else _varint(value_bytes) + value_bytes
+        size += _varint(body) + body
+    return size
+
+
+def _text(text: str | None) -> int:
+    return 2 + (0 if text is None else len(text.encode("utf-8", "replace")))
+
+
+def _varint(value: int) -> int:
+    return unsigned_varint_bytes(value << 1)
+
+
+def unsigned_varint_bytes(value: int) -> int:
+    """How many bytes an unsigned varint has."""
+    return max(1, (value.bit_length() + 6) // 7)

@@ -1,0 +1,93 @@
+"""What happens when a timer of a group fires, by the kind of the group that is there then.
+
+A group may have become one of the other kind since the timer was armed; a timer that this kind doesn't know is void.
+Source: GroupMetadataManager (the operations given to the timer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from coordinator_udf.groups.classic.rebalance import join_expired, session_expired, sync_expired
+from coordinator_udf.groups.consumer.membership import fence_members
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model import timers
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.model.timers import Timer
+from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.protocol.errors import ApiError, Errors
+
+Handler = Callable[[Context, GroupStore, Any, Timer], None]
+
+
+#: After so long a timer is tried again whose records were too large for the log.
+_RETRY_MS = 500
+
+
+def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
+    """Lets a group's timer take effect."""
+    group = store.get(timer.key.group_id)
+    handler = None if group is None else _HANDLERS[type(group)].get((timer.key.kind, timer.key.member_id != ""))
+    if group is not None and handler is not None:
+        member = group.members.get(timer.key.member_id)
+        if member is not None:
+            ctx.begin_timer(ctx.cause._replace(client_id=member.client_id, client_host=member.client_host))
+        handler(ctx, store, group, timer)
+
+
+def _classic_session(ctx: Context, _: GroupStore, group: ClassicGroup, timer: Timer) -> None:
+    session_expired(ctx, group, timer.key.member_id)
+
+
+def _classic_join(ctx: Context, _: GroupStore, group: ClassicGroup, timer: Timer) -> None:
+    join_expired(ctx, group, timer.data)
+
+
+def _classic_sync(ctx: Context, _: GroupStore, group: ClassicGroup, timer: Timer) -> None:
+    sync_expired(ctx, group, *timer.data)
+
+
+def _fence(
+    ctx: Context, store: GroupStore, group: ConsumerGroup, timer: Timer, *, event: GroupEvent, because: str
+) -> None:
+    member = group.members.get(timer.key.member_id)
+    if member is None or (timer.data and timer.data[0] != member.member_epoch):
+        return
+    try:
+        reason = f"member {member.member_id} fenced: {because.format(member=member)}"
+        fence_members(ctx, store, group, [member], event, reason=reason)
+    except ApiError as refused:
+        # Where the group can't become a classic one, for a subscription can't be read, Kafka leaves the member there.
+        # What is too large for the log is tried again (CoordinatorTimerImpl).
+        if refused.error is Errors.UNKNOWN_SERVER_ERROR:
+            ctx.timers.arm(timer.key, ctx.now_ms + _RETRY_MS, *timer.data)
+
+
+#: Kind of group -> (kind of timer, whether it is a member's) -> handler.
+_HANDLERS: Mapping[type, Mapping[tuple[str, bool], Handler]] = {
+    ClassicGroup: {
+        (timers.SESSION, True): _classic_session,
+        (timers.JOIN, False): _classic_join,
+        (timers.SYNC, False): _classic_sync,
+    },
+    ConsumerGroup: {
+        (timers.SESSION, True): partial(_fence, event=GroupEvent.SESSION_EXPIRED, because="the member session expired"),
+        (timers.REBALANCE, True): partial(
+            _fence,
+            event=GroupEvent.REBALANCE_EXPIRED,
+            because="it failed to transition from epoch {member.member_epoch} within {member.rebalance_timeout_ms}ms",
+        ),
+        (timers.JOIN, True): partial(
+            _fence,
+            event=GroupEvent.JOIN_EXPIRED,
+            because="the classic member failed to join within the rebalance timeout",
+        ),
+        (timers.SYNC, True): partial(
+            _fence, event=GroupEvent.SYNC_EXPIRED, because="the member failed to sync within timeout"
+        ),
+    },
+}

@@ -1,0 +1,35 @@
+"""What members have and shall have in the order in which Kafka's coordinator walks it, and compared without any order.
+
+The state has topics and partitions in the order of the records; Kafka puts them into hash maps when it reads those.
+"""
+
+from __future__ import annotations
+
+from coordinator_udf.groups.model.consumer import Assigned, Target
+from coordinator_udf.java_order.tables import INITIAL_TABLE, grown_table, int_order, uuid_order
+
+
+def walked_target(target: Target) -> Target:
+    """A target of the group's state in the order in which Kafka walks it (Assignment.fromRecord)."""
+    return {topic_id: tuple(int_order(target[topic_id])) for topic_id in uuid_order(target)}
+
+
+def walked_assigned(assigned: Assigned) -> Assigned:
+    """Partitions of a member's state in the order in which Kafka walks them (Utils.assignmentFromTopicPartitions)."""
+    return {
+        topic_id: {
+            partition: assigned[topic_id][partition]
+            for partition in int_order(assigned[topic_id], grown_table(INITIAL_TABLE, len(assigned[topic_id])))
+        }
+        for topic_id in uuid_order(assigned)
+    }
+
+
+def is_same_target(target: Target, other: Target | None) -> bool:
+    """Whether two targets have the same partitions, in whatever order."""
+    if other is None or target.keys() != other.keys():
+        return False
+    return all(
+        partitions == other[topic_id] or set(partitions) == set(other[topic_id])
+        for topic_id, partitions in target.items()
+    )

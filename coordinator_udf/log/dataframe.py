@@ -1,0 +1,119 @@
+"""The whole request log as a DataFrame: what is in the embedded log, and before it its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from coordinator_udf.log.embedded import LIVE, EmbeddedLog, Held, TrimmedError
+from coordinator_udf.log.file import LogError
+from coordinator_udf.log.history import LogHistory, as_found
+from schemas.requests import REQUEST_LOG, request_log_arrow
+
+#: About how many rows of the embedded log are handed to Spark at once.
+_ROWS_MAX = 10_000
+
+_SCHEMA = request_log_arrow()
+
+
+def request_log(spark: SparkSession, path: Path, held: Held | None = None) -> DataFrame:
+    """What a request log holds, a row a request (columns: REQUEST_LOG).
+
+    Each row comes once, also where the log is folded while the rows are read.
+
+    The tasks read the embedded log's file; so it must be on a disk that they see.
+
+    Args:
+        held: what the log held at the moment that is meant; by default that is now.
+
+    Raises:
+        LogError: the log can't be read, or its history isn't where the log says.
+    """
+    if held is None:
+        log = EmbeddedLog.open(path)
+        held = log.held()
+        log.close()
+    # What the log has no more is in the history by now, and stays there.
+    rows = spark.range(0, 1, 1, 1).mapInArrow(partial(_read_held, path.absolute(), held), REQUEST_LOG)
+    before = history_of(path, held)
+    if before is None:
+        return rows
+    firsts = ", ".join(f"{offset}L" for offset in held.first_offsets)
+    return (
+        spark.read.format("delta")
+        .load(before.uri)
+        .select(*REQUEST_LOG.fieldNames())
+        # A partition beyond the log's is of an earlier log.
+        .where(f"source <> '{LIVE}' OR coalesce(offset < try_element_at(array({firsts}), partition + 1), true)")
+        .unionByName(rows)
+    )
+
+
+def history_of(path: Path, held: Held) -> LogHistory | None:
+    """The history of a log; None where nothing is in it yet.
+
+    Raises:
+        LogError: the history isn't where the log says.
+    """
+    if held.history is None:
+        return None
+    uri = as_found(held.history.uri, path)
+    if DeltaTable.is_deltatable(uri):
+        return LogHistory(uri, held.history.id)
+    if any(held.first_offsets):
+        raise LogError(
+            f"what was in {path} before append {held.first} is in the table {uri}, which isn't there: put the log back "
+            "beside its tables"
+        )
+    return None
+
+
+def _read_held(path: Path, held: Held, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that the log held at a moment, in order; those that were folded since come from the history."""
+    log = EmbeddedLog.open(path)
+    try:
+        at, offsets = held.first, np.array(held.first_offsets)
+        while at < held.next:
+            try:
+                for rows, until in gathered(log.read(at, held.next), at):
+                    np.maximum.at(offsets, np.asarray(rows.column("partition")), np.asarray(rows.column("offset")) + 1)
+                    at = until
+                    yield from rows.to_batches()
+            except TrimmedError:
+                now = log.held()
+                before = history_of(path, now)
+                if before is None:
+                    raise
+                stop = np.minimum(now.first_offsets, held.next_offsets)
+                yield from before.rows(offsets.tolist(), stop.tolist())
+                at, offsets = min(now.first, held.next), np.maximum(offsets, stop)
+    finally:
+        log.close()
+
+
+def gathered(
+    appends: Iterator[pa.RecordBatch], first: int, *, rows_max: int = _ROWS_MAX, bytes_max: int = 2**25
+) -> Iterator[tuple[pa.Table, int]]:
+    """Appends in pieces of about so many rows or bytes, each with the number after its last append.
+
+    Args:
+        appends: consecutive appends.
+        first: the number of the first of them.
+    """
+    piece: list[pa.RecordBatch] = []
+    rows = size = 0
+    until = first
+    for append in appends:
+        piece.append(append)
+        rows, size, until = rows + append.num_rows, size + append.nbytes, until + 1
+        if rows >= rows_max or size >= bytes_max:
+            yield pa.Table.from_batches(piece, _SCHEMA).combine_chunks(), until
+            piece, rows, size = [], 0, 0
+    if piece:
+        yield pa.Table.from_batches(piece, _SCHEMA).combine_chunks(), until

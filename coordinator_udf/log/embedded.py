@@ -1,0 +1,399 @@
+"""The embedded request log: one SQLite file that any number of local processes append to and read from.
+
+An append is one row holding an Arrow record batch of schemas.requests.REQUEST_LOG, and it is one transaction: it is
+in the log whole or not at all, and on the disk when `EmbeddedLog.append` returns (WAL, ``synchronous=FULL``). Appends
+are numbered densely from 0; these numbers are the offsets of the stream that reads the log, so that a micro-batch
+never splits an append. Rows get their own dense offsets, one sequence a partition, within the transaction.
+
+What the stream needs no more is moved to a Delta table, the log's history (folding.Folder); request_log reads both.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
+from coordinator_udf.log.file import LogError, make_file, open_file
+from coordinator_udf.protocol.errors import BadRequest
+from schemas.requests import REQUEST_COLUMNS, request_log_arrow
+
+#: What `source` is in every row of an embedded log.
+LIVE: Final = "live"
+
+_SCHEMA: Final = request_log_arrow()
+_GIVEN: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("source", "offset"))
+_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+#: The most pages of the file that are given back while appenders wait.
+_VACUUM_PAGES: Final = 2_000
+
+
+class TrimmedError(LogError):
+    """Appends that are asked for were moved away from the log."""
+
+
+class Extent(NamedTuple):
+    """What the log holds: appends ``[first, next)``, and the number of rows ever appended."""
+
+    first: int
+    next: int
+    rows: int
+
+
+class History(NamedTuple):
+    """Where the appends go that leave the log.
+
+    Attributes:
+        id: names the log in the transactions of that table.
+        uri: the table.
+    """
+
+    id: str
+    uri: str
+
+
+class Held(NamedTuple):
+    """What the log holds at one moment.
+
+    Attributes:
+        first: the number of its first append.
+        next: the number that the next append will get.
+        first_offsets: for each partition, the offset of its first row in the log; all before are in the history.
+        next_offsets: for each partition, the offset that its next row will get.
+        history: where the appends before are; None as long as nobody takes them.
+    """
+
+    first: int
+    next: int
+    first_offsets: tuple[int, ...]
+    next_offsets: tuple[int, ...]
+    history: History | None
+
+
+class EmbeddedLog:
+    """An open embedded log. Safe to share between threads; other processes open the same path.
+
+    Attributes:
+        path: the SQLite file.
+        partitions: how many partitions (coordinator shards) the log has; fixed at its creation.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, partitions: int, clock: LogClock) -> None:
+        self.path = path
+        self.partitions = partitions
+        self._connection = connection
+        self._clock = clock
+        # One connection for all threads: SQLite serialises writers anyhow.
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        partitions: int = 8,
+        *,
+        clock_skew_max_ms: int | None = DEFAULT_SKEW_MAX_MS,
+        clock: LogClock | None = None,
+        first_offsets: Sequence[int] = (),
+    ) -> EmbeddedLog:
+        """Makes a new, empty log.
+
+        Args:
+            path: where; its directory is made if need be.
+            partitions: the number of coordinator shards, for good.
+            clock_skew_max_ms: how far a row may be ahead of the log's clock; None for recorded requests. It stays
+                with the log.
+            first_offsets: for each partition the offset of its first row, where a history goes on; 0 by default.
+
+        Raises:
+            LogError: there is something at the path already, or the number of partitions isn't positive.
+        """
+        make_file(path, partitions, clock_skew_max_ms, first_offsets)
+        return cls.open(path, clock=clock)
+
+    @classmethod
+    def open(cls, path: Path, *, clock: LogClock | None = None) -> EmbeddedLog:
+        """Opens an existing log.
+
+        Raises:
+            LogError: there is no log at the path, or it is of a format that isn't known here.
+        """
+        connection, partitions, skew = open_file(path)
+        return cls(path, connection, partitions, clock or LogClock(skew))
+
+    def close(self) -> None:
+        """Closes the log; what was appended stays."""
+        with self._lock:
+            self._connection.close()
+
+    def now_ms(self) -> int:
+        """The wall clock by which rows are to be stamped, in milliseconds since the epoch."""
+        return self._clock.wall()
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Appends rows as one append and returns its number; they are durable on return.
+
+        ``log_ts`` of a row is raised to the greatest so far in its partition, and lowered to the log's clock plus the
+        skew that is allowed (`LogClock`), so that within a partition time never goes back and hardly runs ahead.
+
+        Args:
+            rows: every column of REQUEST_LOG but ``source`` and ``offset`` (coordinator_udf.log.rows makes them).
+
+        Raises:
+            BadRequest: a column is missing, has a wrong type, or names a partition that isn't there. Nothing is
+                appended.
+        """
+        try:
+            given = {name: pa.array([row[name] for row in rows], _SCHEMA.field(name).type) for name in _GIVEN}
+        except KeyError as error:
+            raise BadRequest("a row of the request log", f"lacking {error}", "every column of REQUEST_LOG") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise BadRequest("a row of the request log", str(error), "the column types of REQUEST_LOG") from error
+        return self.append_columns(given)
+
+    def append_columns(self, columns: Mapping[str, pa.Array]) -> int:
+        """`append` for rows that are Arrow columns already."""
+        return self.append_all([columns]).start
+
+    def append_all(self, appends: Iterable[Mapping[str, pa.Array]]) -> range:
+        """Several appends, of Arrow columns each, of which the log gets all or none; returns their numbers.
+
+        Other appenders wait for as long as the iterable takes.
+
+        Raises:
+            BadRequest: there is none, or one can't be appended. Nothing is.
+        """
+        numbers: list[int] = []
+        with self._transaction() as connection:
+            for columns in appends:
+                partition, log_ts = self._checked_columns(columns)
+                numbers.append(self._insert(connection, columns, partition, log_ts))
+        if not numbers:
+            raise BadRequest("appends", "none", "at least one")
+        return range(numbers[0], numbers[-1] + 1)
+
+    def extent(self) -> Extent:
+        """Which appends there are, and how many rows there ever were."""
+        return Extent(*self._one("SELECT first, next, rows FROM log"))
+
+    def end(self) -> int:
+        """The number that the next append will get."""
+        return self.extent().next
+
+    def newest_log_ts(self) -> int | None:
+        """The greatest ``log_ts`` so far; None in an empty log."""
+        newest: int | None = self._one("SELECT MAX(log_ts) FROM heads")[0]
+        return newest
+
+    def held(self) -> Held:
+        """What the log holds now, all of it as of one moment."""
+        with self._lock:
+            connection = self._connection
+            connection.execute("BEGIN")
+            try:
+                first, until = connection.execute("SELECT first, next FROM log").fetchone()
+                offsets = connection.execute(
+                    "SELECT COALESCE(first_offset, 0), next_offset FROM heads LEFT JOIN firsts USING (partition) "
+                    "ORDER BY partition"
+                ).fetchall()
+                history = connection.execute("SELECT id, uri FROM history").fetchone()
+            finally:
+                connection.execute("COMMIT")
+        first_offsets, next_offsets = zip(*offsets, strict=True)
+        return Held(first, until, first_offsets, next_offsets, None if history is None else History(*history))
+
+    def keep_history(self, uri: str) -> History:
+        """Says where the appends go that leave the log, and returns that with the log's name there."""
+        with self._transaction() as connection:
+            found = connection.execute("SELECT id FROM history").fetchone()
+            history = History(uuid.uuid4().hex if found is None else found[0], uri)
+            connection.execute("DELETE FROM history")
+            connection.execute("INSERT INTO history VALUES (?, ?)", history)
+        return history
+
+    def rows_until(self, number: int) -> int:
+        """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
+        with self._lock:
+            query = self._connection.execute
+            before = query("SELECT rows_until FROM appends WHERE number = ?", (number - 1,)).fetchone()
+            if before is not None:
+                return int(before[0])
+            found = query(
+                "SELECT rows_until, data FROM appends WHERE number >= ? ORDER BY number LIMIT 1", (number,)
+            ).fetchone()
+            if found is not None:
+                before_it: int = found[0] - _decode(found[1]).num_rows
+                return before_it
+            rows: int = query("SELECT rows FROM log").fetchone()[0]
+            return rows
+
+    def end_within(self, start: int, end: int, max_rows: int) -> int:
+        """The greatest bound of appends from `start` that hold at most `max_rows` rows; one append at the least."""
+        budget = self.rows_until(start) + max_rows
+        low, high = min(start + 1, end), end
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.rows_until(middle) <= budget:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The appends in ``[start, end)``, in order, one record batch of REQUEST_LOG each.
+
+        Raises:
+            TrimmedError: some of them were trimmed.
+            LogError: some of them are not there yet.
+        """
+        with self._lock:
+            cursor = self._connection.cursor()
+        expected = start
+        while expected < end:
+            # In portions, each read to its end, so that no reader's snapshot holds back SQLite's checkpoint for long.
+            with self._lock:
+                portion = cursor.execute(
+                    "SELECT number, data FROM appends WHERE number >= ? AND number < ? ORDER BY number LIMIT 256",
+                    (expected, end),
+                ).fetchall()
+            for number, data in portion:
+                if number != expected:
+                    break
+                yield _decode(data)
+                expected += 1
+            if not portion or portion[-1][0] != expected - 1:
+                extent = self.extent()
+                gone = f"append {expected} is not in {self.path}, which holds {extent.first} to {extent.next - 1}"
+                if expected >= extent.first:
+                    raise LogError(gone)
+                raise TrimmedError(
+                    f"{gone}: those before are in its history, the table request_log. A coordinator that needs them "
+                    "can't go on from its checkpoint: start it with --recover-from-offsets and a new --checkpoint"
+                )
+
+    def trim(self, before: int) -> int:
+        """Deletes the appends numbered below `before` and gives their space back; returns how many were deleted."""
+        extent = self.extent()
+        before = min(before, extent.next)
+        for start in range(extent.first, before, 1_000):
+            stop = min(start + 1_000, before)
+            ends = _next_offsets(self.read(start, stop))
+            # In portions, so that appenders never wait for long.
+            with self._transaction() as connection:
+                connection.execute("DELETE FROM appends WHERE number < ?", (stop,))
+                connection.execute("UPDATE log SET first = MAX(first, ?)", (stop,))
+                connection.executemany(
+                    "INSERT INTO firsts VALUES (?, ?) ON CONFLICT (partition) "
+                    "DO UPDATE SET first_offset = MAX(first_offset, excluded.first_offset)",
+                    ends.items(),
+                )
+            self._give_back()
+        return max(before - extent.first, 0)
+
+    def _give_back(self) -> None:
+        free = int(self._one("PRAGMA freelist_count")[0])
+        while free > 0:
+            with self._lock:
+                self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+            left = int(self._one("PRAGMA freelist_count")[0])
+            if left >= free:
+                return  # appended to as fast; what is free is used again
+            free = left
+
+    def _insert(
+        self, connection: sqlite3.Connection, columns: Mapping[str, pa.Array], partition: np.ndarray, log_ts: np.ndarray
+    ) -> int:
+        number, rows, *stored = connection.execute("SELECT next, rows, boot_id, wall_ms, steady_ms FROM log").fetchone()
+        anchor = self._clock.anchor(None if stored[0] is None else Anchor(*stored))
+        latest = self._clock.latest(anchor)
+        offsets = np.empty(len(partition), np.int64)
+        stamped = log_ts if latest is None else np.minimum(log_ts, latest)
+        for index in np.unique(partition).tolist():
+            mine = np.flatnonzero(partition == index)
+            next_offset, head = connection.execute(
+                "SELECT next_offset, log_ts FROM heads WHERE partition = ?", (index,)
+            ).fetchone()
+            offsets[mine] = next_offset + np.arange(len(mine))
+            times = np.maximum.accumulate(stamped[mine])
+            stamped[mine] = times if head is None else np.maximum(times, head)
+            connection.execute(
+                "UPDATE heads SET next_offset = ?, log_ts = ? WHERE partition = ?",
+                (next_offset + len(mine), int(stamped[mine[-1]]), index),
+            )
+        full = {**columns, "source": pa.array([LIVE] * len(offsets)), "offset": offsets, "log_ts": stamped}
+        batch = pa.record_batch([full[name] for name in REQUEST_COLUMNS], schema=_SCHEMA)
+        connection.execute(
+            "INSERT INTO appends VALUES (?, ?, ?, ?)", (number, rows + len(offsets), int(stamped.max()), _encode(batch))
+        )
+        connection.execute(
+            "UPDATE log SET next = ?, rows = ?, boot_id = ?, wall_ms = ?, steady_ms = ?",
+            (number + 1, rows + len(offsets), *anchor),
+        )
+        return int(number)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _one(self, query: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
+        with self._lock:
+            row: tuple[Any, ...] = self._connection.execute(query, parameters).fetchone()
+        return row
+
+    def _checked_columns(self, columns: Mapping[str, pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+        missing = [name for name in _GIVEN if name not in columns]
+        if missing:
+            raise BadRequest("columns of the request log", sorted(columns), "also " + ", ".join(missing))
+        partition = self._checked(columns["partition"], "partition")
+        log_ts = self._checked(columns["log_ts"], "log_ts")
+        if len(partition) == 0:
+            raise BadRequest("rows", "none", "at least one row an append")
+        if partition.min() < 0 or partition.max() >= self.partitions:
+            wrong = partition.min() if partition.min() < 0 else partition.max()
+            raise BadRequest("partition", int(wrong), f"0 to {self.partitions - 1}, the partitions of {self.path}")
+        return partition, log_ts
+
+    @staticmethod
+    def _checked(column: pa.Array, name: str) -> np.ndarray:
+        if column.null_count:
+            raise BadRequest(name, None, "a whole number in every row")
+        return np.array(column, dtype=np.int64)
+
+
+def _next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
+    """For each partition that has rows in the batches, the offset after its last one."""
+    ends: dict[int, int] = {}
+    for batch in batches:
+        # Offsets rise within a partition.
+        ends.update(zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True))
+    return {partition: offset + 1 for partition, offset in ends.items()}
+
+
+def _encode(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _SCHEMA, options=_IPC) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _decode(data: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()

@@ -1,0 +1,123 @@
+"""The history of an embedded log: the Delta table request_log, which takes the appends that leave the log.
+
+Each commit holds the rows of a run of appends and carries the application transaction (log, number after the last
+append). So the table says itself up to where it holds a log, and a run that is written twice counts once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from coordinator_udf.log.embedded import LIVE
+from coordinator_udf.log.file import sync
+from coordinator_udf.tables.delta import compact, next_numbers, opened_or_made
+from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
+
+#: After how many commits small files are packed, and after how many packings those that were replaced are deleted.
+_COMPACT_AFTER_COMMITS: Final = 16
+_VACUUM_AFTER_COMPACTIONS: Final = 4
+
+_SCHEMA: Final = request_log_arrow()
+
+
+def history_uri(tables: str) -> str:
+    """Where the history is whose other tables are in a folder."""
+    return f"{tables.rstrip('/')}/{REQUEST_LOG_TABLE}" if "://" in tables else str(Path(tables) / REQUEST_LOG_TABLE)
+
+
+def as_kept(uri: str, log: Path) -> str:
+    """A table's place as the log keeps it: from where the log is, so that both can be moved together."""
+    return uri if "://" in uri else os.path.relpath(Path(uri).absolute(), log.absolute().parent)
+
+
+def as_found(kept: str, log: Path) -> str:
+    """The place that a log keeps, for those who read the table."""
+    return kept if "://" in kept else os.path.normpath(log.absolute().parent / kept)
+
+
+class LogHistory:
+    """The history of one embedded log.
+
+    Args:
+        uri: the table; made when it is first written to.
+        log_id: names the log in the table's transactions.
+    """
+
+    def __init__(self, uri: str, log_id: str) -> None:
+        self.uri = uri
+        self.log_id = log_id
+        self._table: DeltaTable | None = None
+
+    def until(self) -> int:
+        """Up to which append the table holds the log: the number after the last."""
+        if self._table is None and not DeltaTable.is_deltatable(self.uri):
+            return 0
+        return self._opened().transaction_version(self.log_id) or 0
+
+    def append(self, rows: pa.Table, until: int) -> None:
+        """Writes the rows of the next run of appends in one commit; they are durable on return.
+
+        Args:
+            rows: columns of REQUEST_LOG.
+            until: the number after the run's last append.
+        """
+        transaction = CommitProperties(app_transactions=[Transaction(self.log_id, until)])
+        table = self._opened()
+        write_deltalake(table, rows, mode="append", commit_properties=transaction)
+        if "://" not in self.uri:
+            _sync_commit(Path(self.uri), table.version())
+
+    def keep_up(self) -> None:
+        """Packs small files and deletes what was replaced, each time that enough commits were made."""
+        version = self._opened().version()
+        if version % _COMPACT_AFTER_COMMITS == 0:
+            compact(self._opened(), vacuum=version % (_COMPACT_AFTER_COMMITS * _VACUUM_AFTER_COMPACTIONS) == 0)
+
+    def rows(self, begin: Sequence[int], end: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """The rows from some offsets of each partition (by its number) on to before some others."""
+        wanted = [
+            (pc.field("partition") == partition) & (pc.field("offset") >= start) & (pc.field("offset") < stop)
+            for partition, (start, stop) in enumerate(zip(begin, end, strict=True))
+            if start < stop
+        ]
+        if not wanted:
+            return
+        places = wanted[0]
+        for place in wanted[1:]:
+            places = places | place
+        dataset = DeltaTable(self.uri).to_pyarrow_dataset()
+        for batch in dataset.to_batches(filter=(pc.field("source") == LIVE) & places):
+            if batch.num_rows:
+                yield from pa.Table.from_batches([batch]).select(_SCHEMA.names).cast(_SCHEMA).to_batches()
+
+    def _opened(self) -> DeltaTable:
+        if self._table is None:
+            self._table = opened_or_made(self.uri, _SCHEMA)
+        self._table.update_incremental()
+        return self._table
+
+
+def _sync_commit(table: Path, version: int) -> None:
+    """Puts a commit and its files on the disk, which delta-rs leaves to the operating system.
+
+    The log forgets the rows next, and of that SQLite makes sure.
+    """
+    commit = table / "_delta_log" / f"{version:020}.json"
+    actions = [json.loads(line) for line in commit.read_text("utf-8").splitlines()]
+    added = [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
+    for path in (*added, table, commit, commit.parent):
+        sync(path)
+
+
+def next_offsets(uri: str) -> list[int]:
+    """For each partition the offset after the last row that a history holds; empty where there is none."""
+    return next_numbers(uri, "offset") if DeltaTable.is_deltatable(uri) else []

@@ -1,0 +1,127 @@
+"""When a shard was served, loading, or not the broker's: adopted from what was answered, as no request explains it.
+
+A request answered NOT_COORDINATOR found its shard not owned, one answered COORDINATOR_LOAD_IN_PROGRESS found it
+loading, any other answer found it served. Where that changes, control rows are put before the request. Where the whole
+log was silent before a shard is found lost, the shard was lost when the silence began, as the broker stopped then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from coordinator_udf.replay.inputs.broker_log.facts import Finding, shard_findings
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+
+#: How long nothing at all may happen in a log before that is a silence.
+_SILENCE_US = 1_000_000
+
+#: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
+#: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
+_STEPS: dict[tuple[Finding, Finding], tuple[str, ...]] = {
+    (Finding.SERVED, Finding.NOT_OURS): ("Unload",),
+    (Finding.SERVED, Finding.LOADING): ("Unload", "LoadGroup"),
+    (Finding.NOT_OURS, Finding.LOADING): ("LoadGroup",),
+    (Finding.LOADING, Finding.NOT_OURS): ("Unload",),
+    (Finding.NOT_OURS, Finding.SERVED): ("Failover",),
+    (Finding.LOADING, Finding.SERVED): ("Failover",),
+}
+
+
+class Control(NamedTuple):
+    """A control row to put on a shard."""
+
+    api: str
+    log_ts: int
+
+
+class Silence(NamedTuple):
+    """A time in which nothing arrived and nothing was answered; in microseconds."""
+
+    start_us: int
+    end_us: int
+
+
+class Availability(NamedTuple):
+    """The control rows to put before a request's row, by (entry number, partition), and when shards were lost."""
+
+    controls: dict[tuple[int, int], list[Control]]
+    #: By partition, when the broker lost the shard, in ms: what it had loaded afterwards, the log doesn't tell.
+    losses: dict[int, list[int]]
+
+
+def availability(entries: Sequence[Entry], partitions: int) -> Availability:
+    """Follows each shard through a log's requests in order.
+
+    Args:
+        entries: the log in order.
+        partitions: the number of shards.
+    """
+    found = Availability({}, defaultdict(list))
+    service = [Finding.SERVED] * partitions
+    served_us = [0] * partitions
+    silences = _silences(entries)
+    restarts: dict[Silence, set[int]] = defaultdict(set)
+    for entry in entries:
+        for partition, finding in shard_findings(entry, partitions).items():
+            before = service[partition]
+            now = _next(before, finding)
+            if now is not before:
+                silence = _silence_before(silences, served_us[partition], entry.arrived_us)
+                lost_ms = silence.start_us // 1000 if silence else entry.log_ts
+                if before is Finding.SERVED:
+                    found.losses[partition].append(lost_ms)
+                    if silence:
+                        restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
+                found.controls[entry.number, partition] = [
+                    Control(api, lost_ms if api == "Unload" else entry.log_ts) for api in _STEPS[before, now]
+                ]
+                service[partition] = now
+            if now is Finding.SERVED:
+                served_us[partition] = entry.answered_us
+    _restart_the_rest(entries, partitions, restarts, found)
+    return found
+
+
+def _next(service: Finding, finding: Finding) -> Finding:
+    """What a shard is after an answer, if it was this before."""
+    if finding is Finding.NOTHING:
+        return service
+    if finding is Finding.SERVED_OR_LOADING:
+        return Finding.SERVED if service is Finding.SERVED else Finding.LOADING
+    return finding
+
+
+def _restart_the_rest(
+    entries: Sequence[Entry], partitions: int, restarts: dict[Silence, set[int]], found: Availability
+) -> None:
+    """A silence that no connection outlived was a restart: shards that nobody asked at the time were lost as well."""
+    for silence, lost in restarts.items():
+        before = {entry.connection for entry in entries if entry.arrived_us <= silence.start_us}
+        after = [entry for entry in entries if entry.arrived_us >= silence.end_us]
+        if any(entry.connection in before for entry in after):
+            continue
+        missing = set(range(partitions)) - lost
+        for entry in after:
+            for partition in shard_findings(entry, partitions):
+                if partition in missing:
+                    missing.discard(partition)
+                    rows = [Control("Unload", silence.start_us // 1000), Control("Failover", entry.log_ts)]
+                    found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
+                    found.losses[partition].append(silence.start_us // 1000)
+            if not missing:
+                break
+
+
+def _silences(entries: Sequence[Entry]) -> list[Silence]:
+    moments = sorted({moment for entry in entries for moment in (entry.arrived_us, entry.answered_us)})
+    return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
+
+
+def _silence_before(silences: Sequence[Silence], served_us: int, arrived_us: int) -> Silence | None:
+    """The last silence between a shard's last served request and another one."""
+    place = bisect_right(silences, arrived_us, key=lambda silence: silence.end_us) - 1
+    return silences[place] if place >= 0 and silences[place].start_us >= served_us else None

@@ -1,0 +1,115 @@
+"""What a broker's answers tell of the shards that gave them: served, loading, or not the broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.protocol.requests import SPANNING
+from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
+from coordinator_udf.replay.judge.compare import answer_error
+
+#: A JoinGroup or SyncGroup that waited this long was answered by what happened later, not by what it found.
+_WAITED_US = 500_000
+#: The numbers of shards that are looked at where a log doesn't tell its own.
+_CANDIDATES = range(1, 101)
+#: Kafka's default of offsets.topic.num.partitions.
+DEFAULT_PARTITIONS = 50
+#: As many shards as a group id's hash has values: a group's place among them is the hash itself.
+_ALL_HASHES = 2**31
+
+
+class Finding(Enum):
+    """What an answer tells of the shard that gave it."""
+
+    SERVED = "served"
+    LOADING = "loading"
+    NOT_OURS = "not ours"
+    #: Served or loading: a loading coordinator answers heartbeats as if all were well, and has members sync again.
+    SERVED_OR_LOADING = "served or loading"
+    NOTHING = "nothing"
+
+
+_LOST = frozenset({Finding.LOADING, Finding.NOT_OURS})
+_FOUND: dict[int, Finding] = {
+    Errors.NOT_COORDINATOR: Finding.NOT_OURS,
+    Errors.COORDINATOR_LOAD_IN_PROGRESS: Finding.LOADING,
+}
+#: What is refused before the coordinator looks at its shards says nothing of them.
+_EARLY = frozenset(
+    {
+        Errors.INVALID_GROUP_ID,
+        Errors.INVALID_SESSION_TIMEOUT,
+        Errors.INVALID_REQUEST,
+        Errors.UNSUPPORTED_VERSION,
+        Errors.UNSUPPORTED_ASSIGNOR,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
+    """What an entry's answer tells, by the groups that it was asked about."""
+    if entry.response is None or entry.api not in GROUP_APIS or entry.api == "ListGroups":
+        return
+    spanning = entry.api in SPANNING or entry.api == "ConsumerGroupDescribe"
+    if not spanning or (entry.api == "OffsetFetch" and "groups" not in entry.response):
+        group_id = entry.request.get("groupId")
+        if isinstance(group_id, str):
+            yield group_id, _finding(entry, answer_error(entry.response))
+        return
+    groups: list[dict[str, Any]] = [*(entry.response.get("groups") or ()), *(entry.response.get("results") or ())]
+    for group in groups:
+        if "errorCode" in group:
+            yield group["groupId"], _finding(entry, group["errorCode"])
+
+
+def shard_findings(entry: Entry, partitions: int) -> dict[int, Finding]:
+    """What an entry's answer tells of each shard; of several groups of one shard, what the first one tells."""
+    found: dict[int, Finding] = {}
+    for group_id, finding in findings(entry):
+        found.setdefault(partition_for(group_id, partitions), finding)
+    return found
+
+
+def likely_partitions(entries: Sequence[Entry]) -> int:
+    """The number of shards with which the fewest losses explain what was answered; Kafka's default if it is one.
+
+    Groups of one shard are lost and served together. With a wrong number, groups share a shard that don't in truth,
+    and it seems lost and served by turns.
+    """
+    seen = [
+        (partition_for(group_id, _ALL_HASHES), finding) for entry in entries for group_id, finding in findings(entry)
+    ]
+    telling = [(place, finding in _LOST) for place, finding in seen if finding in _LOST or finding is Finding.SERVED]
+    if not any(lost for _, lost in telling):
+        return DEFAULT_PARTITIONS
+    losses = {partitions: _losses(telling, partitions) for partitions in _CANDIDATES}
+    return min(losses, key=lambda partitions: (losses[partitions], partitions != DEFAULT_PARTITIONS, -partitions))
+
+
+def _losses(telling: Sequence[tuple[int, bool]], partitions: int) -> int:
+    is_lost = [False] * partitions
+    losses = 0
+    for place, lost in telling:
+        partition = place % partitions
+        if lost and not is_lost[partition]:
+            losses += 1
+        is_lost[partition] = lost
+    return losses
+
+
+def _finding(entry: Entry, error: int) -> Finding:
+    found = _FOUND.get(error)
+    if found is not None:
+        waited = entry.api in {"JoinGroup", "SyncGroup"} and entry.remote_us > _WAITED_US
+        return Finding.NOTHING if waited else found
+    if entry.api == "Heartbeat" and error == Errors.NONE:
+        return Finding.SERVED_OR_LOADING
+    if entry.api == "SyncGroup" and error == Errors.REBALANCE_IN_PROGRESS:
+        return Finding.SERVED_OR_LOADING
+    return Finding.NOTHING if error in _EARLY else Finding.SERVED

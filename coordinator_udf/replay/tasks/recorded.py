@@ -1,0 +1,158 @@
+"""One task of a replay: reads one recorded log, runs it, compares it with its recording, writes its tables' files."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from coordinator_udf.replay.inputs.detect import Format, read_source
+from coordinator_udf.replay.judge.compare import Verdict, compare
+from coordinator_udf.replay.judge.excluded import excluded_by
+from coordinator_udf.replay.judge.json_lines import json_lines
+from coordinator_udf.replay.judge.our_answers import said_of
+from coordinator_udf.replay.judge.report import SourceReport
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import InputError, ReplaySource
+from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.shard_runner import answered_requests
+from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.tables.parquet_files import TableFile, TableFiles
+from coordinator_udf.tables.rows import to_tables
+from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
+from schemas.tables import REJECTED_REQUESTS, table_arrow
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a task needs to know: the input, and where its results go.
+
+    ``scratch`` is a directory of this input alone, which need not exist yet. ``lines_file`` and ``differences_file``
+    are the input's own, which the driver puts together.
+    """
+
+    path: Path
+    source: str
+    form: Format
+    options: ReplayOptions
+    out: Path
+    scratch: Path
+    wants_lines: bool = False
+    wants_differences: bool = False
+
+    @property
+    def lines_file(self) -> Path | None:
+        """Where the answers and records go as JSON lines."""
+        return self.scratch / "lines" if self.wants_lines else None
+
+    @property
+    def differences_file(self) -> Path | None:
+        """Where the differences go."""
+        return self.scratch / "differences" if self.wants_differences else None
+
+
+class TaskResult(msgspec.Struct):
+    """What a task did: its report, and the files that wait to be committed."""
+
+    report: SourceReport
+    files: list[TableFile] = []
+
+
+def run_recorded(job: Job) -> TaskResult:
+    """Replays one recorded log. An input that can't be read, or that breaks the replay, is reported; others go on."""
+    try:
+        source = read_source(job.path, job.source, job.options, job.form)
+        return _replay(job, source)
+    except (InputError, SettingsError) as error:
+        return TaskResult(SourceReport(job.source, failure=str(error)))
+    except Exception as error:  # noqa: BLE001 - one input must not take the others down with it; it is reported
+        details = "".join(traceback.format_exception(error))
+        return TaskResult(SourceReport(job.source, failure=f"the replay broke: {details}"))
+
+
+def run_and_compare(source: ReplaySource) -> tuple[pa.Table, Verdict]:
+    """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order."""
+
+    def judge() -> tuple[pa.Table, Verdict]:
+        outputs = run_in_process(source)
+        said, excluded = said_of(outputs), excluded_by(source)
+        return outputs, compare(source.source, source.recording, said, excluded, source.undecided)
+
+    outputs, verdict = judge()
+    differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}
+    moved = source.settle({request_id for request_id in differing if request_id is not None})
+    if not moved:
+        return outputs, verdict
+    source.notes["order or time of requests within what the log leaves open, taken from their answers"] += moved
+    return judge()
+
+
+def _replay(job: Job, source: ReplaySource) -> TaskResult:
+    outputs, verdict = run_and_compare(source)
+    report = _report(source, outputs, verdict)
+    files = TableFiles(job.out)
+    tables = to_tables(outputs)
+    files.write(tables)
+    files.write({"rejected_requests": rejected_rows(source), REQUEST_LOG_TABLE: request_rows(source)})
+    job.scratch.mkdir(parents=True, exist_ok=True)
+    report.rejected = len(source.rejections) + len(tables["rejected_requests"])
+    if job.lines_file is not None:
+        with job.lines_file.open("wb") as lines:
+            lines.writelines(json_lines(source.source, in_time(outputs)))
+    if job.differences_file is not None:
+        with job.differences_file.open("wb") as lines:
+            lines.writelines(msgspec.json.encode(difference) + b"\n" for difference in verdict.differences)
+    return TaskResult(report, files.close())
+
+
+def in_time(outputs: pa.Table) -> pa.Table:
+    """Outputs of several shards in the order of time; those of one shard keep theirs."""
+    order = [("ts", "ascending"), ("partition", "ascending"), ("seq", "ascending")]
+    partitions = outputs.column("partition").unique()
+    return outputs if len(partitions) < 2 else outputs.sort_by(order)
+
+
+def request_rows(source: ReplaySource) -> pa.Table:
+    """The rows that the coordinator was given, as rows of the table request_log, for what is unanswered to be seen."""
+    columns: dict[str, list[object]] = {
+        name: [row[name] for row in source.rows] for name in REQUEST_COLUMNS if name != "source"
+    }
+    columns["source"] = [source.source] * len(source.rows)
+    return pa.table([columns[name] for name in REQUEST_COLUMNS], schema=request_log_arrow())
+
+
+def rejected_rows(source: ReplaySource) -> pa.Table:
+    """The lines that never became a request, as rows of the table rejected_requests."""
+    names = ("ts", "request_id", "api", "group_id", "reason", "raw")
+    columns: dict[str, list[object]] = {
+        field: [None] * len(source.rejections) for field in REJECTED_REQUESTS.fieldNames()
+    }
+    columns["source"] = [source.source] * len(source.rejections)
+    for name in names:
+        columns[name] = [getattr(rejection, name) for rejection in source.rejections]
+    return pa.table(columns, schema=table_arrow("rejected_requests"))
+
+
+def _report(source: ReplaySource, outputs: pa.Table, verdict: Verdict) -> SourceReport:
+    return SourceReport(
+        source.source,
+        requests=source.requests,
+        answered=answered_requests(outputs),
+        unsupported=dict(source.unsupported),
+        foreign=dict(source.foreign),
+        notes=dict(source.notes),
+        identical=_places(verdict.identical),
+        different=_places(verdict.different),
+        undecided={reason: _places(places) for reason, places in verdict.undecided.items()},
+        incomparable=_places(verdict.incomparable),
+    )
+
+
+def _places(counter: Mapping[tuple[str, str, str], int]) -> dict[str, int]:
+    counted: Counter[str] = Counter()
+    for place, count in counter.items():
+        counted[" ".join(place)] += count
+    return dict(counted)

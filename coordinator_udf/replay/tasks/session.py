@@ -1,0 +1,28 @@
+"""The Spark session of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from coordinator_udf.replay.tasks.shard_runner import SLICE_ROWS
+from coordinator_udf.tables.spark_session import delta_session
+
+_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(SLICE_ROWS),
+    # The job says itself how far it is.
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@contextmanager
+def replay_session() -> Iterator[SparkSession]:
+    """A session with Delta that is stopped at the end; quiet, as the job prints its own progress."""
+    spark = delta_session("muster-replay", _SETTINGS)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()

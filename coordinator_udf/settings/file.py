@@ -1,0 +1,81 @@
+"""Reads the coordinator's settings and topics from a TOML file and from ``name=value`` overrides."""
+
+from __future__ import annotations
+
+import tomllib
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.settings.coordinator import Settings, SettingsError
+
+#: The namespace of topic ids that are made from a topic's name where the file gives none.
+_TOPIC_NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorConfig:
+    """What a settings file says: the coordinator's settings, and the topics that exist."""
+
+    settings: Settings
+    topics: tuple[Topic, ...] = ()
+
+
+def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> CoordinatorConfig:
+    """Reads a TOML file whose keys are Kafka's setting names, with the topics as ``[[topics]]`` tables.
+
+    Args:
+        path: the file; None for Kafka's defaults.
+        overrides: ``name=value`` texts that win over the file.
+
+    Raises:
+        SettingsError: the file can't be read, a name is unknown, or a value is wrong; the message names it.
+    """
+    values: dict[str, Any] = {}
+    topics: tuple[Topic, ...] = ()
+    if path is not None:
+        try:
+            document = tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise SettingsError(f"there is no settings file {path}") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"settings file {path} can't be read: {error}") from error
+        topics = tuple(_topic(entry) for entry in document.pop("topics", []))
+        values = dict(_flatten(document))
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"{override!r} is not a setting, expected name=value")
+        values[name.strip()] = value.strip()
+    if topics:
+        # Who says which topics exist means it: as a broker does, refuse offsets of others.
+        values.setdefault("offsets.topic.partition.check", True)
+    return CoordinatorConfig(Settings.from_kafka(values), topics)
+
+
+def topic_id(name: str) -> str:
+    """The id of a topic that was given none: always the same for a name (Kafka's url-safe base64 of a uuid)."""
+    return urlsafe_b64encode(uuid.uuid5(_TOPIC_NAMESPACE, name).bytes).decode().rstrip("=")
+
+
+def _topic(entry: Any) -> Topic:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise SettingsError(f"topics: {entry!r} has no name, expected name and partitions")
+    partitions = entry.get("partitions", 1)
+    if not isinstance(partitions, int) or partitions < 1:
+        raise SettingsError(f"topics: partitions of {entry['name']} is {partitions!r}, expected at least 1")
+    return Topic(name=entry["name"], partitions=partitions, id=entry.get("id") or topic_id(entry["name"]))
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat += _flatten(value, f"{prefix}{key}.")
+        else:
+            flat.append((prefix + key, value))
+    return flat

@@ -1,0 +1,376 @@
+"""From a row to the handler of its API, and the answers that a shard gives before any group is looked at.
+
+Source: Kafka's GroupCoordinatorService (the checks in front of the shard, exceptions turned into errors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from coordinator_udf.groups.admin import delete_groups, describe_groups, list_groups
+from coordinator_udf.groups.classic.heartbeat_leave import heartbeat, leave_group, member_answer
+from coordinator_udf.groups.classic.join import Join
+from coordinator_udf.groups.classic.rebalance import join_body, sync_body
+from coordinator_udf.groups.classic.sync import lacks_protocol_names, sync_group
+from coordinator_udf.groups.consumer.classic_members import (
+    ClassicJoin,
+    heartbeat_classic_member,
+    leave_classic_members,
+    sync_classic_member,
+)
+from coordinator_udf.groups.consumer.describe import describe_consumer_groups, undescribed
+from coordinator_udf.groups.consumer.heartbeat import ConsumerHeartbeat, check_request, heartbeat_body
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.offsets.commit import commit_offsets, commit_txn_offsets, delete_offsets, refuse_commit
+from coordinator_udf.groups.offsets.fetch import fetch_offsets, refuse_fetch
+from coordinator_udf.groups.records.classic import (
+    GROUP_METADATA,
+    GROUP_METADATA_VALUE_VERSION,
+    empty_group_metadata_value,
+    empty_group_sizes,
+    group_metadata_key,
+)
+from coordinator_udf.groups.records.consumer import group_tombstones
+from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.protocol import requests as r
+from coordinator_udf.protocol.errors import ApiError, BadRequest, Errors
+from coordinator_udf.protocol.log_row import Request
+
+_SINGLE_LEAVE_VERSION = 2
+
+
+class Availability(StrEnum):
+    """Whether a shard can answer."""
+
+    ACTIVE = "active"
+    LOADING = "loading"
+    NOT_OWNED = "not owned"
+
+
+_UNAVAILABLE = {
+    Availability.ACTIVE: None,
+    Availability.LOADING: Errors.COORDINATOR_LOAD_IN_PROGRESS,
+    Availability.NOT_OWNED: Errors.NOT_COORDINATOR,
+}
+
+Body = dict[str, Any]
+
+_DECODERS = {api: msgspec.json.Decoder(body) for api, body in r.BODIES.items()}
+
+
+def read_body(row: Request) -> Any:
+    """A row's body as the struct of its API.
+
+    Raises:
+        BadRequest: the body isn't that API's.
+    """
+    if row.api == "Heartbeat" and row.body is None:
+        if row.group_id is None:
+            raise BadRequest("group_id", None, "text")
+        return r.Heartbeat(row.group_id, row.generation_or_epoch or 0, row.member_id or "", row.group_instance_id)
+    try:
+        return _DECODERS[row.api].decode(row.body or "{}")
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
+
+
+def answer_request(ctx: Context, store: GroupStore, availability: Availability, row: Request, body: Any) -> None:
+    """Handles one request: answers it, or parks it.
+
+    Raises:
+        BadRequest: what the row says can't be a request.
+    """
+    HANDLERS[row.api](ctx, store, _UNAVAILABLE[availability], row, body)
+    if ctx.append_failed:
+        ctx.append_failed = False
+        store.undo_unwritten(ctx)
+
+
+def _reply(ctx: Context, row: Request, body: Body, refs: tuple[int, ...] = ()) -> None:
+    ctx.answer(
+        row.request_id,
+        row.api,
+        row.api_version,
+        body,
+        group_id=row.group_id,
+        member_id=row.member_id,
+        refs=refs,
+        parts=row.parts,
+    )
+
+
+def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.JoinGroup) -> None:
+    limits = ctx.settings
+    if not body.group_id:
+        return _refuse_join(ctx, row, Errors.INVALID_GROUP_ID, body.member_id)
+    if not limits.group_min_session_timeout_ms <= body.session_timeout_ms <= limits.group_max_session_timeout_ms:
+        return _refuse_join(ctx, row, Errors.INVALID_SESSION_TIMEOUT, body.member_id)
+    if unavailable is not None:
+        return _refuse_join(ctx, row, unavailable)
+    group = store.get(body.group_id)
+    ended = []
+    if isinstance(group, ConsumerGroup):
+        if not group.is_empty():
+            return _join_consumer_group(ctx, store, group, row, body)
+        # An empty consumer group makes room for a classic one.
+        ended = group_tombstones(group)
+        store.vanish(ctx, body.group_id)
+        group = None
+    if group is None and body.member_id:
+        return _refuse_join(ctx, row, Errors.UNKNOWN_MEMBER_ID, body.member_id)
+    is_new_group = group is None
+    if group is None:
+        if not ctx.fits([empty_group_sizes(body.group_id)]):
+            return _refuse_join(ctx, row, Errors.UNKNOWN_SERVER_ERROR)
+        group = store.create(ctx, body.group_id)
+    end_offset = ctx.end_offset
+    try:
+        Join(ctx, group, row, body).handle()
+    except ApiError as refused:
+        return _refuse_join(ctx, row, refused.error)
+    if is_new_group and ctx.end_offset == end_offset:
+        # A group that was made is written at once, so that it is there after a restart.
+        for type_, tombstone_key, _ in ended:
+            ctx.append(type_, tombstone_key, None, None)
+        key = group_metadata_key(body.group_id)
+        ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, empty_group_metadata_value(group))
+    return None
+
+
+def _refuse_join(ctx: Context, row: Request, error: Errors, member_id: str = "") -> None:
+    _reply(ctx, row, join_body(error=error, member_id=member_id))
+
+
+def _join_consumer_group(
+    ctx: Context, store: GroupStore, group: ConsumerGroup, row: Request, body: r.JoinGroup
+) -> None:
+    try:
+        ClassicJoin(ctx, store, group, row, body).handle()
+    except ApiError as refused:
+        _reply(ctx, row, join_body(error=refused.error))
+
+
+def _sync(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.SyncGroup) -> None:
+    try:
+        if lacks_protocol_names(row, body):
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+        if not body.group_id:
+            raise ApiError(Errors.INVALID_GROUP_ID)
+        if unavailable is not None:
+            # All that a member knows of its rebalance is lost; it is told to join again, not to look elsewhere.
+            loading = unavailable is Errors.COORDINATOR_LOAD_IN_PROGRESS
+            raise ApiError(Errors.REBALANCE_IN_PROGRESS if loading else unavailable)
+        group = store.get(body.group_id)
+        if group is None:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+        if isinstance(group, ConsumerGroup):
+            if group.is_empty():
+                raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+            sync_classic_member(ctx, group, row, body)
+        else:
+            sync_group(ctx, group, row, body)
+    except ApiError as refused:
+        _reply(ctx, row, sync_body(refused.error))
+
+
+def _heartbeat(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.Heartbeat) -> None:
+    try:
+        if not body.group_id:
+            error = Errors.INVALID_GROUP_ID
+        elif unavailable is not None:
+            # While the group loads nobody can say that the member is unknown.
+            error = Errors.NONE if unavailable is Errors.COORDINATOR_LOAD_IN_PROGRESS else unavailable
+        else:
+            group = store.get(body.group_id)
+            if group is None:
+                error = Errors.UNKNOWN_MEMBER_ID
+            elif isinstance(group, ConsumerGroup):
+                error = heartbeat_classic_member(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
+            else:
+                error = heartbeat(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
+    except ApiError as refused:
+        error = refused.error
+    _reply(ctx, row, {"throttleTimeMs": 0, "errorCode": int(error)})
+
+
+def _leave(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.LeaveGroup) -> None:
+    single = row.api_version <= _SINGLE_LEAVE_VERSION
+    leaving = (r.MemberIdentity(member_id=body.member_id),) if single else body.members
+    members: list[Body] = []
+    error = Errors.NONE
+    try:
+        if not body.group_id:
+            raise ApiError(Errors.INVALID_GROUP_ID)
+        if unavailable is not None:
+            raise ApiError(unavailable)
+        group = store.get(body.group_id)
+        if group is None:
+            members = [member_answer(identity, Errors.UNKNOWN_MEMBER_ID) for identity in leaving]
+        elif isinstance(group, ConsumerGroup):
+            members = leave_classic_members(ctx, store, group, leaving)
+        else:
+            members = leave_group(ctx, group, leaving)
+    except ApiError as refused:
+        error = refused.error
+    code = int(error)
+    if single and error is Errors.NONE:
+        code = members[0]["errorCode"]
+    _reply(ctx, row, {"throttleTimeMs": 0, "errorCode": code, "members": members})
+
+
+def _offset_commit(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.OffsetCommit
+) -> None:
+    if unavailable is not None:
+        topics = refuse_commit(body.topics, unavailable)
+    else:
+        topics = commit_offsets(ctx, store, row.api_version, body)
+    _reply(ctx, row, {"throttleTimeMs": 0, "topics": topics})
+
+
+def _txn_offset_commit(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.TxnOffsetCommit
+) -> None:
+    if not body.group_id:
+        topics = refuse_commit(body.topics, Errors.INVALID_GROUP_ID)
+    elif unavailable is not None:
+        topics = refuse_commit(body.topics, unavailable)
+    else:
+        topics = commit_txn_offsets(ctx, store, body)
+    _reply(ctx, row, {"throttleTimeMs": 0, "topics": topics})
+
+
+def _offset_fetch(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.OffsetFetch
+) -> None:
+    if unavailable is not None:
+        _reply(ctx, row, refuse_fetch(row.api_version, body, unavailable))
+    else:
+        _reply(ctx, row, fetch_offsets(ctx, store, row.api_version, body))
+
+
+def _offset_delete(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.OffsetDelete
+) -> None:
+    error = Errors.NONE
+    topics: list[Body] = []
+    try:
+        if not body.group_id:
+            raise ApiError(Errors.INVALID_GROUP_ID)
+        if unavailable is not None:
+            raise ApiError(unavailable)
+        topics = delete_offsets(ctx, store, body)
+    except ApiError as refused:
+        error = refused.error
+    _reply(ctx, row, {"errorCode": int(error), "throttleTimeMs": 0, "topics": topics})
+
+
+def _describe_groups(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.DescribeGroups
+) -> None:
+    refs: tuple[int, ...] = ()
+    if unavailable is not None:
+        groups: list[Body] = [_undescribed(group_id, unavailable) for group_id in body.groups]
+    else:
+        groups, refs = describe_groups(ctx, store, row.api_version, body.groups)
+    _reply(ctx, row, {"throttleTimeMs": 0, "groups": groups}, refs)
+
+
+def _undescribed(group_id: str, error: Errors) -> Body:
+    return {
+        "errorCode": int(error),
+        "errorMessage": None,
+        "groupId": group_id,
+        "groupState": "",
+        "protocolType": "",
+        "protocolData": "",
+        "members": [],
+        "authorizedOperations": -(2**31),
+    }
+
+
+def _list_groups(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ListGroups) -> None:
+    error = Errors.NONE
+    groups: list[Body] = []
+    if unavailable is Errors.COORDINATOR_LOAD_IN_PROGRESS:
+        error = unavailable
+    elif unavailable is None:
+        groups = list_groups(ctx, store, body.states_filter, body.types_filter)
+    _reply(ctx, row, {"throttleTimeMs": 0, "errorCode": int(error), "groups": groups})
+
+
+def _delete_groups(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.DeleteGroups
+) -> None:
+    if unavailable is not None:
+        names = dict.fromkeys(body.groups_names)
+        results = [{"groupId": group_id, "errorCode": int(unavailable)} for group_id in names]
+    else:
+        results = delete_groups(ctx, store, body.groups_names)
+    _reply(ctx, row, {"throttleTimeMs": 0, "results": results})
+
+
+def _consumer_heartbeat(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ConsumerGroupHeartbeat
+) -> None:
+    try:
+        check_request(ctx, row.api_version, body)
+        if unavailable is not None:
+            raise ApiError(unavailable)
+        ConsumerHeartbeat(ctx, store, row, body).handle()
+    except ApiError as refused:
+        # What isn't foreseen isn't told.
+        message = None if refused.error is Errors.UNKNOWN_SERVER_ERROR else refused.message
+        _reply(ctx, row, heartbeat_body(refused.error, message))
+
+
+def _consumer_describe(
+    ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.ConsumerGroupDescribe
+) -> None:
+    if unavailable is not None:
+        groups = [undescribed(group_id, unavailable) for group_id in body.group_ids]
+    else:
+        groups = describe_consumer_groups(ctx, store, body.group_ids)
+    _reply(ctx, row, {"throttleTimeMs": 0, "groups": groups})
+
+
+def error_body(api: str, api_version: int, error: Errors) -> dict[str, Any]:
+    """The shortest answer of an API that says an error, for requests that were not understood."""
+    code = int(error)
+    bodies: dict[str, dict[str, Any]] = {
+        "JoinGroup": join_body(error=error),
+        "SyncGroup": sync_body(error),
+        "LeaveGroup": {"throttleTimeMs": 0, "errorCode": code, "members": []},
+        "OffsetCommit": {"throttleTimeMs": 0, "topics": []},
+        "TxnOffsetCommit": {"throttleTimeMs": 0, "topics": []},
+        "OffsetFetch": {"throttleTimeMs": 0, "topics": [], "errorCode": code, "groups": []},
+        "OffsetDelete": {"errorCode": code, "throttleTimeMs": 0, "topics": []},
+        "DescribeGroups": {"throttleTimeMs": 0, "groups": []},
+        "ListGroups": {"throttleTimeMs": 0, "errorCode": code, "groups": []},
+        "DeleteGroups": {"throttleTimeMs": 0, "results": []},
+        "ConsumerGroupHeartbeat": heartbeat_body(error),
+        "ConsumerGroupDescribe": {"throttleTimeMs": 0, "groups": []},
+    }
+    return bodies.get(api, {"throttleTimeMs": 0, "errorCode": code})
+
+
+HANDLERS: dict[str, Callable[[Context, GroupStore, Errors | None, Request, Any], None]] = {
+    "JoinGroup": _join,
+    "SyncGroup": _sync,
+    "Heartbeat": _heartbeat,
+    "LeaveGroup": _leave,
+    "OffsetCommit": _offset_commit,
+    "TxnOffsetCommit": _txn_offset_commit,
+    "OffsetFetch": _offset_fetch,
+    "OffsetDelete": _offset_delete,
+    "DescribeGroups": _describe_groups,
+    "ListGroups": _list_groups,
+    "DeleteGroups": _delete_groups,
+    "ConsumerGroupHeartbeat": _consumer_heartbeat,
+    "ConsumerGroupDescribe": _consumer_describe,
+}

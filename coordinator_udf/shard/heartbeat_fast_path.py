@@ -1,0 +1,353 @@
+"""The short way of heartbeats, which are nearly all rows: one look at the generation, a new deadline, an answer.
+
+Where heartbeats of stable groups stand together, all are checked and answered at once; elsewhere one after the other,
+between the rows that take the long way. Their answers are kept as columns. `Shard.handle_row` says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.timers import DEADLINE, SEQ, TIMEOUT
+from coordinator_udf.protocol.answer_json import heartbeat_json
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.shard.shard import Shard
+
+#: Columns of the request log, by name.
+Columns = Mapping[str, Sequence[Any]]
+
+BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
+
+#: So many rows at a time are looked at together.
+_ROWS_TOGETHER: Final = 4_096
+
+#: Making a group hot costs a look at each member: that is worth while once one in so many was heard.
+_MEMBERS_A_MISS: Final = 16
+
+#: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
+Beat = tuple[bool, int, Any, Any, Any, Any]
+
+
+class PlainBeats(NamedTuple):
+    """Heartbeats that name a group, a member and a generation, and no instance, as columns.
+
+    Attributes:
+        rows: which rows they are.
+        times: log time, milliseconds.
+        groups: the different groups.
+        group_of: of each heartbeat the place of its group in ``groups``.
+        member_ids: who sent it.
+        generation_ids: which generation it names.
+    """
+
+    rows: np.ndarray
+    times: np.ndarray
+    groups: list[str]
+    group_of: np.ndarray
+    member_ids: pa.StringArray
+    generation_ids: np.ndarray
+
+
+class Rows(Protocol):
+    """Rows of the request log, however they are held."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def row(self, index: int) -> Request:
+        """One row."""
+
+    def has_plain(self, start: int, end: int) -> bool:
+        """Whether a row of a range may be a heartbeat whose columns say all."""
+
+    def beats(self, start: int, end: int) -> Iterator[Beat]:
+        """The rows in a range, as heartbeats."""
+
+    def plain_beats(self, start: int, end: int) -> PlainBeats | None:
+        """The heartbeats in a range that can be handled together; None if they are few."""
+
+    def unreadable(self) -> dict[int, str]:
+        """The rows that don't have what a handler counts on, with what is wrong; in order."""
+
+
+class HeartbeatAnswers:
+    """The answers to heartbeats that took the short way, as columns.
+
+    Those that were handled one by one are added by `rows`, `seqs`, `times` and `codes`: the numbers of the row that
+    came in and of the output, log time in milliseconds and the error code. Those handled together are added by `add`.
+    """
+
+    __slots__ = ("_blocks", "codes", "rows", "seqs", "times")
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[np.ndarray, ...]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rows: list[int] = []
+        self.seqs: list[int] = []
+        self.times: list[int] = []
+        self.codes: list[int] = []
+
+    def add(self, rows: np.ndarray, seqs: np.ndarray, times: np.ndarray, codes: np.ndarray) -> None:
+        """Adds the next answers."""
+        self.mark()
+        self._blocks.append((rows, seqs, times, codes))
+
+    def mark(self) -> int:
+        """Where the answers of now end, for `cut`."""
+        if self.rows:
+            columns = (self.rows, self.seqs, self.times, self.codes)
+            self._blocks.append(tuple(np.array(column, np.int64) for column in columns))
+            self._begin()
+        return len(self._blocks)
+
+    def cut(self, mark: int) -> None:
+        """Forgets all answers that came after a mark."""
+        del self._blocks[mark:]
+        self._begin()
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Rows, numbers of the outputs, times and error codes of all answers."""
+        self.mark()
+        if len(self._blocks) == 1:
+            return self._blocks[0]
+        nothing = np.zeros(0, np.int64)
+        return tuple(np.concatenate(parts) for parts in zip((nothing,) * 4, *self._blocks, strict=True))
+
+    def columns(self, columns: Columns) -> dict[str, list[Any]]:
+        """The answers as the columns of `Output` that aren't null in an answer to a heartbeat."""
+        rows, seqs, times, codes = (column.tolist() for column in self.arrays())
+        request_ids = _take(columns["request_id"], rows)
+        versions = _take(columns["api_version"], rows)
+        return {
+            "kind": ["response"] * len(rows),
+            "partition": _take(columns["partition"], rows),
+            "seq": seqs,
+            "ts": times,
+            "request_id": request_ids,
+            "by": request_ids,
+            "api": ["Heartbeat"] * len(rows),
+            "api_version": versions,
+            "group_id": _take(columns["group_id"], rows),
+            "member_id": _take(columns["member_id"], rows),
+            "error_code": codes,
+            "body": [heartbeat_json(version, code) for version, code in zip(versions, codes, strict=True)],
+            "parts": _take(columns["parts"], rows),
+        }
+
+
+def run_short_way(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
+    """Handles a range of readable rows: heartbeats of hot groups shortly, all other rows by `Shard.handle_row`.
+
+    Raises:
+        PoisonRow: a handler raised; the state is then undefined.
+    """
+    shard.origin = None
+    for start in range(span[0], span[1], _ROWS_TOGETHER):
+        _run_piece(shard, rows, (start, min(start + _ROWS_TOGETHER, span[1])), answers)
+
+
+def _run_piece(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
+    row, end = span
+    beats = rows.plain_beats(row, end)
+    together = None if beats is None else _Together(shard, beats, answers)
+    while row < end:
+        others = end
+        if together is not None:
+            row = together.run(row)
+            others = together.next_after(row, end)
+        if row < end:
+            run = _run_one_by_one if rows.has_plain(row, others) else run_long_way
+            run(shard, rows, (row, others), answers)
+        row = others
+
+
+def run_leading(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> int:
+    """Handles the heartbeats that a range begins with and that can be handled together; where the other rows begin.
+
+    No handler is called, so nothing has to be kept for the case that one raises.
+    """
+    row, end = span
+    while row < end:
+        piece = min(row + _ROWS_TOGETHER, end)
+        beats = rows.plain_beats(row, piece)
+        row = row if beats is None else _Together(shard, beats, answers).run(row)
+        if row < piece:
+            break
+    return row
+
+
+class _Together:
+    """The plain heartbeats among some rows, of which those that stand together are handled at once, if all is in order.
+
+    What decides about a heartbeat is checked before anything changes.
+    """
+
+    def __init__(self, shard: Shard, beats: PlainBeats, answers: HeartbeatAnswers) -> None:
+        self._shard = shard
+        self._answers = answers
+        self._rest = rest = shard.rest
+        #: The heartbeat that comes next.
+        self._at = 0
+        rest.lay_down(shard.ctx.timers, rest.wants(beats.groups, len(beats.times)))
+        self._slots, self._places = rest.find(beats.groups, beats.group_of, beats.member_ids)
+        #: Those whose group rested when this was made, and is of the generation that they name.
+        self._is_fine = rest.accepts(self._places, beats.generation_ids)
+        #: Log time when each is handled, if it is not before what the shard has seen.
+        self._times = np.maximum.accumulate(beats.times)
+        self._rows = beats.rows.tolist()
+        self._gaps = [*(np.flatnonzero(np.diff(beats.rows) != 1) + 1).tolist(), len(self._rows)]
+        self._gap = 0
+
+    def run(self, row: int) -> int:
+        """Handles heartbeats from a row on; the first row after it that has to be looked at on its own."""
+        while self._at < len(self._rows) and self._rows[self._at] == row:
+            taken = self._take_down(self._in_order())
+            if taken == 0:
+                break
+            self._at += taken
+            row += taken
+        return row
+
+    def next_after(self, row: int, end: int) -> int:
+        """The next row after one that has to be looked at on its own, or ``end``, from which `run` can go on."""
+        at = self._at + (self._at < len(self._rows) and self._rows[self._at] == row)
+        if self._shard.rest is not self._rest:
+            at = len(self._rows)
+        while at < len(self._rows):
+            fine = self._is_fine[at:]
+            step = int(fine.argmax())
+            at += step if fine[step] else len(fine)
+            if at == len(self._rows) or self._rest.are_resting(self._places[at : at + 1])[0]:
+                break
+            self._is_fine[at:] &= self._rest.are_resting(self._places[at:])
+        self._at = at
+        return self._rows[at] if at < len(self._rows) else end
+
+    def _in_order(self) -> int:
+        """Up to which of the heartbeats that stand together one after the other is in order, and no timer is due."""
+        while self._gaps[self._gap] <= self._at:
+            self._gap += 1
+        at, end = self._at, self._gaps[self._gap]
+        if self._shard.rest is not self._rest or not self._is_fine[at]:
+            return at
+        fine = self._is_fine[at:end] & self._rest.are_resting(self._places[at:end])
+        if not fine.all():
+            end = at + int(fine.argmin())
+        timers = self._shard.ctx.timers
+        if end > at and int(self._times[end - 1]) >= timers.bound_ms:
+            in_time = int(np.searchsorted(self._times[at:end], timers.bound_ms))
+            if in_time == 0:
+                timers.find_bound()
+                in_time = int(np.searchsorted(self._times[at:end], timers.bound_ms))
+            end = at + in_time
+        return end
+
+    def _take_down(self, end: int) -> int:
+        shard, at = self._shard, self._at
+        if end == at:
+            return 0
+        timers = shard.ctx.timers
+        now_ms = np.maximum(self._times[at:end], shard.ctx.now_ms)
+        count = shard.rest.put_off(self._slots[at:end], now_ms, timers.next_seq)
+        if count == 0:
+            return 0
+        first = self._rows[at]
+        self._answers.add(
+            np.arange(first, first + count),
+            np.arange(shard.ctx.next_seq, shard.ctx.next_seq + count),
+            now_ms[:count],
+            shard.rest.codes(self._places[at : at + count]),
+        )
+        timers.next_seq += count
+        shard.ctx.next_seq += count
+        shard.ctx.now_ms = int(now_ms[count - 1])
+        return count
+
+
+def _run_one_by_one(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
+    """Handles rows in a loop. It keeps the shard's counters in locals and gives them back before anybody may look."""
+    start, end = span
+    ctx, hot = shard.ctx, shard.hot
+    timers = ctx.timers
+    now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
+    add_row, add_seq = answers.rows.append, answers.seqs.append
+    add_time, add_code = answers.times.append, answers.codes.append
+    for index, (is_plain, ts, group_id, member_id, generation_id, instance) in enumerate(rows.beats(start, end), start):
+        if is_plain:
+            if ts >= bound_ms:
+                # Mostly no timer is due, but the deadlines that the bound was made of have been put off since.
+                ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
+                shard.run_timers(ts, index)
+                now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
+            group = hot.get(group_id) or shard.wake(group_id)
+            if group is not None and group.generation_id == generation_id:
+                entry = group.sessions.get(member_id)
+                if (
+                    entry is not None
+                    and entry[TIMEOUT] is not None
+                    and (instance is None or group.instances.get(instance) == member_id)
+                ):
+                    if ts > now_ms:  # noqa: PLR1730 - a call costs more, and this loop sees nearly every row
+                        now_ms = ts
+                    deadline = now_ms + entry[TIMEOUT]
+                    if deadline >= entry[DEADLINE]:
+                        entry[DEADLINE] = deadline
+                        entry[SEQ] = armed
+                        armed += 1
+                        add_row(index)
+                        add_seq(next_seq)
+                        add_time(now_ms)
+                        add_code(group.error_code)
+                        next_seq += 1
+                        continue
+        ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
+        row = rows.row(index)
+        if ts >= bound_ms:
+            shard.run_timers(ts, index)
+        shard.handle_row(row, index)
+        if is_plain:
+            _missed(shard, row.group_id)
+        ctx, timers = shard.ctx, shard.ctx.timers
+        now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
+    ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
+
+
+def run_long_way(shard: Shard, rows: Rows, span: tuple[int, int], _: HeartbeatAnswers) -> None:
+    """Handles a range of readable rows by `Shard.handle_row`, whatever they are.
+
+    Raises:
+        PoisonRow: a handler raised; the state is then undefined.
+    """
+    shard.origin = None
+    for index in range(*span):
+        row = rows.row(index)
+        if row.log_ts >= shard.ctx.timers.bound_ms:
+            shard.run_timers(row.log_ts, index)
+        shard.handle_row(row, index)
+
+
+def _missed(shard: Shard, group_id: str | None) -> None:
+    """A heartbeat took the long way. After enough of them its group is made hot."""
+    if group_id is None or group_id in shard.hot:
+        return
+    group = shard.store.get(group_id)
+    if not isinstance(group, ClassicGroup):
+        return
+    misses = shard.misses.get(group_id, 0) + 1
+    if misses * _MEMBERS_A_MISS < len(group.members):
+        shard.misses[group_id] = misses
+        return
+    shard.misses.pop(group_id, None)
+    shard.heat(group)
+
+
+def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:
+    # They rise, so where they are as many they are all.
+    return list(column) if len(rows) == len(column) else [column[index] for index in rows]

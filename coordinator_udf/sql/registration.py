@@ -1,0 +1,112 @@
+"""The tables of a coordinator as tables of a Spark session, and the views on them (schemas.views)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from delta import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
+
+from coordinator_udf.log.dataframe import request_log
+from coordinator_udf.protocol.consumer_protocol import (
+    MalformedConsumerProtocol,
+    decode_assignment,
+    decode_subscription_topics,
+)
+from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
+from schemas.tables import TABLES
+from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
+
+_SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG}
+
+_EMBEDDED: Final = StructType(
+    [
+        StructField("topics", ArrayType(StringType()), True),
+        StructField("partitions", MapType(StringType(), ArrayType(IntegerType())), True),
+        StructField("error", StringType(), True),
+    ]
+)
+
+
+class NoTables(Exception):
+    """There is nothing to ask about where the tables should be."""
+
+
+def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
+    """The names of the tables that are in a folder.
+
+    Raises:
+        NoTables: there is none at all.
+    """
+    found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, _path(folder, name)))
+    if not found:
+        raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(_SHAPES))}")
+    return found
+
+
+def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple[str, ...]:
+    """Makes the tables in a folder and all views on them temporary views of the session.
+
+    A table that isn't there, since nothing was written to it yet, is registered as an empty one. To be called again
+    to see tables that came to be since; rows that were added to a table are seen without.
+
+    Args:
+        spark: a session with Delta's extension and catalog.
+        folder: where the Delta tables are, as a path of any file system that Spark knows.
+        log: the embedded request log, if there is one: then request_log is what it holds and its history; else it is
+            the table request_log.
+
+    Returns:
+        The names of the tables that are there.
+
+    Raises:
+        NoTables: there is no table at all in the folder.
+        LogError: the embedded log can't be read.
+    """
+    found = tables_in(spark, folder)
+    for name, shape in _SHAPES.items():
+        if name in found:
+            path = _path(folder, name).replace("`", "``")
+            # As text, not as a DataFrame: so every query sees the table's newest version.
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
+        else:
+            spark.createDataFrame([], shape).createOrReplaceTempView(name)
+    if log is not None:
+        register_log(spark, log)
+    if not spark.catalog.functionExists(READ_CONSUMER_PROTOCOL):
+        spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
+    for name, text in VIEWS.items():
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
+    return found
+
+
+def _path(folder: str, table: str) -> str:
+    # In SQL a path must be a whole one.
+    return f"{folder}/{table}" if "://" in folder else str((Path(folder) / table).absolute())
+
+
+def register_log(spark: SparkSession, path: Path) -> None:
+    """Makes what a request log holds now, with its history, the temporary view request_log.
+
+    Raises:
+        LogError: the log can't be read, or its history isn't where the log says.
+    """
+    request_log(spark, path).createOrReplaceTempView(REQUEST_LOG_TABLE)
+
+
+def read_consumer_protocol(
+    subscription: bytes | None, assignment: bytes | None
+) -> tuple[list[str] | None, dict[str, list[int]] | None, str | None]:
+    """The topics of a subscription, the partitions of an assignment, and why one of them could not be read."""
+    topics: list[str] | None = None
+    partitions: dict[str, list[int]] | None = None
+    try:
+        if subscription is not None:
+            topics = list(decode_subscription_topics(bytes(subscription)))
+        if assignment is not None:
+            partitions = decode_assignment(bytes(assignment)).partitions
+    except MalformedConsumerProtocol as error:
+        return topics, partitions, str(error)
+    return topics, partitions, None

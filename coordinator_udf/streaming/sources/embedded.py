@@ -1,0 +1,98 @@
+"""The embedded log as a streaming source of Spark: its offsets are the log's append numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
+
+#: The source's name: ``spark.readStream.format("embedded_log").option("path", ...)``.
+FORMAT: Final = "embedded_log"
+
+#: The most rows of the log that one micro-batch takes where nothing else is said.
+DEFAULT_MAX_ROWS: Final = 100_000
+
+
+class EmbeddedLogSource(DataSource):
+    """Reads an embedded log, packed by partition (columns: packing.PACKED_REQUESTS).
+
+    Options:
+        path: the log's file, on the driver's machine.
+        startingAppend: where a query without a checkpoint starts; default 0, the oldest append.
+        maxRowsPerBatch: the most rows that a micro-batch takes, but at least one append.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """How Spark finds the source."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns that it delivers."""
+        return PACKED_REQUESTS
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
+        """The reader that Spark drives.
+
+        The simple kind, which reads in the driver's planner process: measured, that saves the reading task of each
+        micro-batch (0.34 s for 0.47 s), and a few dozen packed rows are all that goes through it.
+        """
+        return EmbeddedLogReader(
+            Path(self.options["path"]),
+            int(self.options.get("startingAppend", 0)),
+            int(self.options.get("maxRowsPerBatch", DEFAULT_MAX_ROWS)),
+        )
+
+
+class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads appends for micro-batches; an append is never split."""
+
+    def __init__(self, path: Path, starting_append: int, max_rows: int) -> None:
+        self.path = path
+        self.starting_append = starting_append
+        self.max_rows = max_rows
+        self._until: int | None = None
+        self._log: EmbeddedLog | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint starts."""
+        return {"append": self.starting_append}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Takes what is in the log by now and no more."""
+        self._until = self._opened().end()
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
+        """What the next micro-batch takes, and where it ends."""
+        log = self._opened()
+        begin = start["append"]
+        end = log.end() if self._until is None else self._until
+        if end <= begin:
+            return iter(()), start
+        end = log.end_within(begin, end, self.max_rows)
+        return self._rows(begin, end), {"append": end}
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        """What a micro-batch took that has to run again."""
+        return self._rows(start["append"], end["append"])
+
+    def _rows(self, start: int, end: int) -> Iterator[tuple[Any, ...]]:
+        # A list's iterator: Spark copies it, which a generator doesn't allow.
+        batches = pack_requests(self._opened().read(start, end))
+        return iter([row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)])
+
+    def _opened(self) -> EmbeddedLog:
+        if self._log is None:
+            self._log = EmbeddedLog.open(self.path)
+        return self._log
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark sends the reader to the task that reads a batch again; an open file can't go there.
+        return {**self.__dict__, "_log": None}

@@ -1,0 +1,229 @@
+"""Joins assignments back to what refers to them, and the answers of a request's parts into one.
+
+A shard keeps no assignment bytes. Where an answer or a record has one, the shard writes the placeholder
+``"@<record offset>/<member id>"`` (schemas.outputs): the member's assignment in the GroupMetadata record at that offset
+of consumer_offsets. The bytes come from the ``assignment`` rows of the same outputs or, for a record of an earlier
+batch, from the table. The Arrow join serves the stream and the replay of one input, the DataFrame join outputs that
+lie on a cluster; both give the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_udf.log.rows import merge_parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: The GroupMetadata record that holds an assignment: source, partition, offset in consumer_offsets.
+RecordAt = tuple[str, int, int]
+#: Finds the assignments in such records, member id -> bytes; a record that isn't there is left out.
+FindStored = Callable[[list[RecordAt]], Mapping[RecordAt, Mapping[str, bytes]]]
+
+# Only a whole value of an assignment field is a placeholder: base64 has no "@", and a text of a client that
+# looks like one is in another field.
+_PLACEHOLDER: Final = re.compile(
+    r'"(?P<field>assignment|memberAssignment)":\s*"@(?P<offset>\d+)/(?P<member>(?:[^"\\]|\\.)*)"'
+)
+
+
+class MissingAssignmentError(LookupError):
+    """An answer or a record refers to an assignment that is neither in this batch nor in consumer_offsets."""
+
+
+def complete_assignments(outputs: pa.Table, stored: FindStored) -> pa.Table:
+    """Puts the assignments in the place of their placeholders, and merges the answers of a request's parts.
+
+    Args:
+        outputs: columns of schemas.outputs.SHARD_OUTPUT.
+        stored: asked once, and only for the records that `outputs` itself doesn't bring.
+
+    Returns:
+        The same columns. Placeholders are base64, ``assignment_refs`` is null, ``assignment`` rows are gone.
+
+    Raises:
+        MissingAssignmentError: an assignment is nowhere to be found; names the record and the member.
+    """
+    if outputs.column("assignment_refs").null_count < len(outputs):
+        outputs = _fill(outputs, stored)
+    kinds = outputs.column("kind")
+    if pc.any(pc.equal(kinds, "assignment")).as_py():
+        outputs = outputs.filter(pc.not_equal(kinds, "assignment"))
+    return merge_answers(outputs)
+
+
+def _fill(outputs: pa.Table, stored: FindStored) -> pa.Table:
+    places = pc.indices_nonzero(pc.is_valid(outputs.column("assignment_refs")))
+    rows = outputs.select(["source", "partition", "assignment_refs", "body"]).take(places).to_pylist()
+    known = _brought(outputs)
+    needed = {
+        (row["source"], row["partition"], int(ref)) for row in rows for ref in row["assignment_refs"].split(",") if ref
+    }
+    missing = sorted(needed - known.keys())
+    if missing:
+        known.update(stored(missing))
+    bodies = np.array(outputs.column("body").to_pylist(), dtype=object)
+    for place, row in zip(places.to_pylist(), rows, strict=True):
+        bodies[place] = _filled(row["source"], row["partition"], row["body"], known)
+    outputs = _replace(outputs, "body", pa.array(bodies, pa.string()))
+    return _replace(outputs, "assignment_refs", pa.nulls(len(outputs), pa.string()))
+
+
+def _brought(outputs: pa.Table) -> dict[RecordAt, Mapping[str, bytes]]:
+    rows = outputs.filter(pc.equal(outputs.column("kind"), "assignment"))
+    found: defaultdict[RecordAt, dict[str, bytes]] = defaultdict(dict)
+    names = ("source", "partition", "record_offset", "member_id", "payload")
+    for source, partition, offset, member_id, payload in zip(
+        *(rows.column(name).to_pylist() for name in names), strict=True
+    ):
+        found[source, partition, offset][member_id] = payload or b""
+    return dict(found)
+
+
+def _filled(source: str, partition: int, body: str | None, known: Mapping[RecordAt, Mapping[str, bytes]]) -> str | None:
+    def fill(match: re.Match[str]) -> str:
+        member_id = _unescaped(match["member"])
+        record = (source, partition, int(match["offset"]))
+        payload = known.get(record, {}).get(member_id)
+        if payload is None:
+            raise MissingAssignmentError(_missing(record, member_id, is_record_there=record in known))
+        return f'"{match["field"]}":"{b64encode(payload).decode()}"'
+
+    return None if body is None else _PLACEHOLDER.sub(fill, body)
+
+
+def _missing(record: RecordAt, member_id: str, *, is_record_there: bool) -> str:
+    source, partition, offset = record
+    what = f"has no member {member_id!r}" if is_record_there else "is not there"
+    return (
+        f"an answer needs the assignment of {member_id!r} in the GroupMetadata record at offset {offset} of partition "
+        f"{partition} of {source}, but in this batch and in consumer_offsets that record {what}; if consumer_offsets "
+        "was changed by hand, start with --recover-from-offsets and a new checkpoint"
+    )
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    plain: str = msgspec.json.decode(f'"{text}"', type=str)
+    return plain
+
+
+def _replace(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), table.schema.field(name), column)
+
+
+def merge_answers(outputs: pa.Table) -> pa.Table:
+    """Merges answers to requests that asked several shards: one row a request, at the place of its first part.
+
+    The row has the partition and `seq` of that part and the latest `ts`. Parts of which some are not in `outputs` are
+    left as they are: whoever appends a request's parts appends them together, so that they come in one batch.
+    """
+    several = pc.and_(pc.equal(outputs.column("kind"), "response"), pc.greater(outputs.column("parts"), 1))
+    places = pc.indices_nonzero(pc.fill_null(several, False)).to_pylist()
+    if not places:
+        return outputs
+    names = ("source", "request_id", "partition", "parts", "api", "api_version", "error_code", "body", "ts")
+    rows = outputs.select(names).take(pa.array(places)).to_pylist()
+    requests: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        requests[row["source"], row["request_id"]].append(i)
+    values = {name: outputs.column(name).to_pylist() for name in ("body", "error_code", "ts")}
+    dropped = np.zeros(len(outputs), dtype=bool)
+    for parts in requests.values():
+        parts.sort(key=lambda i: rows[i]["partition"])
+        first = rows[parts[0]]
+        if len(parts) != first["parts"]:
+            continue
+        dropped[[places[i] for i in parts[1:]]] = True
+        merged = merge_parts(first["api"], first["api_version"] or 0, [rows[i]["body"] for i in parts], None)
+        values["body"][places[parts[0]]] = merged
+        values["error_code"][places[parts[0]]] = next(
+            (rows[i]["error_code"] for i in parts if rows[i]["error_code"]), 0
+        )
+        values["ts"][places[parts[0]]] = max(rows[i]["ts"] for i in parts)
+    for name, column in values.items():
+        outputs = _replace(outputs, name, pa.array(column, outputs.schema.field(name).type))
+    return outputs.filter(pa.array(~dropped))
+
+
+def join_assignments(outputs: DataFrame, stored: DataFrame | None) -> DataFrame:
+    """`complete_assignments` as a join of DataFrames, parts not merged.
+
+    Args:
+        outputs: columns of schemas.outputs.SHARD_OUTPUT.
+        stored: consumer_offsets, for what refers to records of earlier outputs; None if nothing does.
+
+    Returns:
+        The same columns, without ``assignment`` rows. Evaluating it raises MissingAssignmentError as there.
+    """
+    from pyspark.sql import functions as f
+
+    row = ["source", "partition", "seq"]
+    brought = outputs.where(f.col("kind") == "assignment").select(
+        "source", "partition", f.col("record_offset").alias("at"), "member_id", "payload"
+    )
+    answers = outputs.where(f.col("kind") != "assignment")
+    referring = answers.where(f.col("assignment_refs").isNotNull())
+    needed = referring.select(*row, f.explode(_placeholders_udf()(f.col("body"))).alias("needed")).select(
+        *row, f.col("needed.record_offset").alias("at"), f.col("needed.member_id").alias("member_id")
+    )
+    known = brought if stored is None else brought.unionByName(_stored_assignments(stored))
+    # A record that is in the outputs and in the table is the same in both.
+    known = known.dropDuplicates(["source", "partition", "at", "member_id"])
+    found = (
+        needed.join(known, ["source", "partition", "at", "member_id"])
+        .groupBy(*row)
+        .agg(f.collect_list(f.struct("at", "member_id", "payload")).alias("found"))
+    )
+    return (
+        answers.join(found, row, "left")
+        .withColumn("body", _filled_column(*(f.col(name) for name in (*row[:2], "body", "assignment_refs", "found"))))
+        .withColumn("assignment_refs", f.lit(None).cast("string"))
+        .select(*outputs.columns)
+    )
+
+
+def _stored_assignments(consumer_offsets: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return (
+        consumer_offsets.where(f.col("record_type") == "GroupMetadata")
+        .select("source", "partition", f.col("offset").alias("at"), f.explode("group_metadata.members").alias("member"))
+        .select("source", "partition", "at", "member.member_id", f.col("member.assignment").alias("payload"))
+    )
+
+
+def _placeholders_udf() -> Callable[[Column], Column]:
+    from pyspark.sql import functions as f
+
+    @f.udf(returnType="array<struct<record_offset:bigint,member_id:string>>")
+    def placeholders(body: str | None) -> Sequence[tuple[int, str]]:
+        matches = _PLACEHOLDER.finditer(body or "")
+        return list({(int(match["offset"]), _unescaped(match["member"])) for match in matches})
+
+    return placeholders
+
+
+def _filled_column(source: Column, partition: Column, body: Column, refs: Column, found: Column) -> Column:
+    from pyspark.sql import Row
+    from pyspark.sql import functions as f
+
+    @f.udf(returnType="string")
+    def filled(source: str, partition: int, body: str | None, found: Sequence[Row] | None) -> str | None:
+        known: defaultdict[RecordAt, dict[str, bytes]] = defaultdict(dict)
+        for at, member_id, payload in found or ():
+            known[source, partition, at][member_id] = bytes(payload or b"")
+        return _filled(source, partition, body, known)
+
+    return f.when(refs.isNotNull(), filled(source, partition, body, found)).otherwise(body)

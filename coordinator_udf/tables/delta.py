@@ -1,0 +1,241 @@
+"""The Delta tables of a coordinator: made up-front, appended to exactly once a micro-batch, and kept from growing slow.
+
+A commit carries the application transaction (query and table, batch). Small batches are committed by delta-rs from
+here, large ones by Spark's Delta writer; both write the same kind of transaction and both leave out a batch whose
+transaction is in the table already, so it doesn't matter which of them wrote a batch that runs twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyspark.sql import SparkSession
+
+from coordinator_udf.log.embedded import LIVE
+from schemas.tables import TABLES, table_arrow
+
+_log: Final = logging.getLogger(__name__)
+
+#: The order in which a micro-batch is written: what was decided before what is told.
+WRITE_ORDER: Final = ("consumer_offsets", "group_transitions", "rejected_requests", "group_responses")
+
+#: Properties of the tables. At two commits a second longer retentions would be many thousand files. A reader needs the
+#: log of commits for a moment only, and each listing of it is paid by the file; the data files that compaction replaced
+#: it needs until its query is over.
+PROPERTIES: Final = {
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 10 minutes",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
+
+#: After how many small commits a table is compacted. A commit costs 0.07 ms more for each file that the table has.
+COMPACT_AFTER_COMMITS: Final = 64
+#: How great files compaction makes; mostly small ones, or else each time it would write all rows anew that the greater
+#: file doesn't have yet.
+_SMALL_FILE_BYTES: Final = 2 * 1024 * 1024
+_FILE_BYTES: Final = 32 * 1024 * 1024
+#: After how many compactions all files are looked at, and those that are needed no more are deleted.
+_THOROUGH_AFTER_COMPACTIONS: Final = 16
+_APPEND_ATTEMPTS: Final = 10
+
+#: Checkpoints and the clean-up of a table's log list the whole log; that is left to compaction, beside the stream.
+_NO_UPKEEP: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class TableError(Exception):
+    """A table can't be used; the message says which and what to do."""
+
+
+class OutputTables:
+    """The four tables of schemas.tables in one folder.
+
+    Args:
+        folder: a path or URI that both delta-rs and Spark understand.
+        spark: writes large batches; None if there are none.
+        large_rows: from how many rows of one table on Spark writes them.
+    """
+
+    def __init__(self, folder: str, spark: SparkSession | None = None, *, large_rows: int = 250_000) -> None:
+        self.folder = folder.rstrip("/")
+        self.large_rows = large_rows
+        self._spark = spark
+        self._tables = {name: opened_or_made(f"{self.folder}/{name}", table_arrow(name)) for name in TABLES}
+        # Goes on from what earlier lives left, for each may be short.
+        versions = {name: table.version() for name, table in self._tables.items()}
+        self._commits = {name: version % COMPACT_AFTER_COMMITS for name, version in versions.items()}
+        self._compactions = {name: version // COMPACT_AFTER_COMMITS for name, version in versions.items()}
+        self._newest: dict[tuple[str, str], int] = {}
+        self._compacted: dict[str, DeltaTable] = {}
+        self._upkeep: threading.Thread | None = None
+
+    def table(self, name: str) -> DeltaTable:
+        """A table at its newest version."""
+        table = self._tables[name]
+        table.update_incremental()
+        return table
+
+    def write(self, tables: Mapping[str, pa.Table], app_id: str, batch: int) -> int:
+        """Appends a micro-batch's rows to the tables that have any, each in one commit; returns how many commits.
+
+        A table that holds the batch already is left alone, so that a batch that runs twice counts once.
+
+        Args:
+            tables: rows by the table's name.
+            app_id: whose batches are numbered; stays the same when the query restarts.
+            batch: the batch's number; numbers rise.
+        """
+        commits = 0
+        for name in WRITE_ORDER:
+            rows = tables[name]
+            if len(rows) == 0:
+                continue
+            if (name, app_id) not in self._newest:
+                self._newest[name, app_id] = self.newest_batch(name, app_id)
+            if self._newest[name, app_id] >= batch:
+                continue
+            self._take_compacted(name)
+            if self._spark is not None and len(rows) >= self.large_rows:
+                self._write_large(self._spark, name, rows, app_id, batch)
+            else:
+                self._write_small(name, rows, app_id, batch)
+            self._newest[name, app_id] = batch
+            commits += 1
+            self._commits[name] += 1
+        self._keep_up()
+        return commits
+
+    def newest_batch(self, name: str, app_id: str) -> int:
+        """The greatest number of a batch that a table holds; -1 if none."""
+        version = self.table(name).transaction_version(f"{app_id}-{name}")
+        return -1 if version is None else version
+
+    def close(self) -> None:
+        """Waits for compaction that is under way."""
+        if self._upkeep is not None:
+            self._upkeep.join()
+
+    def _write_small(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
+        transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
+        for attempt in range(1, _APPEND_ATTEMPTS + 1):
+            try:
+                write_deltalake(
+                    self._tables[name],
+                    rows,
+                    mode="append",
+                    commit_properties=transaction,
+                    post_commithook_properties=_NO_UPKEEP,
+                )
+                return
+            except CommitFailedError:
+                # delta-rs takes rows that were deleted meanwhile (jobs/compact_offsets.py) for a conflict, though an
+                # append reads none. Only if somebody else wrote this very batch it is one.
+                if attempt == _APPEND_ATTEMPTS or self.newest_batch(name, app_id) >= batch:
+                    raise
+
+    def _write_large(self, spark: SparkSession, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
+        (
+            spark.createDataFrame(rows, TABLES[name])
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", f"{app_id}-{name}")
+            .option("txnVersion", batch)
+            .save(f"{self.folder}/{name}")
+        )
+
+    def _keep_up(self) -> None:
+        due = [name for name, commits in self._commits.items() if commits >= COMPACT_AFTER_COMMITS]
+        if not due or (self._upkeep is not None and self._upkeep.is_alive()):
+            return
+        for name in due:
+            self._commits[name] = 0
+        # Beside the stream: an append and a compaction don't conflict.
+        self._upkeep = threading.Thread(target=self._compact, args=(due,), name="table-upkeep", daemon=True)
+        self._upkeep.start()
+
+    def _compact(self, names: list[str]) -> None:
+        for name in names:
+            uri = f"{self.folder}/{name}"
+            try:
+                is_thorough = self._is_thorough_due(name)
+                compact(
+                    DeltaTable(uri), file_bytes=_FILE_BYTES if is_thorough else _SMALL_FILE_BYTES, vacuum=is_thorough
+                )
+                self._compacted[name] = DeltaTable(uri)
+            except (CommitFailedError, DeltaError) as error:
+                # Somebody else rewrote the same files. They are still all there, and the next time is soon.
+                _log.warning("compaction of %s/%s is put off: %s", self.folder, name, error)
+
+    def _take_compacted(self, name: str) -> None:
+        """Goes on with the table as it was opened after a compaction.
+
+        One that was opened before doesn't know the new checkpoint, and goes through all commits since its own.
+        """
+        if (table := self._compacted.pop(name, None)) is not None:
+            table.update_incremental()
+            self._tables[name] = table
+
+    def _is_thorough_due(self, name: str) -> bool:
+        self._compactions[name] += 1
+        return self._compactions[name] % _THOROUGH_AFTER_COMPACTIONS == 0
+
+
+def compact(table: DeltaTable, *, file_bytes: int = _FILE_BYTES, vacuum: bool = False) -> None:
+    """Packs a table's small files, writes a checkpoint of its log and deletes what is past its retention.
+
+    Args:
+        file_bytes: which files are small, and how great those get that are made of them.
+        vacuum: whether to also delete the data files that compaction replaced and whose retention is over.
+    """
+    table.optimize.compact(target_size=file_bytes)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    if vacuum:
+        table.vacuum(dry_run=False, enforce_retention_duration=False)
+
+
+def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
+    """A table with at least the columns of a schema.
+
+    Raises:
+        TableError: it can't be made, or the one that is there lacks a column.
+    """
+    try:
+        table = DeltaTable(uri)
+    except TableNotFoundError:
+        try:
+            return DeltaTable.create(uri, schema=Schema.from_arrow(schema), mode="ignore", configuration=PROPERTIES)
+        except (DeltaError, OSError) as error:
+            raise TableError(f"the table {uri} can't be made: {error}") from error
+    found = pa.schema(table.schema().to_arrow())
+    missing = [field.name for field in schema if field.name not in found.names]
+    if missing:
+        raise TableError(
+            f"the table {uri} has no column {', '.join(missing)}: another release made it; choose new --tables"
+        )
+    return table
+
+
+def next_numbers(uri: str, column: str) -> list[int]:
+    """For each partition of the request log the number after the greatest in a column, of the live coordinator's rows.
+
+    Args:
+        uri: a table with the columns ``source`` and ``partition``.
+        column: numbers that rise within a partition: ``seq`` or ``offset``.
+    """
+    ends = np.zeros(0, np.int64)
+    live = (pc.field("source") == LIVE) & pc.field("partition").is_valid() & pc.field(column).is_valid()
+    for batch in DeltaTable(uri).to_pyarrow_dataset().to_batches(columns=["partition", column], filter=live):
+        partition, number = (np.asarray(batch.column(name)) for name in ("partition", column))
+        if len(partition):
+            ends = np.pad(ends, (0, max(0, int(partition.max()) + 1 - len(ends))))
+            np.maximum.at(ends, partition, number + 1)
+    found: list[int] = ends.tolist()
+    return found

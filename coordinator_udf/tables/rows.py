@@ -1,0 +1,241 @@
+"""From what shards put out to the rows of the tables: typed columns out of Kafka's JSON, in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_udf.protocol.errors import error_name
+from schemas.tables import (
+    CONSUMER_OFFSETS,
+    GROUP_RESPONSES,
+    GROUP_TRANSITIONS,
+    REJECTED_REQUESTS,
+    table_arrow,
+)
+
+
+class _Kafka(msgspec.Struct, rename="camel"):
+    """Fields in Kafka's JSON names; what isn't there is null."""
+
+
+class _Answer(_Kafka):
+    generation_id: int | None = None
+    member_epoch: int | None = None
+    leader: str | None = None
+    protocol_name: str | None = None
+    # SyncGroup's bytes; another API's answer may have a field of that name that is no bytes.
+    assignment: Any = None
+
+
+class _Key(_Kafka):
+    group: str | None = None
+    group_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    member_id: str | None = None
+    # Of transaction markers.
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+
+
+class _Commit(_Kafka):
+    offset: int | None = None
+    leader_epoch: int | None = None
+    metadata: str | None = None
+    commit_timestamp: int | None = None
+    expire_timestamp: int | None = None
+    topic_id: str | None = None
+
+
+class _Member(_Kafka):
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    rebalance_timeout: int | None = None
+    session_timeout: int | None = None
+    subscription: bytes | None = None
+    assignment: bytes | None = None
+
+
+class _Group(_Kafka):
+    protocol_type: str | None = None
+    generation: int | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp: int | None = None
+    members: list[_Member] | None = None
+
+
+#: The APIs whose answers have typed columns; the bodies of all others (heartbeats above all) are not read.
+_TYPED_APIS: Final = pa.array(["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"])
+
+_read_answer: Final = msgspec.json.Decoder(_Answer).decode
+_read_key: Final = msgspec.json.Decoder(_Key).decode
+_read_commit: Final = msgspec.json.Decoder(_Commit).decode
+_read_group: Final = msgspec.json.Decoder(_Group).decode
+_read_bytes: Final = msgspec.json.Decoder(bytes).decode
+_read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def to_tables(outputs: pa.Table) -> dict[str, pa.Table]:
+    """Sorts a shard's outputs into the tables of schemas.tables, in the order in which they come.
+
+    Args:
+        outputs: columns of schemas.outputs.SHARD_OUTPUT; assignments are bytes already
+            (coordinator_udf.tables.assignment_join.complete_assignments). Rows of kind ``assignment`` are no table's.
+
+    Returns:
+        Every table by its name, empty ones too.
+
+    Raises:
+        ValueError: a row is of an unknown kind.
+        msgspec.ValidationError: a body has a typed field of another type, such as a placeholder left in it.
+    """
+    kinds = outputs.column("kind")
+    known = ("response", "record", "assignment", "transition", "rejected")
+    strange = pc.unique(kinds).to_pylist()
+    if unknown := sorted(set(strange) - set(known)):
+        raise ValueError(f"kind of an output is {unknown[0]!r}, expected one of {', '.join(known)}")
+
+    def of(kind: str) -> pa.Table:
+        return outputs if strange == [kind] else outputs.filter(pc.equal(kinds, kind))
+
+    return {
+        "consumer_offsets": _consumer_offsets(of("record")),
+        "group_responses": _group_responses(of("response")),
+        "group_transitions": _from_bodies("group_transitions", of("transition")),
+        "rejected_requests": _from_bodies("rejected_requests", of("rejected")),
+    }
+
+
+def _group_responses(rows: pa.Table) -> pa.Table:
+    columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
+    columns["answered_by"] = rows.column("by")
+    columns["error_name"] = _error_names(rows.column("error_code"))
+    typed = pc.indices_nonzero(pc.is_in(rows.column("api"), value_set=_TYPED_APIS))
+    answers = [_read_answer(body) for body in rows.column("body").take(typed).to_pylist()]
+    sync = pc.equal(rows.column("api").take(typed), "SyncGroup").to_pylist()
+    values: dict[str, list[Any]] = {
+        "generation_id": [
+            answer.member_epoch if answer.generation_id is None else answer.generation_id for answer in answers
+        ],
+        "leader": [answer.leader for answer in answers],
+        "protocol_name": [answer.protocol_name for answer in answers],
+        "assignment": [
+            _bytes(answer.assignment) if is_sync and answer.assignment is not None else None
+            for answer, is_sync in zip(answers, sync, strict=True)
+        ],
+    }
+    places = typed.to_pylist()
+    for name, found in values.items():
+        columns[name] = _scattered(found, places, len(rows), GROUP_RESPONSES[name].dataType.simpleString())
+    return _table("group_responses", GROUP_RESPONSES.fieldNames(), columns)
+
+
+def _error_names(codes: pa.ChunkedArray) -> pa.ChunkedArray:
+    known = pc.unique(codes).drop_null()
+    names = pa.array([error_name(code) for code in known.to_pylist()], pa.string())
+    return names.take(pc.index_in(codes, value_set=known))
+
+
+_ARROW: Final = {"int": pa.int32(), "string": pa.string(), "binary": pa.binary()}
+
+
+def _scattered(found: list[Any], places: list[int], length: int, kind: str) -> pa.Array:
+    """Values at their places, nulls around them."""
+    if not found:
+        return pa.nulls(length, _ARROW[kind])
+    column = [None] * length
+    for place, value in zip(places, found, strict=True):
+        column[place] = value
+    return pa.array(column, _ARROW[kind])
+
+
+def _bytes(text: Any) -> bytes:
+    # msgspec's own base64, which refuses a placeholder where b64decode would skip what it doesn't know.
+    return _read_bytes(msgspec.json.encode(text))
+
+
+def _consumer_offsets(rows: pa.Table) -> pa.Table:
+    columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
+    keys = [_read_key(key) for key in rows.column("record_key").to_pylist()]
+    types = rows.column("record_type").to_pylist()
+    bodies = rows.column("body").to_pylist()
+    columns |= {
+        "offset": rows.column("record_offset"),
+        "key": rows.column("record_key"),
+        "group_id": pa.array([key.group if key.group is not None else key.group_id for key in keys], pa.string()),
+        "topic": pa.array([key.topic for key in keys], pa.string()),
+        "topic_partition": pa.array([key.partition for key in keys], pa.int32()),
+        "member_id": pa.array([key.member_id for key in keys], pa.string()),
+    }
+    # A marker names its producer in its key; the column has it too, as that of the commits which it ends.
+    for name, kind in (("producer_id", pa.int64()), ("producer_epoch", pa.int32())):
+        of_markers = pa.array([getattr(key, name) for key in keys], kind)
+        columns[name] = pc.coalesce(rows.column(name), of_markers)
+
+    def read(record_type: str, decode: Callable[[str], Any]) -> list[Any]:
+        return [
+            decode(body) if body is not None and kind == record_type else None
+            for body, kind in zip(bodies, types, strict=True)
+        ]
+
+    schema = table_arrow("consumer_offsets")
+    columns["offset_commit"] = _structs(read("OffsetCommit", _read_commit), schema.field("offset_commit").type)
+    columns["group_metadata"] = _structs(read("GroupMetadata", _read_group), schema.field("group_metadata").type)
+    columns["other_value"] = pa.array(
+        [None if kind in ("OffsetCommit", "GroupMetadata") else body for body, kind in zip(bodies, types, strict=True)],
+        pa.string(),
+    )
+    columns["stored"] = pa.nulls(len(rows), schema.field("stored").type)
+    return _table("consumer_offsets", CONSUMER_OFFSETS.fieldNames(), columns)
+
+
+def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
+    """Records of one struct class as an Arrow struct column, field by field and without dictionaries between."""
+    there = [value is not None for value in values]
+    if not any(there):
+        return pa.nulls(len(values), kind)
+    arrays = []
+    for field in kind:
+        leaves = [None if value is None else getattr(value, field.name) for value in values]
+        if pa.types.is_list(field.type):
+            arrays.append(_lists(leaves, field.type))
+        else:
+            arrays.append(pa.array(leaves, field.type))
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([not is_there for is_there in there]))
+
+
+def _lists(lists: Iterable[Sequence[Any] | None], kind: pa.ListType) -> pa.Array:
+    starts: list[int | None] = []
+    flat: list[Any] = []
+    for items in lists:
+        starts.append(None if items is None else len(flat))
+        flat += items or ()
+    offsets = pa.array([*starts, len(flat)], pa.int32())
+    return pa.ListArray.from_arrays(offsets, _structs(flat, kind.value_type), type=kind)
+
+
+def _from_bodies(table: str, rows: pa.Table) -> pa.Table:
+    """A table whose columns are the outputs' own, or else fields of the body that are called like them."""
+    schema = table_arrow(table)
+    bodies = [{} if body is None else _read_object(body) for body in rows.column("body").to_pylist()]
+    columns: dict[str, Any] = {}
+    for field in schema:
+        own = "request_id" if field.name == "cause_request_id" else field.name
+        if own in rows.column_names:
+            columns[field.name] = rows.column(own)
+        else:
+            columns[field.name] = pa.array([body.get(field.name) for body in bodies], field.type)
+    names = {"group_transitions": GROUP_TRANSITIONS, "rejected_requests": REJECTED_REQUESTS}[table].fieldNames()
+    return _table(table, names, columns)
+
+
+def _table(name: str, column_names: Sequence[str], columns: dict[str, Any]) -> pa.Table:
+    return pa.table([columns[column] for column in column_names], schema=table_arrow(name))

@@ -1,0 +1,73 @@
+"""The order of requests that were handled at one moment, and what a log can't tell at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from tests.replay.broker_log import KafkaLog, one_member
+
+
+def read(log: KafkaLog, tmp_path: Path) -> ReplaySource:
+    return read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=1))
+
+
+def leave(log: KafkaLog, **place: object) -> str:
+    request = {"groupId": "g", "memberId": "m-1"}
+    return log.add("LEAVE_GROUP", request, {"throttleTimeMs": 0, "errorCode": 0}, version=1, **place)  # type: ignore[arg-type]
+
+
+def test_an_order_that_the_answers_tell_is_taken(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # The leave arrives first, but the heartbeat's answer shows that it was handled first.
+    leave(log, arrives=5_000.0, takes=3, connection="b")
+    log.heartbeat("m-1", 0, arrives=5_000.4, takes=1, connection="a")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.notes == {"order or time of requests within what the log leaves open, taken from their answers": 1}
+    assert [row["offset"] for row in source.rows] == list(range(len(source.rows)))
+
+
+def test_requests_that_did_not_overlap_are_never_moved(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    leave(log, arrives=5_000, takes=1, connection="b")
+    wrong = log.heartbeat("m-1", 0, arrives=5_100, connection="a")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [difference.request_id for difference in verdict.differences] == [wrong]
+    assert verdict.different == {("answer", "Heartbeat", "NONE"): 1}
+    assert source.notes == {}
+
+
+def test_a_member_older_than_the_log_is_undecided(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.heartbeat("old-member", 0, arrives=0)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert not verdict.different
+    assert verdict.undecided == {OLDER: {("answer", "Heartbeat", "NONE"): 1}}
+    assert [difference.undecided for difference in verdict.differences] == [OLDER]
+
+
+def test_groups_older_than_the_log_are_undecided_and_others_decided(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    mine = {"groupId": "g", "protocolType": "consumer", "groupState": "Stable"}
+    old = {"groupId": "old", "protocolType": "consumer", "groupState": "Empty"}
+    answer = {"throttleTimeMs": 0, "errorCode": 0}
+    log.add("LIST_GROUPS", {"statesFilter": []}, {**answer, "groups": [old, mine]}, arrives=5_000)
+    log.add("LIST_GROUPS", {"statesFilter": []}, {**answer, "groups": [old]}, arrives=5_100)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.undecided == {OLDER: {("answer", "ListGroups", "NONE"): 1}}
+    assert verdict.different == {("answer", "ListGroups", "NONE"): 1}
+
+
+def test_a_rebalance_that_goes_on_at_the_end_is_undecided(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # Somebody joined whose answer was written after the log's end.
+    log.heartbeat("m-1", 27, arrives=5_000)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.undecided == {ENDED: {("answer", "Heartbeat", "REBALANCE_IN_PROGRESS"): 1}}
