@@ -20,8 +20,7 @@ except ModuleNotFoundError:  # not installed: run from a checkout
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from coordinator_udf.gateway.front import GatewayOptions, serve_alone
-from coordinator_udf.log.file import LogError
-from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.user_errors import UserError
 
 
 def main(
@@ -49,7 +48,7 @@ def main(
     options = GatewayOptions(listen, advertise, config, request_timeout)
     try:
         serve_alone(options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop)
-    except (SettingsError, LogError) as error:
+    except UserError as error:
         typer.echo(f"gateway: {error}", err=True)
         raise typer.Exit(1) from error
 

@@ -10,10 +10,9 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log.file import LogError
-from coordinator_udf.sql.registration import NoTables
 from coordinator_udf.sql.shell import Shell
 from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.user_errors import UserError
 
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 
@@ -36,7 +35,7 @@ def main(
             shell.interact()
         else:
             shell.run(statement)
-    except (NoTables, LogError, PySparkException) as error:
+    except (UserError, PySparkException) as error:
         typer.echo(f"sql: {error}", err=True)
         raise typer.Exit(1) from error
 

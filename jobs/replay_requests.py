@@ -13,10 +13,9 @@ import typer
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.judge.report import summary, total
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session
-from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.user_errors import UserError
 
 
 def main(
@@ -53,7 +52,7 @@ def main(
         check_request(request)
         with replay_session() as spark:
             reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True))
-    except (InputError, SettingsError) as error:
+    except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error
     for line in summary(reports):

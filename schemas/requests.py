@@ -7,9 +7,14 @@ base64), so that it reads alike in Python, in SQL (``body:protocols``) and besid
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+#: What `source` is in every row of the live coordinator.
+LIVE: Final = "live"
 
 REQUEST_LOG = StructType(
     [

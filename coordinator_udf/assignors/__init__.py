@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from coordinator_udf.assignors.range import RangeAssignor
 from coordinator_udf.assignors.sorted import SortedAssignor
+from coordinator_udf.assignors.spec import Assignor
 from coordinator_udf.assignors.uniform import UniformAssignor
-from coordinator_udf.groups.consumer.target import Assignor
 from coordinator_udf.settings.coordinator import SettingsError
 
 _ASSIGNORS: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor(), SortedAssignor())

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from coordinator_udf.groups.consumer.target import GroupSpec, MemberSpec
-from coordinator_udf.groups.model.consumer import Target
+from coordinator_udf.assignors.spec import GroupSpec, MemberSpec
 from coordinator_udf.java_order.maps import JavaMap, by_topic
 from coordinator_udf.java_order.tables import java_string_key, table_for
+from coordinator_udf.java_order.walks import Target
 
 
 class RangeAssignor:

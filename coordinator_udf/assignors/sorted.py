@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator_udf.groups.consumer.target import GroupSpec
-from coordinator_udf.groups.model.consumer import Target
+from coordinator_udf.assignors.spec import GroupSpec
 from coordinator_udf.java_order.maps import PartitionSets
 from coordinator_udf.java_order.tables import java_string_key
+from coordinator_udf.java_order.walks import Target
 
 
 class SortedAssignor:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from coordinator_udf.assignors.spec import GroupSpec
 from coordinator_udf.assignors.uniform_heterogeneous import assign_heterogeneous
-from coordinator_udf.groups.consumer.target import GroupSpec
-from coordinator_udf.groups.model.consumer import Target
 from coordinator_udf.java_order.maps import PartitionSets
 from coordinator_udf.java_order.tables import set_table, uuid_order
-from coordinator_udf.java_order.walks import walked_target
+from coordinator_udf.java_order.walks import Target, walked_target
 
 
 class UniformAssignor:

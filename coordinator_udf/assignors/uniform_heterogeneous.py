@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode
 
-from coordinator_udf.groups.consumer.target import GroupSpec
-from coordinator_udf.groups.model.consumer import Target
+from coordinator_udf.assignors.spec import GroupSpec
 from coordinator_udf.java_order.maps import PartitionSets
 from coordinator_udf.java_order.tables import table_for
-from coordinator_udf.java_order.walks import walked_target
+from coordinator_udf.java_order.walks import Target, walked_target
 
 _MAX_ROUNDS = 16
 

@@ -23,7 +23,7 @@ from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 
 if TYPE_CHECKING:
-    from coordinator_udf.groups.consumer.target import Assignor
+    from coordinator_udf.assignors.spec import Assignor
 
 
 #: One record of the shard's own log: offset, type, key, value, producer id.

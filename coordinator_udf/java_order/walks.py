@@ -5,8 +5,12 @@ The state has topics and partitions in the order of the records; Kafka puts them
 
 from __future__ import annotations
 
-from coordinator_udf.groups.model.consumer import Assigned, Target
 from coordinator_udf.java_order.tables import INITIAL_TABLE, grown_table, int_order, uuid_order
+
+#: Topic id -> partition -> the epoch in which the member was given it; in the order of the record, as `Target`.
+Assigned = dict[str, dict[int, int]]
+#: Topic id -> partitions, in the order in which the record that made it has them.
+Target = dict[str, tuple[int, ...]]
 
 
 def walked_target(target: Target) -> Target:

@@ -11,10 +11,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinator_udf.log.embedded import LIVE, EmbeddedLog, Held, TrimmedError
+from coordinator_udf.log.embedded import EmbeddedLog, Held, TrimmedError
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.history import LogHistory, as_found
-from schemas.requests import REQUEST_LOG, request_log_arrow
+from schemas.requests import LIVE, REQUEST_LOG, request_log_arrow
 
 #: About how many rows of the embedded log are handed to Spark at once.
 _ROWS_MAX = 10_000

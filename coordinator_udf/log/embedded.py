@@ -24,10 +24,7 @@ import pyarrow as pa
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.file import LogError, make_file, open_file
 from coordinator_udf.protocol.errors import BadRequest
-from schemas.requests import REQUEST_COLUMNS, request_log_arrow
-
-#: What `source` is in every row of an embedded log.
-LIVE: Final = "live"
+from schemas.requests import LIVE, REQUEST_COLUMNS, request_log_arrow
 
 _SCHEMA: Final = request_log_arrow()
 _GIVEN: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("source", "offset"))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from coordinator_udf.user_errors import UserError
+
 #: The format of the file; a change of the tables or of the blobs that older releases can't read raises it.
 FORMAT: Final = 1
 
@@ -30,7 +32,7 @@ _TRIM_TABLES: Final = (
 )
 
 
-class LogError(Exception):
+class LogError(UserError):
     """The embedded log can't be used as asked; the message says what is wrong and what to do."""
 
 

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from coordinator_udf.log.embedded import LIVE
 from coordinator_udf.log.file import sync
 from coordinator_udf.tables.delta import compact, next_numbers, opened_or_made
-from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
+from schemas.requests import LIVE, REQUEST_LOG_TABLE, request_log_arrow
 
 #: After how many commits small files are packed, and after how many packings those that were replaced are deleted.
 _COMPACT_AFTER_COMMITS: Final = 16

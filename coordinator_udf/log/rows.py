@@ -1,11 +1,11 @@
-"""From a request to the rows of the request log, and from the answers of a request's parts back to one answer.
+"""From a request to the rows of the request log.
 
 Whoever appends rows uses this: the gateway, the readers of historical logs, tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -113,33 +113,6 @@ def control_rows(
         "body": None if body is None else _json(body),
     }
     return [{"partition": partition, **shared} for partition in range(partitions)]
-
-
-def merge_parts(api: str, api_version: int, bodies: Sequence[str], request_groups: Sequence[str] | None) -> str:
-    """One answer from the answers of all shards that were asked.
-
-    Args:
-        bodies: the JSON answers, one a part.
-        request_groups: the groups in the order in which the request named them; None where it named none.
-
-    Returns:
-        The JSON answer. The first part that answered with an error decides the top-level error.
-    """
-    if len(bodies) == 1:
-        return bodies[0]
-    decoded = [msgspec.json.decode(body) for body in bodies]
-    merged: dict[str, Any] = dict(decoded[0])
-    field = "results" if api == "DeleteGroups" else "groups"
-    items = [item for part in decoded for item in part.get(field) or ()]
-    if request_groups is not None:
-        place = {group: i for i, group in reversed(list(enumerate(request_groups)))}
-        items.sort(key=lambda item: place.get(item.get("groupId"), len(place)))
-    merged[field] = items
-    for part in decoded:
-        if part.get("errorCode"):
-            merged["errorCode"] = part["errorCode"]
-            break
-    return _json(merged)
 
 
 def _spanning_rows(row: dict[str, Any], api: str, body: Mapping[str, Any], partitions: int) -> list[dict[str, Any]]:

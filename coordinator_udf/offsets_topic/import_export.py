@@ -19,6 +19,7 @@ from coordinator_udf.offsets_topic.lines import line_to_row, read_line, row_to_l
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER
 from coordinator_udf.offsets_topic.rows import TYPED_COLUMNS
 from coordinator_udf.tables.queries import literal, query
+from coordinator_udf.user_errors import UserError
 from schemas.tables import table_arrow
 
 OFFSETS: Final = "consumer_offsets"
@@ -31,7 +32,7 @@ _ROWS_A_BATCH: Final = 10_000
 _APPEND_ATTEMPTS: Final = 10
 
 
-class StoreError(Exception):
+class StoreError(UserError):
     """An import or export that can't be done. Says what is in the way and what to do."""
 
 

@@ -14,10 +14,6 @@ from coordinator_udf.settings.coordinator import Settings
 RAW_MAX_CHARS = 100_000
 
 
-class InputError(Exception):
-    """An input that can't be read at all; the message names it and says what to do."""
-
-
 class Answer(msgspec.Struct, frozen=True):
     """One recorded answer. `ts` (ms) and `by` are compared only where the recording is exact in time."""
 

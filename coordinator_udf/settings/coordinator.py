@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_udf.user_errors import UserError
 
-class SettingsError(ValueError):
+
+class SettingsError(UserError, ValueError):
     """A setting that doesn't exist or can't have this value."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -30,12 +30,10 @@ from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.shard.apis import Availability, read_body
 from coordinator_udf.shard.describe import describe_state
-
-if TYPE_CHECKING:
-    from coordinator_udf.shard.shard import Shard
+from coordinator_udf.shard.state import ShardState
 
 
-def load_group(shard: Shard, row: Request) -> None:
+def load_group(shard: ShardState, row: Request) -> None:
     """One record of the offsets table; the first one begins a cold start.
 
     A body without a record says by ``nextSeq`` from where on the shard numbers its outputs, so that they don't get
@@ -70,7 +68,7 @@ def _read_entry(body: str) -> dict[str, Any]:
         raise BadRequest("body of LoadGroup", body, expected) from None
 
 
-def load_end(shard: Shard, _: Request) -> None:
+def load_end(shard: ShardState, _: Request) -> None:
     """The shard is loaded: members get fresh sessions, and groups that are too large a rebalance."""
     shard.availability = Availability.ACTIVE
     for group in list(shard.store.groups.values()):
@@ -85,7 +83,7 @@ def load_end(shard: Shard, _: Request) -> None:
     shard.arm_expiry()
 
 
-def _resume_classic(shard: Shard, group: ClassicGroup) -> None:
+def _resume_classic(shard: ShardState, group: ClassicGroup) -> None:
     for member in group.in_order():
         restart_session(shard.ctx, group, member)
     limit = shard.ctx.settings.group_max_size
@@ -97,12 +95,12 @@ def _resume_classic(shard: Shard, group: ClassicGroup) -> None:
         prepare_rebalance(shard.ctx, group, GroupEvent.OVER_CAPACITY, reason)
 
 
-def unload(shard: Shard, _: Request) -> None:
+def unload(shard: ShardState, _: Request) -> None:
     """The shard is somebody else's, until it is loaded again."""
     _forget(shard, Availability.NOT_OWNED)
 
 
-def failover(shard: Shard, row: Request) -> None:
+def failover(shard: ShardState, row: Request) -> None:
     """The shard goes away and comes back, loaded from its own log."""
     if shard.log is None:
         raise BadRequest("api", row.api, "a row that a shard without a log of its own can follow")
@@ -112,7 +110,7 @@ def failover(shard: Shard, row: Request) -> None:
     load_end(shard, row)
 
 
-def topic_metadata(shard: Shard, row: Request) -> None:
+def topic_metadata(shard: ShardState, row: Request) -> None:
     """The topics that exist now; the offsets of those that are gone are deleted."""
     body: r.TopicMetadata = read_body(row)
     topics = {topic.name: topic for topic in body.topics}
@@ -129,7 +127,7 @@ def topic_metadata(shard: Shard, row: Request) -> None:
         forget_topics(shard.ctx, shard.store, deleted)
 
 
-def end_txn(shard: Shard, row: Request) -> None:
+def end_txn(shard: ShardState, row: Request) -> None:
     """A producer's transaction was committed or aborted."""
     body: r.EndTxn = read_body(row)
     error: str | None = None
@@ -143,19 +141,19 @@ def end_txn(shard: Shard, row: Request) -> None:
     shard.ctx.answer(row.request_id, "EndTxn", 0, {"error": error}, parts=row.parts)
 
 
-def expire(shard: Shard, _: Request) -> None:
+def expire(shard: ShardState, _: Request) -> None:
     """Offsets whose retention is over go now."""
     expire_offsets(shard.ctx, shard.store)
 
 
-def describe(shard: Shard, row: Request) -> None:
+def describe(shard: ShardState, row: Request) -> None:
     """The state inside, as an answer."""
     body: r.Describe = read_body(row)
     described, refs = describe_state(shard.store, body.groups)
     shard.ctx.answer(row.request_id, "Describe", 0, described, refs=refs, parts=row.parts)
 
 
-def group_config(shard: Shard, row: Request) -> None:
+def group_config(shard: ShardState, row: Request) -> None:
     """Settings of one consumer group (KIP-848), all that it has for itself."""
     body: r.GroupConfig = read_body(row)
     own = shard.ctx.settings.of_group(body.configs)
@@ -165,7 +163,7 @@ def group_config(shard: Shard, row: Request) -> None:
         shard.ctx.group_settings.pop(body.group, None)
 
 
-CONTROLS: dict[str, Callable[[Shard, Request], None]] = {
+CONTROLS: dict[str, Callable[[ShardState, Request], None]] = {
     "LoadGroup": load_group,
     "LoadEnd": load_end,
     "Unload": unload,
@@ -178,7 +176,7 @@ CONTROLS: dict[str, Callable[[Shard, Request], None]] = {
 }
 
 
-def _forget(shard: Shard, availability: Availability) -> None:
+def _forget(shard: ShardState, availability: Availability) -> None:
     """The shard is no longer ours: who waits is sent elsewhere, and nothing is remembered."""
     for group in list(shard.store.groups.values()):
         previous = group.state
@@ -199,7 +197,7 @@ def _forget(shard: Shard, availability: Availability) -> None:
     shard.availability = availability
 
 
-def _apply(shard: Shard, entry: LogEntry) -> None:
+def _apply(shard: ShardState, entry: LogEntry) -> None:
     """Changes the shard as a record says; what follows from it was said when the record was written."""
     offset, type_, key, value, producer_id = entry
     if type_ == END_TXN_MARKER:

@@ -3,7 +3,8 @@
 A row that can't be read becomes a rejected output. A row whose handling raises is answered UNKNOWN_SERVER_ERROR, what
 it did to its group is undone, and it becomes a rejected output with the traceback; the shard lives on.
 
-Most rows are heartbeats of stable groups: those take a short way (heartbeat_fast_path); `Shard.handle_row` does the same.
+Most rows are heartbeats of stable groups: those take a short way (heartbeat_fast_path);
+`Shard.handle_row` does the same.
 """
 
 from __future__ import annotations

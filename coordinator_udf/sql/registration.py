@@ -15,6 +15,7 @@ from coordinator_udf.protocol.consumer_protocol import (
     decode_assignment,
     decode_subscription_topics,
 )
+from coordinator_udf.user_errors import UserError
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
 from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
@@ -30,7 +31,7 @@ _EMBEDDED: Final = StructType(
 )
 
 
-class NoTables(Exception):
+class NoTables(UserError):
     """There is nothing to ask about where the tables should be."""
 
 

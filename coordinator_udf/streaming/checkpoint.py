@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from coordinator_udf.log.file import sync
+from coordinator_udf.user_errors import UserError
 
 #: Where a checkpoint that doesn't start with the oldest append says where it starts. Spark asks again until the first
 #: micro-batch is done.
 _START: Final = "muster-start.json"
 
 
-class CheckpointError(Exception):
+class CheckpointError(UserError):
     """A checkpoint's files aren't as Spark writes them; the message names the file."""
 
 

@@ -32,6 +32,7 @@ from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
 from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.user_errors import UserError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ _LOUD_WHEN_STOPPED: Final = (
 STOP_TIMEOUT_S: Final = 120.0
 
 
-class StartError(Exception):
+class StartError(UserError):
     """The coordinator can't be started like this; the message says why and what to do."""
 
 

@@ -10,27 +10,8 @@ from pyspark.errors import StreamingQueryException
 
 from coordinator_udf.log.embedded import TrimmedError
 from coordinator_udf.log.file import LogError
-from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.shard.state_row.codec import StateVersionError
-from coordinator_udf.streaming.checkpoint import CheckpointError
-from coordinator_udf.streaming.coordinator import StartError
-from coordinator_udf.streaming.folding import FoldError
-from coordinator_udf.streaming.recovery import RecoveryError
-from coordinator_udf.streaming.session import SparkConfError
-from coordinator_udf.streaming.sources.requests import SourceError
-from coordinator_udf.tables.delta import TableError
-
-_KNOWN = (
-    SettingsError,
-    StartError,
-    RecoveryError,
-    TableError,
-    LogError,
-    FoldError,
-    CheckpointError,
-    SparkConfError,
-    SourceError,
-)
+from coordinator_udf.user_errors import UserError
 
 #: Errors that are raised on workers, by their names in what Spark tells of them.
 _TOLD_BY_SPARK = (StateVersionError.__name__, LogError.__name__, TrimmedError.__name__, "MissingAssignmentError")
@@ -41,7 +22,7 @@ def told_in_words(job: str) -> Iterator[None]:
     """Ends the process with status 1 and one line on stderr for an error that says itself what to do."""
     try:
         yield
-    except _KNOWN as error:
+    except UserError as error:
         print(f"{job}: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except StreamingQueryException as error:

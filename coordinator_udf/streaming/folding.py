@@ -15,6 +15,7 @@ from coordinator_udf.log.dataframe import gathered
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import LogHistory, as_found, as_kept, history_uri, next_offsets
 from coordinator_udf.streaming.checkpoint import append_needed
+from coordinator_udf.user_errors import UserError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _PIECE_BYTES: Final = 64 * 1024 * 1024
 _RETRY_MAX_S: Final = 300.0
 
 
-class FoldError(Exception):
+class FoldError(UserError):
     """The log can't be folded to where it should; the message says why and what to do."""
 
 

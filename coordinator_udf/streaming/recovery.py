@@ -24,14 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.log.dataframe import request_log
-from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import Start, committed_append, is_begun, read_start, write_start
 from coordinator_udf.streaming.sources.requests import topics_body
 from coordinator_udf.tables.delta import next_numbers
-from schemas.requests import CONTROL_APIS, request_log_arrow
+from coordinator_udf.user_errors import UserError
+from schemas.requests import CONTROL_APIS, LIVE, request_log_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,7 @@ _GIVEN: Final = pa.schema([field for field in request_log_arrow() if field.name 
 _log: Final = logging.getLogger(__name__)
 
 
-class RecoveryError(Exception):
+class RecoveryError(UserError):
     """The groups can't be loaded; the message says why and what to do."""
 
 

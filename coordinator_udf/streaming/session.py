@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from coordinator_udf.streaming.sources.clock import ClockSource
 from coordinator_udf.streaming.sources.embedded import EmbeddedLogSource
 from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.user_errors import UserError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK_CONF: Final = ROOT / "conf" / "spark.conf"
@@ -25,7 +26,7 @@ REQUIRED: Final = {
 }
 
 
-class SparkConfError(ValueError):
+class SparkConfError(UserError, ValueError):
     """A line of a Spark settings file that isn't ``name value``."""
 
 

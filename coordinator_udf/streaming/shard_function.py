@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from coordinator_udf.log.embedded import LIVE
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateRow, decode, encode
@@ -21,7 +20,7 @@ from coordinator_udf.streaming.packing import PACKED_OUTPUTS, pack_outputs, unpa
 from coordinator_udf.streaming.shard_keys import partition_of
 from coordinator_udf.streaming.sources.clock import LAST, bound_by_ticks
 from schemas.outputs import SHARD_STATE
-from schemas.requests import CONTROL_APIS
+from schemas.requests import CONTROL_APIS, LIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.log.rows import merge_parts
+from coordinator_udf.protocol.answer_parts import merge_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

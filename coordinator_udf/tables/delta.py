@@ -19,7 +19,8 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log.embedded import LIVE
+from coordinator_udf.user_errors import UserError
+from schemas.requests import LIVE
 from schemas.tables import TABLES, table_arrow
 
 _log: Final = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ _APPEND_ATTEMPTS: Final = 10
 _NO_UPKEEP: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-class TableError(Exception):
+class TableError(UserError):
     """A table can't be used; the message says which and what to do."""
 
 

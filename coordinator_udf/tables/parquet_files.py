@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from coordinator_udf.replay.recording import InputError
+from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import TABLES, table_arrow
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_udf.assignors import configured_assignors
-from coordinator_udf.groups.consumer.target import GroupSpec, MemberSpec
-from coordinator_udf.groups.model.consumer import Target
-from coordinator_udf.java_order.walks import is_same_target
+from coordinator_udf.assignors.spec import GroupSpec, MemberSpec
+from coordinator_udf.java_order.walks import Target, is_same_target
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.settings.file import topic_id
 

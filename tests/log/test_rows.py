@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.log.rows import control_rows, merge_parts, request_rows
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.protocol.answer_parts import merge_parts
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.partitioner import java_hash, partition_for
 from schemas.requests import REQUEST_COLUMNS

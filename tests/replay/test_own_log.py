@@ -13,9 +13,9 @@ from deltalake import write_deltalake
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.inputs.own_log import ordered_shards, read_shard_files, stage_embedded_log
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.tasks.rerun import put_on_log
 from coordinator_udf.replay.tasks.shard_runner import shard_slices
+from coordinator_udf.user_errors import InputError
 from schemas.requests import request_log_arrow
 from tests.conftest import SAMPLE_LOG
 

@@ -18,11 +18,11 @@ from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.judge.report import SourceReport, summary
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay, source_names
 from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.replay.tasks.rerun import put_on_log
 from coordinator_udf.streaming.folding import claim_history, fold
+from coordinator_udf.user_errors import InputError
 from jobs.replay_requests import main
 from schemas.requests import request_log_arrow
 from schemas.tables import TABLES, table_arrow

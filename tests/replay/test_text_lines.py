@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.replay.inputs.text_lines import Line, read_lines
-from coordinator_udf.replay.recording import InputError, Rejection
+from coordinator_udf.replay.recording import Rejection
+from coordinator_udf.user_errors import InputError
 
 
 def written(tmp_path: Path, data: bytes) -> Path:

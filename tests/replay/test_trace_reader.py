@@ -10,8 +10,9 @@ import pytest
 
 from coordinator_udf.replay.inputs.detect import Format, detect_format, read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError, ReplaySource
+from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.user_errors import InputError
 
 CONFIG = {
     "type": "config", "family": "x", "ts": 1000, "seed": 1, "group.initial.rebalance.delay.ms": 500,

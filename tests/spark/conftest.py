@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from coordinator_udf.log.dataframe import request_log
-from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
@@ -24,7 +24,7 @@ from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.session import register_sources
 from coordinator_udf.streaming.sink import Answers
 from coordinator_udf.tables.rows import to_tables
-from schemas.requests import REQUEST_COLUMNS
+from schemas.requests import LIVE, REQUEST_COLUMNS
 from schemas.tables import TABLES
 from tests.conftest import SAMPLE_LOG
 

@@ -13,13 +13,12 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log.embedded import LIVE
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.sources.requests import SourceError
-from schemas.requests import request_log_arrow
+from schemas.requests import LIVE, request_log_arrow
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
 
 pytestmark = pytest.mark.spark

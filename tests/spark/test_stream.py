@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StartError, StreamOptions
+from schemas.requests import LIVE
 from tests.conftest import SAMPLE_LOG
 from tests.shard.samples import SAMPLES
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables, scenario

@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from coordinator_udf.log.embedded import LIVE
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.inputs.detect import read_source
@@ -24,7 +23,7 @@ from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming.packing import pack_requests, unpack_outputs
 from coordinator_udf.streaming.shard_function import shard_function
 from schemas.outputs import shard_output_arrow
-from schemas.requests import request_log_arrow
+from schemas.requests import LIVE, request_log_arrow
 from tests.conftest import SAMPLE_LOG
 from tests.shard.samples import SAMPLES
 from tests.streaming.states import group_state

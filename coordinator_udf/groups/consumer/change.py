@@ -23,7 +23,6 @@ from coordinator_udf.groups.model.consumer import (
     ConsumerMember,
     MemberState,
     ResolvedRegex,
-    Target,
     is_homogeneous,
     regex_counts,
     subscribed_topics,
@@ -42,7 +41,7 @@ from coordinator_udf.groups.records.consumer import (
 )
 from coordinator_udf.groups.records.consumer_sizes import consumer_record_sizes
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.java_order.walks import walked_target
+from coordinator_udf.java_order.walks import Target, walked_target
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: So long nobody looks at the topics unless they are known to have changed.

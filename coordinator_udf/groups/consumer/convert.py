@@ -29,7 +29,6 @@ from coordinator_udf.groups.model.consumer import (
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
-    Target,
     subscribed_topics,
 )
 from coordinator_udf.groups.model.timers import TimerKey
@@ -42,7 +41,7 @@ from coordinator_udf.groups.records.classic import (
 )
 from coordinator_udf.groups.records.consumer import NewRecord, group_records, group_tombstones
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.java_order.walks import walked_target
+from coordinator_udf.java_order.walks import Target, walked_target
 from coordinator_udf.protocol.consumer_protocol import (
     MalformedConsumerProtocol,
     decode_assignment,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.model.consumer import Assigned, ConsumerGroup, ConsumerMember
+from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.tables import int_order, uuid_order
+from coordinator_udf.java_order.walks import Assigned
 from coordinator_udf.protocol.errors import Errors
 
 _NO_AUTHORIZED_OPERATIONS = -(2**31)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from coordinator_udf.groups.model.consumer import Assigned, ConsumerMember, MemberState, Target
+from coordinator_udf.groups.model.consumer import ConsumerMember, MemberState
 from coordinator_udf.java_order.maps import JavaMap, by_partition, by_topic, copied_partitions, copied_topics
 from coordinator_udf.java_order.tables import int_order, set_table
-from coordinator_udf.java_order.walks import walked_assigned
+from coordinator_udf.java_order.walks import Assigned, Target, walked_assigned
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: What a member says that it still holds: topic id -> partitions. None: it doesn't say, so it still holds all.

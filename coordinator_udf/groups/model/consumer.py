@@ -20,14 +20,10 @@ from coordinator_udf.java_order.tables import (
     table_for,
     timeline_order,
 )
+from coordinator_udf.java_order.walks import Assigned, Target
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-
-#: Topic id -> partition -> the epoch in which the member was given it; in the order of the record, as `Target`.
-Assigned = dict[str, dict[int, int]]
-#: Topic id -> partitions, in the order in which the record that made it has them.
-Target = dict[str, tuple[int, ...]]
 
 #: A member's epoch while it is away for a while (static members), and once it has left.
 LEFT_FOR_A_WHILE = -2

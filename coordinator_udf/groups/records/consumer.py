@@ -14,15 +14,13 @@ from msgspec.structs import replace
 
 from coordinator_udf.groups.model.consumer import (
     LEFT,
-    Assigned,
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
     ResolvedRegex,
-    Target,
 )
-from coordinator_udf.java_order.walks import walked_assigned, walked_target
+from coordinator_udf.java_order.walks import Assigned, Target, walked_assigned, walked_target
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 PARTITION_METADATA = "ConsumerGroupPartitionMetadata"

@@ -12,7 +12,8 @@ from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.trace import read_trace
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError, Rejection, ReplaySource
+from coordinator_udf.replay.recording import Rejection, ReplaySource
+from coordinator_udf.user_errors import InputError
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 #: How many lines are looked at before an input counts as unknown.

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.tasks.shard_runner import SLICE_ROWS
+from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
 #: Table features that change what a data file's rows mean; files are then not read without Delta.

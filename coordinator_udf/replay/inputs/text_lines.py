@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator_udf.replay.recording import InputError, Rejection, clip
+from coordinator_udf.replay.recording import Rejection, clip
+from coordinator_udf.user_errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from coordinator_udf.replay.inputs.detect import Format, detect_format
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.tasks.own import run_own_log
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
 from coordinator_udf.tables.parquet_files import commit, refuse_existing
+from coordinator_udf.user_errors import InputError
 
 Say = Callable[[str], None]
 

@@ -21,7 +21,6 @@ from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.own_log import ShardFiles, ordered_shards, read_shard_files, stage_embedded_log
 from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.replay.judge.report import SourceReport
-from coordinator_udf.replay.recording import InputError
 from coordinator_udf.replay.tasks.in_process import FAILOVER
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult
 from coordinator_udf.replay.tasks.shard_runner import ShardRunner, answered_requests
@@ -30,6 +29,7 @@ from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.tables.assignment_join import merge_answers
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
+from coordinator_udf.user_errors import InputError
 from schemas.outputs import shard_output_arrow
 from schemas.requests import REQUEST_COLUMNS
 

@@ -17,12 +17,13 @@ from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.replay.judge.our_answers import said_of
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import InputError, ReplaySource
+from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.replay.tasks.shard_runner import answered_requests
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
+from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 

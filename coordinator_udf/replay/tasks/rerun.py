@@ -9,12 +9,13 @@ from typing import Final
 import msgspec
 from deltalake import DeltaTable
 
-from coordinator_udf.log.embedded import LIVE, EmbeddedLog
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.judge.compare import Said, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.our_answers import rows_of
 from coordinator_udf.replay.recording import Answer, ReplaySource
 from coordinator_udf.tables.queries import literal, query
+from schemas.requests import LIVE
 
 #: How many rows an append brings: a client's requests come in small portions.
 APPEND_ROWS: Final = 50

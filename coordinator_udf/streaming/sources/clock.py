@@ -21,11 +21,10 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from coordinator_udf.log.embedded import LIVE
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
-from schemas.requests import request_log_arrow
+from schemas.requests import LIVE, request_log_arrow
 
 #: The source's name: ``spark.readStream.format("coordinator_clock")``.
 FORMAT: Final = "coordinator_clock"

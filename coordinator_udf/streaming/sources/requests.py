@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinator_udf.log.embedded import LIVE
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
 from coordinator_udf.streaming.sources import clock as clock_source
 from coordinator_udf.streaming.sources import embedded as log_source
-from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
+from coordinator_udf.user_errors import UserError
+from schemas.requests import LIVE, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
 
 
-class SourceError(ValueError):
+class SourceError(UserError, ValueError):
     """A source that can't be read as asked; the message says what is wrong and what to do."""
 
 
