@@ -1,0 +1,157 @@
+"""What can happen to a member: the application's calls, the network's events, and time.
+
+A member handles one input at a time, at a time given with it. An application is in one call at a time: after
+`CommitSync`, `Close` or `Unsubscribe` no other call may come before `OperationDone` or `ErrorRaised`; after a
+`Callback` none before its `CallbackDone`, but those that the callback itself makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from coordinator_udf.members.cluster_view import ClusterView
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Membership(StrEnum):
+    """What close does about the membership (CloseOptions.GroupMembershipOperation)."""
+
+    LEAVE_GROUP = "LEAVE_GROUP"
+    REMAIN_IN_GROUP = "REMAIN_IN_GROUP"
+    DEFAULT = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The application calls poll with no time to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The member's own deadline is here (`next_deadline_ms`). At any other time it does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer to a request, its body in Kafka's JSON names."""
+
+    req: int
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """The connection to a node is lost, and what was in flight on it."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The answer to the last `MetadataRequest`: the cluster, of which the topics that were asked for count."""
+
+    view: ClusterView
+
+
+class CallbackError(NamedTuple):
+    """What a callback of the application threw: the name of its class, and its message."""
+
+    class_name: str
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackDone:
+    """The rebalance callback that is running returns, or throws."""
+
+    method: str
+    error: CallbackError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """The application subscribes to topics by name."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """The application subscribes to what matches a Java pattern, matched by the member."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRegex:
+    """The application subscribes to what matches a pattern of RE2, matched by the broker (KIP-848 only)."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The application takes back its subscription. Ends with `OperationDone` or `ErrorRaised`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnforceRebalance:
+    """The application asks for a rebalance."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """The application's positions are now these, where the partitions are assigned.
+
+    Inside of a callback only the positions change; else the member also does what is due at this moment.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAsync:
+    """The application commits offsets (None: its positions). Ends with `CommitDone`, in a later call perhaps."""
+
+    offsets: Mapping[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSync:
+    """The application commits offsets (None: its positions) and waits, at most so long, in milliseconds."""
+
+    timeout_ms: int
+    offsets: Mapping[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The application closes the member, waiting at most so long, in milliseconds. The member is gone afterwards."""
+
+    timeout_ms: int
+    membership: Membership = Membership.DEFAULT
+
+
+Operation = (
+    Subscribe
+    | SubscribePattern
+    | SubscribeRegex
+    | Unsubscribe
+    | EnforceRebalance
+    | Seek
+    | CommitAsync
+    | CommitSync
+    | Close
+)
+Input = Poll | Tick | Response | Disconnect | Metadata | CallbackDone | Operation

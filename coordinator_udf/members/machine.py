@@ -1,0 +1,32 @@
+"""What every member machine is, whichever protocol it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from coordinator_udf.members.inputs import Input
+from coordinator_udf.members.outputs import Output
+
+#: Draws the random factor of a backoff, in Kafka's client evenly from [0.8, 1.2).
+Jitter = Callable[[], float]
+
+
+class MemberMachine(Protocol):
+    """One member of a group. It is made with its settings and a jitter, and first handles a `Tick`."""
+
+    def handle(self, now_ms: int, event: Input) -> list[Output]:
+        """Takes one input and returns all that the member does at this moment, in order.
+
+        Times in milliseconds since the epoch never go back from call to call.
+        """
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns the time at which the member wants a `Tick`, or None. It may be past: then at once."""
+
+    def call_deadline_ms(self) -> int | None:
+        """Returns the time at which the call that the application is blocked in goes on by itself, or None.
+
+        Never before `next_deadline_ms`, which counts it too. A `Tick` at this time comes before all that else happens
+        in this millisecond.
+        """
