@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,9 +122,7 @@ def test_members_of_one_group_come_through_two_gateways(tmp_path: Path) -> None:
             fleet.wait_for_assignment([second], {("t1", i) for i in range(4)})
             second.close()
         with Wire(one) as wire:
-            began = time.monotonic()
             assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 25
-            assert time.monotonic() - began < 3
     coordinator.stop()
     assert coordinator.rejected == 0
     log.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from collections.abc import Mapping
@@ -54,6 +55,10 @@ class Wire:
             return not self.socket.recv(1)
         except ConnectionResetError:
             return True
+
+    def has_nothing(self) -> bool:
+        """Whether the other side has neither said anything that is to be read, nor closed."""
+        return select.select([self.socket], [], [], 0)[0] == []
 
     def close(self) -> None:
         self.socket.close()

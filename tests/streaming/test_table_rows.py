@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import msgspec
 import pytest
 
@@ -83,7 +81,6 @@ def test_what_is_not_complete_is_refused() -> None:
 
 
 def test_heartbeats_are_not_read() -> None:
-    rows = table(*[response("Heartbeat", {"errorCode": 0}, request_id=str(i)) for i in range(30_000)])
-    started = time.perf_counter()
-    assert len(to_tables(rows)["group_responses"]) == 30_000
-    assert time.perf_counter() - started < 0.5  # it takes 4 ms
+    rows = table(response("Heartbeat", {"errorCode": 0}) | {"body": "no JSON"})
+    (row,) = to_tables(rows)["group_responses"].to_pylist()
+    assert row["body"] == "no JSON"
