@@ -86,27 +86,44 @@ def _different(recorded: MemberRecording, identical: int, difference: Difference
 
 def outputs_of(recorded: MemberRecording, machine: MemberMachine) -> Iterator[tuple[int, Line]]:
     """Yields our member's outputs as lines, each with the number of the input line before it."""
-    application = RecordedApplication()
-
-    def give(now_ms: int, event: Input) -> Iterator[Line]:
-        for output in machine.handle(now_ms, event):
-            yield line_of(output, recorded.name, now_ms)
-            if isinstance(output, Callback):
-                for reaction in application.reactions(output):
-                    yield from give(now_ms, reaction)
-
+    member = RunningMember(recorded.name, machine)
     for number, line in recorded.inputs:
+        for output in member.take(line):
+            yield number, output
+
+
+class RunningMember:
+    """One of our members with the recorded one's application, to which a recording's lines happen."""
+
+    def __init__(self, name: str, machine: MemberMachine) -> None:
+        self.name = name
+        self._machine = machine
+        self._application = RecordedApplication()
+
+    def take(self, line: Line) -> Iterator[Line]:
+        """Lets an input line happen, and before it what the member does by itself until then; yields the outputs.
+
+        Raises:
+            MissedDeadline: the recorded member did something by itself at a time at which ours would have slept.
+        """
         now_ms = line["ts"]
         if line["type"] == "start":
-            yield from ((number, out) for out in give(now_ms, Tick()))
-            continue
-        yield from ((number, out) for out in _due(machine, give, now_ms))
+            yield from self._give(now_ms, Tick())
+            return
+        yield from _due(self._machine, self._give, now_ms)
         if line["type"] == "crash":
             return
         if line["type"] == "tick":
-            _check_deadline(machine, now_ms)
-        if not application.is_plan(line):
-            yield from ((number, out) for out in give(now_ms, input_of(line)))
+            _check_deadline(self._machine, now_ms)
+        if not self._application.is_plan(line):
+            yield from self._give(now_ms, input_of(line))
+
+    def _give(self, now_ms: int, event: Input) -> Iterator[Line]:
+        for output in self._machine.handle(now_ms, event):
+            yield line_of(output, self.name, now_ms)
+            if isinstance(output, Callback):
+                for reaction in self._application.reactions(output):
+                    yield from self._give(now_ms, reaction)
 
 
 class MissedDeadline(Exception):

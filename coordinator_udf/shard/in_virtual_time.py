@@ -1,0 +1,149 @@
+"""One shard that handles requests as they come, in virtual time: for closed loops and simulations.
+
+Whoever holds it says what time it is. Before a request or an event at time t is handled, every timer with a deadline of
+at most t has fired; between two of them `advance` lets timers fire at their own times.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from coordinator_udf.groups.decisions import COLUMNS, Said
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.shard import Shard
+
+_RESPONSE = {name: place for place, name in enumerate(COLUMNS["response"])}
+_ASSIGNMENT = {name: place for place, name in enumerate(COLUMNS["assignment"])}
+_decode = msgspec.json.decode
+
+#: The fields of answers in which a placeholder can stand for the bytes of an assignment (schemas.outputs).
+_ASSIGNMENT_FIELDS = frozenset({"assignment", "memberAssignment"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, with the bytes of assignments in base64. ``ts_ms`` is when it was given."""
+
+    request_id: str
+    ts_ms: int
+    body: dict[str, Any]
+
+
+class VirtualTimeShard:
+    """A coordinator of one shard, loaded and empty at first, that keeps its own log to be loaded from again."""
+
+    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int) -> None:
+        self.shard = Shard(0, settings, keep_log=True)
+        #: What it decided, for whoever wants tables of it; `answers` takes none of it away.
+        self.decisions: list[Said] = []
+        self._offset = 0
+        self._answers: list[Answer] = []
+        self._assignments: dict[tuple[int, str], str] = {}
+        self.set_topics(now_ms, topics)
+        self.control(now_ms, "LoadEnd")
+
+    def request(
+        self,
+        now_ms: int,
+        *,
+        request_id: str,
+        api: str,
+        api_version: int,
+        client_id: str | None,
+        client_host: str | None,
+        body: Mapping[str, Any],
+        proposed_member_id: str | None = None,
+    ) -> None:
+        """Handles one request.
+
+        Args:
+            body: in Kafka's JSON names for the version.
+            proposed_member_id: the id that a member gets that has none yet.
+
+        Raises:
+            BadRequest: the request can't be one.
+        """
+        rows = request_rows(
+            partitions=1,
+            log_ts=now_ms,
+            request_id=request_id,
+            api=api,
+            api_version=api_version,
+            client_id=client_id,
+            client_host=client_host,
+            body=body,
+            proposed_member_id=proposed_member_id,
+        )
+        self._handle(rows)
+
+    def control(self, now_ms: int, api: str, body: Mapping[str, Any] | None = None) -> None:
+        """Handles one control event (schemas.requests.CONTROL_APIS)."""
+        self._handle(control_rows(partitions=1, log_ts=now_ms, api=api, body=body))
+
+    def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
+        """Says which topics exist from now on."""
+        named = [{"name": topic.name, "partitions": topic.partitions, "id": topic.id} for topic in topics]
+        self.control(now_ms, "TopicMetadata", {"topics": named})
+
+    def advance(self, now_ms: int) -> None:
+        """Lets every timer fire that is due by then, each at its own time."""
+        self.control(now_ms, "Tick")
+
+    def unload(self, now_ms: int) -> None:
+        """Lets the shard go: who waits is answered NOT_COORDINATOR."""
+        self.control(now_ms, "Unload")
+
+    def load(self, now_ms: int) -> None:
+        """Loads the shard from its own log; members get fresh sessions."""
+        self.control(now_ms, "Failover")
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns the time of the timer that fires next, or None."""
+        return self.shard.ctx.timers.next_deadline_ms()
+
+    def answers(self) -> list[Answer]:
+        """Takes the answers given since this was last asked, in order."""
+        taken, self._answers = self._answers, []
+        return taken
+
+    def _handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        for row in rows:
+            self.shard.run_timers(row["log_ts"], 0)
+            self.shard.handle_row(Request(offset=self._offset, **row), 0)
+            self._offset += 1
+        said, self.shard.ctx.said = self.shard.ctx.said, Said()
+        for kept in said.assignments:
+            payload = kept[_ASSIGNMENT["payload"]] or b""
+            record = kept[_ASSIGNMENT["record_offset"]], kept[_ASSIGNMENT["member_id"]]
+            self._assignments[record] = b64encode(payload).decode()
+        for response in said.responses:
+            request_id = response[_RESPONSE["request_id"]]
+            if request_id is not None:
+                self._answers.append(Answer(request_id, response[_RESPONSE["ts"]], self._body(response)))
+        self.decisions.append(said)
+
+    def _body(self, response: tuple[Any, ...]) -> dict[str, Any]:
+        body: dict[str, Any] = _decode(response[_RESPONSE["body"]])
+        return body if response[_RESPONSE["assignment_refs"]] is None else self._completed(body)
+
+    def _completed(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                name: self._bytes_of(item)
+                if name in _ASSIGNMENT_FIELDS and isinstance(item, str) and item.startswith("@")
+                else self._completed(item)
+                for name, item in value.items()
+            }
+        return [self._completed(item) for item in value] if isinstance(value, list) else value
+
+    def _bytes_of(self, placeholder: str) -> str:
+        offset, _, member_id = placeholder[1:].partition("/")
+        return self._assignments[int(offset), member_id]
