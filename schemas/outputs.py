@@ -30,7 +30,8 @@ SHARD_OUTPUT = StructType(
         StructField("group_id", StringType(), True),
         StructField("member_id", StringType(), True),
         StructField("error_code", IntegerType(), True),
-        # response: the answer. record: the value, null is a tombstone. transition, rejected: its columns.
+        # response: the answer, null where it failed and can't say so. record: the value, null is a tombstone.
+        # transition, rejected: its columns.
         StructField("body", StringType(), True),
         StructField("record_type", StringType(), True),
         StructField("record_key", StringType(), True),

@@ -113,7 +113,9 @@ GROUP_RESPONSES = StructType(
         StructField("leader", StringType(), True),
         StructField("protocol_name", StringType(), True),
         StructField("assignment", BinaryType(), True),
-        # The whole answer in Kafka's JSON field names for its version.
+        # The whole answer in Kafka's JSON field names for its version. Null where the request failed and the answer has
+        # no place to say so: an error beside each thing asked for, and what was asked can't be read. The connection is
+        # closed then, as Kafka does.
         StructField("body", StringType(), True),
     ]
 )

@@ -122,7 +122,7 @@ class Context:
         request_id: str | None,
         api: str,
         api_version: int,
-        text: str,
+        text: str | None,
         *,
         error_code: int,
         group_id: str | None,
@@ -130,7 +130,11 @@ class Context:
         refs: tuple[int, ...] = (),
         parts: int | None = None,
     ) -> None:
-        """Does what `answer` does with a body that is JSON already, of the version that is asked for."""
+        """Does what `answer` does with a body that is JSON already, of the version that is asked for.
+
+        Args:
+            text: None where the version can't say the error; the connection is closed then.
+        """
         seq = self.next_seq
         named = _comma_separated(refs)
         self.said.responses.append(

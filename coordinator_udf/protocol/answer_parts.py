@@ -8,19 +8,24 @@ from typing import Any
 import msgspec
 
 
-def merge_parts(api: str, api_version: int, bodies: Sequence[str], request_groups: Sequence[str] | None) -> str:
+def merge_parts(
+    api: str, api_version: int, bodies: Sequence[str | None], request_groups: Sequence[str] | None
+) -> str | None:
     """One answer from the answers of all shards that were asked.
 
     Args:
-        bodies: the JSON answers, one a part.
+        bodies: the JSON answers, one a part; None of a part that failed and can't say so.
         request_groups: the groups in the order in which the request named them; None where it named none.
 
     Returns:
-        The JSON answer. The first part that answered with an error decides the top-level error.
+        The JSON answer; None if a part is. The first part that answered with an error decides the top-level error.
     """
     if len(bodies) == 1:
         return bodies[0]
-    decoded = [msgspec.json.decode(body) for body in bodies]
+    decoded = [msgspec.json.decode(body) for body in bodies if body is not None]
+    if len(decoded) < len(bodies):
+        # The answer of the others alone would look as if those groups hadn't been asked for.
+        return None
     merged: dict[str, Any] = dict(decoded[0])
     field = "results" if api == "DeleteGroups" else "groups"
     items = [item for part in decoded for item in part.get(field) or ()]

@@ -1,6 +1,7 @@
 """The requests that a coordinator understands, as Kafka's JSON has them (org.apache.kafka.common.message).
 
-One struct serves every version: a field that a version can't carry has Kafka's default. Bytes are base64 in JSON.
+One struct serves every version: a field that a version can't carry has Kafka's default. What an API asks for in each of
+its versions has none: a request without it can't be read, and isn't one for nothing. Bytes are base64 in JSON.
 """
 
 from __future__ import annotations
@@ -113,35 +114,35 @@ class CommitPartition(_Body, frozen=True):
 
 
 class CommitTopic(_Body, frozen=True):
+    partitions: tuple[CommitPartition, ...]
     name: str = ""
     topic_id: Uuid = ZERO_UUID
-    partitions: tuple[CommitPartition, ...] = ()
 
 
 class OffsetCommit(_Body, frozen=True):
     group_id: str
+    topics: tuple[CommitTopic, ...]
     generation_id_or_member_epoch: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
     retention_time_ms: Int64 = -1
-    topics: tuple[CommitTopic, ...] = ()
 
 
 class TxnOffsetCommit(_Body, frozen=True):
     group_id: str
+    topics: tuple[CommitTopic, ...]
     transactional_id: str = ""
     producer_id: Int64 = -1
     producer_epoch: Int32 = -1
     generation_id: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
-    topics: tuple[CommitTopic, ...] = ()
 
 
 class FetchTopic(_Body, frozen=True):
+    partition_indexes: tuple[Int32, ...]
     name: str = ""
     topic_id: Uuid = ZERO_UUID
-    partition_indexes: tuple[Int32, ...] = ()
 
 
 class FetchGroup(_Body, frozen=True):
@@ -154,7 +155,8 @@ class FetchGroup(_Body, frozen=True):
 class OffsetFetch(_Body, frozen=True):
     group_id: str = ""
     topics: tuple[FetchTopic, ...] | None = None
-    groups: tuple[FetchGroup, ...] = ()
+    #: None before it could ask for several.
+    groups: tuple[FetchGroup, ...] | None = None
     require_stable: bool = False
 
 
@@ -164,16 +166,16 @@ class DeletePartition(_Body, frozen=True):
 
 class DeleteTopic(_Body, frozen=True):
     name: str
-    partitions: tuple[DeletePartition, ...] = ()
+    partitions: tuple[DeletePartition, ...]
 
 
 class OffsetDelete(_Body, frozen=True):
     group_id: str
-    topics: tuple[DeleteTopic, ...] = ()
+    topics: tuple[DeleteTopic, ...]
 
 
 class DescribeGroups(_Body, frozen=True):
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...]
     include_authorized_operations: bool = False
 
 
@@ -183,7 +185,7 @@ class ListGroups(_Body, frozen=True):
 
 
 class DeleteGroups(_Body, frozen=True):
-    groups_names: tuple[str, ...] = ()
+    groups_names: tuple[str, ...]
 
 
 class OwnedPartitions(_Body, frozen=True):
@@ -205,7 +207,7 @@ class ConsumerGroupHeartbeat(_Body, frozen=True):
 
 
 class ConsumerGroupDescribe(_Body, frozen=True):
-    group_ids: tuple[str, ...] = ()
+    group_ids: tuple[str, ...]
     include_authorized_operations: bool = False
 
 

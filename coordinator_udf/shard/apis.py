@@ -27,7 +27,7 @@ from coordinator_udf.groups.consumer.heartbeat import ConsumerHeartbeat, check_r
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.offsets.commit import commit_offsets, commit_txn_offsets, delete_offsets, refuse_commit
-from coordinator_udf.groups.offsets.fetch import fetch_offsets, refuse_fetch
+from coordinator_udf.groups.offsets.fetch import BATCH_VERSION, fetch_offsets, refuse_fetch
 from coordinator_udf.groups.records.classic import (
     GROUP_METADATA,
     GROUP_METADATA_VALUE_VERSION,
@@ -73,10 +73,15 @@ def read_body(row: Request) -> Any:
         if row.group_id is None:
             raise BadRequest("group_id", None, "text")
         return r.Heartbeat(row.group_id, row.generation_or_epoch or 0, row.member_id or "", row.group_instance_id)
+    if not row.body and row.api in r.VERSIONS:
+        raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version}")
     try:
-        return _DECODERS[row.api].decode(row.body or "{}")
+        body = _DECODERS[row.api].decode(row.body or "{}")
     except (msgspec.DecodeError, UnicodeError) as error:
         raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
+    if isinstance(body, r.OffsetFetch) and body.groups is None and row.api_version >= BATCH_VERSION:
+        raise BadRequest("groups of OffsetFetch", None, f"the groups that version {row.api_version} asks for")
+    return body
 
 
 def answer_request(ctx: Context, store: GroupStore, availability: Availability, row: Request, body: Any) -> None:
@@ -337,26 +342,6 @@ def _consumer_describe(
     else:
         groups = describe_consumer_groups(ctx, store, body.group_ids)
     _reply(ctx, row, {"throttleTimeMs": 0, "groups": groups})
-
-
-def error_body(api: str, api_version: int, error: Errors) -> dict[str, Any]:
-    """The shortest answer of an API that says an error, for requests that were not understood."""
-    code = int(error)
-    bodies: dict[str, dict[str, Any]] = {
-        "JoinGroup": join_body(error=error),
-        "SyncGroup": sync_body(error),
-        "LeaveGroup": {"throttleTimeMs": 0, "errorCode": code, "members": []},
-        "OffsetCommit": {"throttleTimeMs": 0, "topics": []},
-        "TxnOffsetCommit": {"throttleTimeMs": 0, "topics": []},
-        "OffsetFetch": {"throttleTimeMs": 0, "topics": [], "errorCode": code, "groups": []},
-        "OffsetDelete": {"errorCode": code, "throttleTimeMs": 0, "topics": []},
-        "DescribeGroups": {"throttleTimeMs": 0, "groups": []},
-        "ListGroups": {"throttleTimeMs": 0, "errorCode": code, "groups": []},
-        "DeleteGroups": {"throttleTimeMs": 0, "results": []},
-        "ConsumerGroupHeartbeat": heartbeat_body(error),
-        "ConsumerGroupDescribe": {"throttleTimeMs": 0, "groups": []},
-    }
-    return bodies.get(api, {"throttleTimeMs": 0, "errorCode": code})
 
 
 HANDLERS: dict[str, Callable[[Context, GroupStore, Errors | None, Request, Any], None]] = {

@@ -13,10 +13,12 @@ from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.timers import Timer, TimerKey, Timers
 from coordinator_udf.groups.offsets.expiry import next_expiry_ms
 from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.protocol.answer_json import render
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.failed_answer import failed_answer
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.apis import HANDLERS, Availability, error_body
+from coordinator_udf.shard.apis import HANDLERS, Availability
 from coordinator_udf.shard.sessions.columns import Rest
 from coordinator_udf.shard.sessions.hot_group import HotGroup, heat
 
@@ -83,7 +85,10 @@ class ShardState:
             self.hot[group.group_id] = hot
 
     def reject(self, row: Request, reason: str, details: str | None = None, *, raw: Request | None = None) -> None:
-        """Answers UNKNOWN_SERVER_ERROR where that can be, and puts the row among the rejected ones.
+        """Answers UNKNOWN_SERVER_ERROR and puts the row among the rejected ones.
+
+        Where an error stands beside what was asked and that can't be read, the answer has no body: whoever holds the
+        connection closes it, as Kafka does.
 
         Args:
             row: the row, fit to stand in an output.
@@ -94,12 +99,14 @@ class ShardState:
         self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
         self.ctx.begin_request(row)
         if row.request_id is not None and row.api in HANDLERS:
-            body = error_body(row.api, row.api_version, Errors.UNKNOWN_SERVER_ERROR)
-            self.ctx.answer(
+            error = Errors.UNKNOWN_SERVER_ERROR
+            body = failed_answer(row.api, row.api_version, row.body, error)
+            self.ctx.answer_in_json(
                 row.request_id,
                 row.api,
                 row.api_version,
-                body,
+                None if body is None else render(row.api, row.api_version, body),
+                error_code=int(error),
                 group_id=row.group_id,
                 member_id=row.member_id,
                 parts=row.parts,

@@ -12,14 +12,16 @@ import pyarrow as pa
 import pytest
 
 from coordinator_udf.gateway.gateway import Gateway
+from coordinator_udf.gateway.server import pending_requests
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.gateway.versions import ADVERTISED, COORDINATED
-from coordinator_udf.protocol.wire import request_message
 from coordinator_udf.settings.file import topic_id
 from tests.gateway.alone import KNOWN, METADATA, Alone
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS, Front, topics
 from tests.gateway.wire import HEARTBEAT, Wire, join
+from tests.protocol.sample_requests import sample_request
+from tests.protocol.test_failed_answer import error_codes, places_of_errors
 
 #: Longer than any test waits for an answer.
 HOUR_MS = 3_600_000
@@ -78,60 +80,12 @@ def test_nothing_passes_a_join_group_that_waits(alone: Alone) -> None:
         alone.wait_for_requests(3)
 
 
-def _requests(api: str, version: int) -> dict[str, Any]:
-    """A request of every coordinated API, as its version has it."""
-    topic: dict[str, Any] = {"topicId": topic_id("t1")} if version >= 10 else {"name": "t1"}
-    commit = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-    bodies: dict[str, dict[str, Any]] = {
-        "JoinGroup": join(rebalance_ms=0) | {"sessionTimeoutMs": 0, "reason": None},
-        "SyncGroup": {**HEARTBEAT, "protocolType": None, "protocolName": None, "assignments": []},
-        "Heartbeat": HEARTBEAT,
-        "LeaveGroup": {"groupId": "g", "memberId": "m", "members": []},
-        "OffsetCommit": {
-            "groupId": "g",
-            "generationIdOrMemberEpoch": -1,
-            "memberId": "",
-            "groupInstanceId": None,
-            "retentionTimeMs": -1,
-            "topics": [{**topic, "partitions": [commit | {"committedLeaderEpoch": -1}]}],
-        },
-        "OffsetFetch": {
-            "groupId": "g",
-            "topics": [{"name": "t1", "partitionIndexes": [0]}],
-            "groups": [
-                {"groupId": "g", "memberId": None, "memberEpoch": -1, "topics": [{**topic, "partitionIndexes": [0]}]}
-            ],
-            "requireStable": False,
-        },
-        "OffsetDelete": {"groupId": "g", "topics": []},
-        "DescribeGroups": {"groups": ["g", "h"], "includeAuthorizedOperations": False},
-        "ListGroups": {"statesFilter": [], "typesFilter": []},
-        "DeleteGroups": {"groupsNames": ["g"]},
-        "ConsumerGroupHeartbeat": {
-            "groupId": "g",
-            "memberId": "",
-            "memberEpoch": 0,
-            "instanceId": None,
-            "rackId": None,
-            "rebalanceTimeoutMs": 1_000,
-            "subscribedTopicNames": None,
-            "subscribedTopicRegex": None,
-            "serverAssignor": None,
-            "topicPartitions": None,
-        },
-        "ConsumerGroupDescribe": {"groupIds": ["g"], "includeAuthorizedOperations": False},
+def quick_request(api: str, version: int) -> dict[str, Any]:
+    """A sample request that waits for nobody."""
+    body = sample_request(api, version)
+    return body | {
+        name: 0 for name in ("sessionTimeoutMs", "rebalanceTimeoutMs") if name in body and api == "JoinGroup"
     }
-    return bodies[api]
-
-
-def _fit(message: Any, body: Any) -> Any:
-    found = {}
-    for field in message.fields:
-        if field.name in body and field.tag is None:
-            value = body[field.name]
-            nested = field.struct is not None and value is not None
-            found[field.name] = [_fit(field.struct, one) for one in value] if nested else value
-    return found
 
 
 @pytest.mark.parametrize("alone", [{"request_timeout_ms": 100}], indirect=True)
@@ -142,7 +96,7 @@ def test_what_the_coordinator_leaves_unanswered_is_answered_as_kafka_does(alone:
         if api == "SyncGroup":
             continue  # it waits for its leader, for as long as the group does
         wire = alone.wire()
-        wire.send(api, version, _fit(request_message(api, version), _requests(api, version)))
+        wire.send(api, version, quick_request(api, version))
         waiting.append((api, version, wire))
     for api, version, wire in waiting:
         said = msgspec.json.encode(wire.receive()).decode()
@@ -151,6 +105,30 @@ def test_what_the_coordinator_leaves_unanswered_is_answered_as_kafka_does(alone:
         wire.close()
     assert alone.gateway.status().timed_out == len(waiting)
     assert alone.gateway.status().unanswered == 0
+
+
+@pytest.mark.parametrize("api", COORDINATED)
+def test_an_answer_that_cannot_say_its_failure_is_said_by_who_knows_what_was_asked(alone: Alone, api: str) -> None:
+    first, last = COORDINATED[api]
+    for version in range(first, last + 1):
+        with alone.wire() as wire:
+            before = len(alone.requests())
+            wire.send(api, version, quick_request(api, version))
+            asked = alone.wait_for_requests(before + 1)
+            ids = sorted({row["request_id"] for row in asked[before:]})
+            alone.gateway.answers(pa.table({"request_id": ids, "body": pa.nulls(len(ids), pa.string())}))
+            assert list(error_codes(wire.receive())) == [-1] * places_of_errors(api, version)
+    assert alone.gateway.status().unanswered == 0
+
+
+def test_a_failure_that_no_answer_can_say_closes_the_connection(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_requests, "failed_answer", lambda *_: None)
+    with alone.wire() as wire:
+        wire.send("OffsetCommit", 9, sample_request("OffsetCommit", 9))
+        (row,) = alone.wait_for_requests(1)
+        alone.gateway.answers(pa.table({"request_id": [row["request_id"]], "body": pa.nulls(1, pa.string())}))
+        assert wire.is_closed()
+    assert alone.gateway.status().closed == {"OffsetCommit v9 failed": 1}
 
 
 def test_a_log_that_takes_nothing_makes_clients_come_again(alone: Alone) -> None:

@@ -62,10 +62,16 @@ def test_all_shards_are_asked_for_their_groups() -> None:
 def test_parts_are_merged_in_the_order_of_the_request_and_an_error_shows() -> None:
     one = json.dumps({"throttleTimeMs": 0, "groups": [{"groupId": "b"}, {"groupId": "d"}]})
     two = json.dumps({"throttleTimeMs": 0, "groups": [{"groupId": "a"}]})
-    merged = json.loads(merge_parts("DescribeGroups", 5, [one, two], ["a", "b", "d"]))
+    merged = json.loads(merge_parts("DescribeGroups", 5, [one, two], ["a", "b", "d"]) or "")
     assert [group["groupId"] for group in merged["groups"]] == ["a", "b", "d"]
     good, bad = json.dumps({"errorCode": 0, "groups": []}), json.dumps({"errorCode": 14, "groups": []})
-    assert json.loads(merge_parts("ListGroups", 4, [good, bad], None))["errorCode"] == 14
+    assert json.loads(merge_parts("ListGroups", 4, [good, bad], None) or "")["errorCode"] == 14
+
+
+def test_an_answer_of_which_a_part_cannot_say_that_it_failed_is_none() -> None:
+    good = json.dumps({"throttleTimeMs": 0, "groups": [{"groupId": "b"}]})
+    assert merge_parts("DescribeGroups", 5, [good, None], None) is None
+    assert merge_parts("DescribeGroups", 5, [None], None) is None
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from coordinator_udf.shard import shard as shard_module
 from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import encode
+from tests.protocol.sample_requests import apis_and_versions, sample_request
+from tests.protocol.test_failed_answer import error_codes, places_of_errors, says_it_on_top
 
 T0 = 1_700_000_000_000
 
@@ -144,3 +146,57 @@ def test_an_empty_proposal_of_a_member_id_is_none(version: int) -> None:
     group = shard.store.get("a")
     assert isinstance(group, ClassicGroup)
     assert (list(group.members), list(group.pending_join)) == ([], []), "its session ends as any other"
+
+
+EVERYTHING = list(apis_and_versions())
+
+
+def sample(api: str, version: int, request_id: str) -> Request:
+    """The row of a sample request, to one shard."""
+    (made,) = request_rows(
+        partitions=1,
+        log_ts=T0,
+        request_id=request_id,
+        api=api,
+        api_version=version,
+        client_id="c",
+        client_host="/h",
+        body=sample_request(api, version),
+    )
+    return Request(**{**made, "offset": 0})
+
+
+@pytest.mark.parametrize(("api", "version"), EVERYTHING)
+def test_poison_of_every_api_and_version_is_answered_as_a_failure(
+    api: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(*_: Any) -> None:
+        raise RuntimeError("out of cheese")
+
+    monkeypatch.setitem(shard_apis.HANDLERS, api, handler)
+    outputs = process_rows(Shard(0, Settings()), [sample(api, version, "r")])
+    (answer,) = [output for output in outputs if output.kind == "response"]
+    assert (answer.request_id, answer.error_code) == ("r", -1)
+    body = json.loads(answer.body or "")
+    assert list(error_codes(body)) == [-1] * places_of_errors(api, version)
+    assert len(rejected(outputs)) == 1
+
+
+@pytest.mark.parametrize("body", [None, "", "{", '{"groupId":7,"groups":7,"topics":7,"groupIds":7,"groupsNames":7}'])
+@pytest.mark.parametrize(("api", "version"), [pair for pair in EVERYTHING if pair[0] != "Heartbeat"])
+def test_an_unreadable_row_of_every_api_and_version_never_looks_like_success(
+    api: str, version: int, body: str | None
+) -> None:
+    row_ = sample(api, version, "r")._replace(body=body)
+    outputs = process_rows(Shard(0, Settings()), [row_])
+    answers = [output for output in outputs if output.kind == "response"]
+    if api == "ListGroups" and body is not None and body.startswith('{"'):
+        assert not rejected(outputs), "nothing of that is a field of its"
+        return
+    (answer,) = answers
+    assert len(rejected(outputs)) == 1
+    assert answer.error_code == -1
+    if says_it_on_top(api, version):
+        assert list(error_codes(json.loads(answer.body or ""))) == [-1]
+    else:
+        assert answer.body is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pyarrow as pa
 import pytest
 
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import request_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import Outputs
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming import shard_function
 from schemas.requests import CONTROL_APIS
+from tests.protocol.sample_requests import apis_and_versions, sample_request
+from tests.protocol.test_failed_answer import error_codes, places_of_errors, says_it_on_top
 from tests.spark.conftest import Run, Scenario, read_tables
 
 pytestmark = pytest.mark.spark
@@ -96,3 +100,54 @@ def test_a_handler_that_raises_on_a_worker_is_answered_undone_and_told_with_its_
     assert answers.keys() >= {row["request_id"] for row in sample.rows if row["api"] == "Heartbeat"}, (
         "the shard lives on"
     )
+
+
+def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_failures(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> Outputs:
+        from coordinator_udf.shard import apis as shard_apis
+        from coordinator_udf.shard.batches import process_batch
+
+        def raising(*_: Any) -> None:
+            raise RuntimeError("out of cheese")
+
+        handlers = dict(shard_apis.HANDLERS)
+        shard_apis.HANDLERS.update(dict.fromkeys(handlers, raising))
+        try:
+            return process_batch(shard, source, batch)
+        finally:
+            shard_apis.HANDLERS.update(handlers)
+
+    monkeypatch.setattr(shard_function, "process_batch", poisoned)
+    log = EmbeddedLog.create(tmp_path / "log", 2, clock_skew_max_ms=None)
+    everything = list(apis_and_versions())
+    for kind in ("poison", "unreadable"):
+        for api, version in everything:
+            rows = request_rows(
+                partitions=2,
+                log_ts=1_700_000_000_000,
+                request_id=f"{kind} {api} {version}",
+                api=api,
+                api_version=version,
+                client_id="c",
+                client_host="/h",
+                body=sample_request(api, version),
+            )
+            log.append(rows if kind == "poison" else [{**row, "body": "{"} for row in rows])
+    run(Settings(), max_rows=40)
+    tables = read_tables(tmp_path / "tables")
+    answers = {row["request_id"]: row for row in tables["group_responses"].to_pylist()}
+    assert len(answers) == tables["group_responses"].num_rows == 2 * len(everything), "one answer a request"
+    assert {row["error_name"] for row in answers.values()} == {"UNKNOWN_SERVER_ERROR"}
+    for api, version in everything:
+        body = json.loads(answers[f"poison {api} {version}"]["body"])
+        assert list(error_codes(body)) == [-1] * places_of_errors(api, version)
+        unread = answers[f"unreadable {api} {version}"]["body"]
+        if says_it_on_top(api, version):
+            assert list(error_codes(json.loads(unread))) == [-1]
+        else:
+            assert unread is None
+    reasons = {row["request_id"]: row["reason"] for row in tables["rejected_requests"].to_pylist()}
+    assert reasons.keys() == answers.keys()
+    assert all((reason == "out of cheese") == name.startswith("poison") for name, reason in reasons.items())

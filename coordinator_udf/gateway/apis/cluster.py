@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator_udf.gateway.apis.shaping import answer
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.gateway.versions import ADVERTISED
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
+from coordinator_udf.protocol.wire.shaping import answer
 
 #: What Kafka says where authorized operations were not asked for.
 _NO_AUTHORIZED_OPERATIONS: Final = -(2**31)

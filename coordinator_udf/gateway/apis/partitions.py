@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import LEADER_EPOCH
-from coordinator_udf.gateway.apis.shaping import answer
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.protocol.wire.shaping import answer
 
 #: Timestamps that ask for a place: LATEST, EARLIEST, EARLIEST_LOCAL.
 _PLACES: Final = frozenset((-1, -2, -4))

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from coordinator_udf.gateway.apis.errors import error_answer, unanswered
-from coordinator_udf.gateway.server.connection import MakeBody
+from coordinator_udf.gateway.apis.errors import unanswered
+from coordinator_udf.gateway.server.connection import Closed, MakeBody
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
+from coordinator_udf.protocol.failed_answer import failed_answer
 
 _log = logging.getLogger(__name__)
 
@@ -86,9 +87,8 @@ class Coordinator:
         request_id = f"{self._prefix}{self._count}"
         self._count += 1
         if call.api in WAITING:
-            # Its frame must not stay in memory for minutes.
-            member_id = call.body["memberId"]
-            read_again = partial(dict, memberId=member_id)
+            # Its frame must not stay in memory for minutes, and its failure repeats nothing of it.
+            read_again = dict
         timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
         self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer)
         answered.add_done_callback(lambda _: self._forget(request_id))
@@ -109,11 +109,16 @@ class Coordinator:
             self._commit.submit(Entry(rows, done))
         return answered
 
-    def deliver(self, answers: Iterable[tuple[str, str]]) -> None:
-        """Hands out answers: pairs of a request id and a JSON body. What nobody waits for any more is dropped."""
+    def deliver(self, answers: Iterable[tuple[str, str | None]]) -> None:
+        """Hands out answers: pairs of a request id and a JSON body. What nobody waits for any more is dropped.
+
+        An answer without a body failed, and the shard couldn't read what was asked, as its connection can.
+        """
         for request_id, body in answers:
             pending = self._pending.get(request_id)
-            if pending is not None and not pending.answered.done():
+            if body is None:
+                self._fail(request_id, Errors.UNKNOWN_SERVER_ERROR)
+            elif pending is not None and not pending.answered.done():
                 pending.answered.set_result(partial(msgspec.json.decode, body))
 
     def _rows(self, request_id: str, call: Call) -> list[dict[str, Any]]:
@@ -148,12 +153,19 @@ class Coordinator:
         pending = self._pending.get(request_id)
         if pending is not None and not pending.answered.done():
             api, version, read_again = pending.api, pending.api_version, pending.read_again
-            pending.answered.set_result(lambda: error_answer(api, version, read_again(), error))
+            pending.answered.set_result(lambda: _failed(api, version, read_again(), error))
 
     def _forget(self, request_id: str) -> None:
         pending = self._pending.pop(request_id, None)
         if pending is not None:
             pending.timer.cancel()
+
+
+def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Errors) -> Mapping[str, Any]:
+    body = failed_answer(api, api_version, request, error)
+    if body is None:
+        raise Closed(f"{api} v{api_version} failed with {error.name}, which no answer to it can say")
+    return body
 
 
 def _proposed_member_id(call: Call) -> str | None:

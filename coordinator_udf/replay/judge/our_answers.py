@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.judge.compare import Said
 from coordinator_udf.replay.recording import Answer, Description, Record
 
@@ -47,9 +48,15 @@ def said_of(outputs: pa.Table) -> Said:
             said.descriptions[request_id] = Description(request_id, row["ts"], _decode(row["body"])["groups"])
         elif row["kind"] == "response" and row["request_id"] is not None:
             said.answers[row["request_id"]] = Answer(
-                row["request_id"], row["api"], row["api_version"], _decode(row["body"]), row["ts"], row["by"]
+                row["request_id"], row["api"], row["api_version"], answer_body(row["body"]), row["ts"], row["by"]
             )
     return said
+
+
+def answer_body(text: str | None) -> dict[str, Any]:
+    """An answer's body; of one that failed and can't say so, its error alone, which no recorded answer equals."""
+    body: dict[str, Any] = {"errorCode": int(Errors.UNKNOWN_SERVER_ERROR)} if text is None else _decode(text)
+    return body
 
 
 def rows_of(table: pa.Table, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -6,13 +6,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from deltalake import DeltaTable
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.judge.compare import Said, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
-from coordinator_udf.replay.judge.our_answers import rows_of
+from coordinator_udf.replay.judge.our_answers import answer_body, rows_of
 from coordinator_udf.replay.recording import Answer, ReplaySource
 from coordinator_udf.tables.queries import literal, query
 from schemas.requests import LIVE
@@ -51,7 +50,7 @@ def compare_with_tables(source: ReplaySource, tables: Path) -> Verdict:
             row["request_id"],
             row["api"],
             row["api_version"],
-            msgspec.json.decode(row["body"]),
+            answer_body(row["body"]),
             row["ts"],
             row["answered_by"],
         )

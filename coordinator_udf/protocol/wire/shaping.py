@@ -10,8 +10,7 @@ from functools import cache
 from typing import Any
 
 from coordinator_udf.protocol.requests import ZERO_UUID
-from coordinator_udf.protocol.wire import Message, response_message
-from coordinator_udf.protocol.wire.schema import Field
+from coordinator_udf.protocol.wire.schema import Field, Message, response_message
 
 
 def answer(api: str, version: int, **values: Any) -> dict[str, Any]:
