@@ -45,7 +45,7 @@ class ShardState:
         self.started = False
         #: Parts of the state row that the codec read or wrote last, plain and compressed.
         self.kept: dict[str, tuple[bytes, bytes]] = {}
-        #: The state row that the shard was made of, as long as it has handled nothing.
+        #: The state row that the shard was made of, as long as it has handled nothing and said nothing.
         self.origin: tuple[int, int | None, bytes, bytes] | None = None
         self.log: list[LogEntry] | None = [] if keep_log else None
         self.ctx.appended = [] if keep_log else None
@@ -121,6 +121,8 @@ class ShardState:
 
     def set_aside(self, row: Request, reason: str, details: str | None = None, raw: Request | None = None) -> None:
         """Puts a row among the rejected ones without an answer. Arguments as of `reject`."""
+        # What is said here has a number: a state row of before would give it again.
+        self.origin = None
         told = {"reason": reason, "raw": json.dumps((raw or row)._asdict(), default=repr), "traceback": details}
         # There may be anything in it, what can't be written too.
         told = {name: text and text.encode("utf-8", "backslashreplace").decode() for name, text in told.items()}

@@ -15,7 +15,7 @@ from coordinator_udf.shard import apis as shard_apis
 from coordinator_udf.shard import shard as shard_module
 from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
-from coordinator_udf.shard.state_row.codec import encode
+from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.protocol.sample_requests import apis_and_versions, sample_request
 from tests.protocol.test_failed_answer import error_codes, places_of_errors, says_it_on_top
 
@@ -200,3 +200,28 @@ def test_an_unreadable_row_of_every_api_and_version_never_looks_like_success(
         assert list(error_codes(json.loads(answer.body or ""))) == [-1]
     else:
         assert answer.body is None
+
+
+@pytest.mark.parametrize("short_way", [True, False])
+def test_no_number_is_given_twice_where_poison_follows_an_unreadable_first_row(
+    short_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(*_: Any) -> None:
+        raise RuntimeError("out of cheese")
+
+    monkeypatch.setitem(shard_apis.HANDLERS, "LeaveGroup", handler)
+    settings = Settings(group_initial_rebalance_delay_ms=0)
+    shard = Shard(0, settings)
+    before = process_rows(shard, [join(0, "a", "m0", T0), tick(1, T0 + 1)])
+    unreadable = join(2, "a", "m1", T0 + 2)._replace(api_version=99)
+    poison = row(3, "LeaveGroup", 5, {"groupId": "a", "members": [{"memberId": "m0"}]}, T0 + 3)
+    call = [unreadable, poison, heartbeat(4, "a", "m0", T0 + 4), tick(5, T0 + 5)]
+    outputs = process_rows(decode(0, settings, encode(shard)), call, short_way=short_way)
+    first = before[-1].seq + 1
+    assert [output.seq for output in outputs] == list(range(first, first + len(outputs)))
+    assert [output.request_id for output in rejected(outputs)] == ["r2", "r3"]
+    assert {output.request_id: output.error_code for output in outputs if output.kind == "response"} == {
+        "r2": -1,
+        "r3": -1,
+        "r4": 0,
+    }
