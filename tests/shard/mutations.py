@@ -21,6 +21,9 @@ _BODIES = [
     '{"groups":[null]}', '{"protocols":{}}', "\ufeff{}", "  {}  ", '{"groupId":"g","sessionTimeoutMs":1e3}',
 ]  # fmt: skip
 
+#: What stands in the place of a character of the body, or of all from there on.
+_DAMAGE = ["", "{", "\\", "\x00", '"', "9" * 20, "\ud800"]
+
 _NAMES = tuple(Request._fields)
 _APIS = [*VERSIONS, *CONTROL_APIS, "", "Nonsense", "heartbeat", "Fetch"]
 
@@ -44,10 +47,12 @@ class Mutator:
         return row._replace(**{self._random.choice(_NAMES): self._random.choice(ODD)})
 
     def _body(self, row: Request) -> Request:
-        if self._random.random() < 0.3 and isinstance(row.body, str):
-            cut = self._random.randrange(len(row.body) + 1)
-            return row._replace(body=row.body[:cut])
-        return row._replace(body=self._random.choice(_BODIES))
+        how = self._random.random()
+        if how > 0.6 or not isinstance(row.body, str):
+            return row._replace(body=self._random.choice(_BODIES))
+        at = self._random.randrange(len(row.body) + 1)
+        after = row.body[at + 1 :] if how > 0.3 else ""
+        return row._replace(body=row.body[:at] + self._random.choice(_DAMAGE) + after)
 
     def _within(self, row: Request) -> Request:
         """Changes something in the body, where it is one."""
