@@ -1,4 +1,4 @@
-"""What tests of several rooms need: where the recordings lie, and one small Spark session a run."""
+"""What tests of several rooms need: where the recordings lie, one small Spark session, and who runs beside whom."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,14 +26,56 @@ time.tzset()
 # Every JVM of the tests, this one's session and those of drivers, jobs and tools, is young when it ends: what it would
 # compile well, and collect in several threads, it takes from the tests beside it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+#: How the reason of a skip begins where recordings are absent.
+NO_RECORDINGS = "no recordings at"
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("muster")
 
 
 def shared(*parts: str) -> Path:
     """A path among the recordings that are not shipped; the calling test is skipped where it is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
-        pytest.skip(f"no recordings at {path} (set MUSTER_RECORDINGS to where they are)")
+        pytest.skip(f"{NO_RECORDINGS} {path}")
     return path
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks who needs the Spark session, and where tests run in several processes says which stay together.
+
+    All that share the session stay in one process, as do the tests of one file, for they may share what they set up.
+    The session's tests take the longest together, so they begin first; then come the slow ones, then the others.
+    """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+        items.sort(key=lambda item: (_group(item) != SESSION, item.get_closest_marker("slow") is None))
+
+
+#: The group of the tests that share the Spark session.
+SESSION = "spark session"
+
+
+def _group(item: pytest.Item) -> str:
+    return SESSION if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Says last how many tests were skipped for want of recordings, and what to do about it."""
+    yield
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    count = sum(NO_RECORDINGS in reason for reason in skipped)
+    if count:
+        terminalreporter.write_line(
+            f"{count} tests were skipped for want of recordings: put them at {SHARED}, or set MUSTER_RECORDINGS"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
@@ -73,7 +73,7 @@ def test_every_body_of_the_long_logs_survives_the_wire() -> None:
                 assert_same(row["api"], row["apiVersion"], row["type"] == "request", row["body"])
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_what_is_written_is_read_back_by_us_and_by_kio(data: st.DataObject) -> None:
     message = data.draw(st.sampled_from(messages()))
@@ -93,7 +93,7 @@ def kafka_python_class(entity_name: str) -> Any:
     return None
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_kafka_python_reads_the_same_and_writes_the_same_bytes(data: st.DataObject) -> None:
     message = data.draw(st.sampled_from(messages()))

@@ -334,6 +334,5 @@ TestShardMachine = ShardMachine.TestCase
 TestShardMachine.settings = settings(
     max_examples=50,
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_udf.protocol.log_row import Output, Request
@@ -111,7 +111,7 @@ def from_columns(columns: dict[str, list[Any]]) -> list[Output]:
     return from_table(pa.table({name: pa.array(columns[name]) for name in OUTPUT_COLUMNS}))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(
     steps=st.lists(st.tuples(step, st.sampled_from([1, 2, 2, 2, 3])), max_size=60),
     cuts=st.lists(st.integers(1, 40), min_size=1, max_size=5),
