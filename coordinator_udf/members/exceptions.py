@@ -230,12 +230,22 @@ def disconnect_exception() -> ClientException:
     return ClientException("DisconnectException", None, retriable=True)
 
 
-#: Exceptions that are no KafkaException: a call that wraps others hands these on inside of a KafkaException.
-_NOT_KAFKA = frozenset({"IllegalStateException", "IllegalArgumentException", "NullPointerException"})
+#: The exceptions of the client itself that are KafkaExceptions, beside those of error codes.
+_KAFKA = frozenset(
+    {
+        "CommitFailedException",
+        "DisconnectException",
+        "InterruptException",
+        "KafkaException",
+        "RetriableCommitFailedException",
+        "WakeupException",
+        *(known.exception for known in ERROR_CLASSES.values()),
+    }
+)
 
 
 def as_kafka_exception(error: ClientException, message: str | None = None) -> ClientException:
     """Returns the error, in a KafkaException if it is none (ConsumerUtils.maybeWrapAsKafkaException)."""
-    if error.class_name not in _NOT_KAFKA:
+    if error.class_name in _KAFKA:
         return error
     return kafka_exception(message, error)

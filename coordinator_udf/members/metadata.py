@@ -1,0 +1,144 @@
+"""What a member knows of the cluster, and when it asks again (Metadata, ConsumerMetadata).
+
+The member asks for what it is subscribed to: names, ids of assigned topics where the broker matches its pattern, or all
+topics where it matches one itself. An answer is a view of the cluster, of which the topics that were asked for count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator_udf.members.backoff import ExponentialBackoff
+from coordinator_udf.members.cluster_view import ClusterView, TopicView
+from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.members.machine import Jitter
+from coordinator_udf.members.subscription_state import SubscriptionState, SubscriptionType
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataQuery:
+    """What was asked for: topics by name, None for all; topics by id; and how many subscriptions there had been."""
+
+    topics: tuple[str, ...] | None
+    topic_ids: tuple[str, ...]
+    request_version: int
+
+
+class ConsumerMetadata:
+    """The cluster as the last answer showed it.
+
+    Attributes:
+        update_version: counts the answers.
+        topics: the topics that the last answer had and the member keeps, by name.
+        topic_ids, topic_names: name to id and back, of all topics that the last answer had.
+        brokers: the ids of the brokers.
+    """
+
+    def __init__(self, config: MemberConfig, subscriptions: SubscriptionState, jitter: Jitter) -> None:
+        self._subscriptions = subscriptions
+        self._refresh_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, jitter)
+        self._max_age_ms = config.metadata_max_age_ms
+        self._last_refresh_ms = 0
+        self._last_successful_refresh_ms = 0
+        self._need_full_update = True
+        self._need_partial_update = False
+        self._equivalent_answers = 0
+        self._request_version = 0
+        self._seen_partitions: set[TopicPartition] = set()
+        self._nodes: set[str] = set()
+        self.update_version = 1
+        self.topics: dict[str, TopicView] = {}
+        self.topic_ids: dict[str, str] = {}
+        self.topic_names: dict[str, str] = {}
+        self.brokers: tuple[int, ...] = (0,)
+
+    def time_to_next_update_ms(self, now_ms: int) -> int:
+        """Returns how long until the next request is due, in milliseconds."""
+        expires_in = max(self._last_successful_refresh_ms + self._max_age_ms - now_ms, 0)
+        if expires_in == 0:
+            self._equivalent_answers = 0
+        allowed_in = max(self._last_refresh_ms + self._refresh_backoff.backoff_ms(0) - now_ms, 0)
+        if self._equivalent_answers:
+            again = self._last_refresh_ms + self._refresh_backoff.backoff_ms(self._equivalent_answers - 1) - now_ms
+            allowed_in = max(allowed_in, again)
+        wanted_now = self._need_full_update or self._need_partial_update
+        return max(0 if wanted_now else expires_in, allowed_in)
+
+    def request_update(self, *, reset_equivalent_backoff: bool) -> None:
+        """Wants an update, as soon as the backoff allows it."""
+        self._need_full_update = True
+        if reset_equivalent_backoff:
+            self._equivalent_answers = 0
+
+    def request_update_for_new_topics(self) -> int:
+        """Wants an update now, for the subscription has changed. Returns the number of answers so far."""
+        self._last_refresh_ms = 0
+        self._need_partial_update = True
+        self._equivalent_answers = 0
+        self._request_version += 1
+        return self.update_version
+
+    def query(self) -> MetadataQuery:
+        """Returns what to ask for now."""
+        subscribed = self._subscriptions
+        if subscribed.type is SubscriptionType.AUTO_PATTERN:
+            return MetadataQuery(None, (), self._request_version)
+        if subscribed.type is SubscriptionType.AUTO_PATTERN_RE2J:
+            return MetadataQuery((), tuple(sorted(subscribed.assigned_topic_ids)), self._request_version)
+        return MetadataQuery(tuple(sorted(subscribed.metadata_topics())), (), self._request_version)
+
+    def update(self, query: MetadataQuery, view: ClusterView, now_ms: int) -> None:
+        """Takes the answer to a query."""
+        self._need_partial_update = query.request_version < self._request_version
+        self._last_refresh_ms = now_ms
+        self.update_version += 1
+        self._need_full_update = False
+        self._last_successful_refresh_ms = now_ms
+        self._equivalent_answers += 1
+        old_ids = self.topic_ids
+        answered = self._answered(query, view)
+        self.brokers = view.brokers
+        self._nodes = {"", *(rack for topic in view.topics.values() for racks in topic.racks for rack in racks)}
+        self.topic_ids = {topic.name: topic.topic_id for topic in answered}
+        self.topic_names = {topic.topic_id: topic.name for topic in answered}
+        self.topics = {topic.name: topic for topic in answered if self._retains(topic)}
+        for topic in self.topics.values():
+            self._see(topic, is_new=old_ids.get(topic.name) != topic.topic_id)
+        self._seen_partitions = {seen for seen in self._seen_partitions if self._needs(seen.topic)}
+
+    def leader_of(self, partition: TopicPartition) -> str | None:
+        """Returns the node that leads a partition, by its rack ("" where the view tells no racks), or None."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= topic.partitions:
+            return None
+        racks = topic.racks[partition.partition] if partition.partition < len(topic.racks) else ()
+        return racks[0] if racks else ""
+
+    def has_node(self, node: str) -> bool:
+        """Tells whether the last answer had this node."""
+        return node in self._nodes
+
+    def _answered(self, query: MetadataQuery, view: ClusterView) -> list[TopicView]:
+        """Returns what the answer has of what was asked for; a name that it lacks is asked for again."""
+        if query.topics is None:
+            return list(view.topics.values())
+        by_id = view.by_id() if query.topic_ids else {}
+        found = [view.topics[name] for name in query.topics if name in view.topics]
+        if any(self._needs(name) and name not in view.topics for name in query.topics):
+            self.request_update(reset_equivalent_backoff=False)
+        return found + [by_id[topic_id] for topic_id in query.topic_ids if topic_id in by_id]
+
+    def _see(self, topic: TopicView, *, is_new: bool) -> None:
+        """Notes a topic's partitions; one that was never seen means that answers aren't all alike."""
+        for number in range(topic.partitions):
+            partition = TopicPartition(topic.name, number)
+            if is_new or partition not in self._seen_partitions:
+                self._seen_partitions.add(partition)
+                self._equivalent_answers = 0
+
+    def _retains(self, topic: TopicView) -> bool:
+        return self._needs(topic.name) or self._subscriptions.is_assigned_from_regex(topic.topic_id)
+
+    def _needs(self, topic: str) -> bool:
+        return topic in self._subscriptions.metadata_topics() or self._subscriptions.matches_pattern(topic)
