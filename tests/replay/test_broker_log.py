@@ -204,7 +204,7 @@ def test_a_topics_name_is_found_by_what_is_fetched_under_it(tmp_path: Path) -> N
     log.add("OFFSET_FETCH", fetch, {"throttleTimeMs": 0, "groups": [group]}, arrives=10, version=10)
     commit(log, {"topicId": topic_id}, 0, arrives=20, version=10)
     source = read(log, tmp_path)
-    assert source.notes == {}
+    assert source.notes == {"topic ids matched with names by what answers imply": 1}
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
 
@@ -258,3 +258,27 @@ def test_a_reused_request_id_stays_unique(tmp_path: Path) -> None:
     log.lines.append(log.lines[0])
     ids = [answer.request_id for answer in read(log, tmp_path).recording.answers]
     assert len(set(ids)) == 2
+
+
+def test_a_topics_id_is_found_by_who_was_assigned_it(tmp_path: Path) -> None:
+    topic_id = "3vNQCJG2Rk6c2gxeoDo1kw"
+    log = KafkaLog()
+    # An old version of CreateTopics answers without the id.
+    created = {"name": "t1", "errorCode": 0, "errorMessage": None}
+    wanted = {"name": "t1", "numPartitions": 2, "replicationFactor": 1, "assignments": [], "configs": []}
+    log.add("CREATE_TOPICS", {"topics": [wanted], "validateOnly": False}, {"topics": [created]}, arrives=0, version=4)
+    asked = {
+        "groupId": "g", "memberId": "m", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": ["t1"], "subscribedTopicRegex": None,
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    assignment = {"topicPartitions": [{"topicId": topic_id, "partitions": [0, 1]}]}
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "m", "memberEpoch": 2,
+        "heartbeatIntervalMs": 5000, "assignment": assignment,
+    }  # fmt: skip
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=1_000, version=1)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.notes == {"topic ids matched with names by what answers imply": 1}

@@ -11,7 +11,7 @@ from typing import Any
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.requests import VERSIONS, Topic
-from coordinator_udf.replay.explain.settle import settle_order
+from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.inputs.broker_log.availability import Availability, availability
 from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
@@ -79,7 +79,11 @@ class _KafkaReader:
         """Fills `out` from the entries in order."""
         out = self.out
         out.partitions = self._options.partitions or history.offsets_partitions or likely_partitions(entries)
-        out.notes.update({"topics known by id only": len(history.nameless)} if history.nameless else {})
+        told = {
+            "topics known by id only": len(history.nameless),
+            "topic ids matched with names by what answers imply": history.matched,
+        }
+        out.notes.update({what: count for what, count in told.items() if count})
         if not entries:
             out.rejections.append(Rejection(f"{out.source} holds no line that could be read"))
             return
@@ -103,7 +107,7 @@ class _KafkaReader:
         facts = LogFacts(entries, self._request_ids, out.partitions)
         facts.losses = available.losses
         out.undecided = facts.undecided
-        out.settle = partial(settle_order, out, facts.entries)
+        out.explain = partial(explain, out, facts.entries)
         if available.losses:
             out.notes["shard lost by the broker"] += sum(map(len, available.losses.values()))
             if self._options.partitions is None and history.offsets_partitions is None:

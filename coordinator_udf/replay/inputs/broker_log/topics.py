@@ -2,20 +2,28 @@
 
 A topic's creation, growth and deletion are in the log where they happened while it was written. Of topics that are
 older only traces are seen: commits that were accepted or refused, partitions that were assigned. They are taken to
-exist from the beginning, with as many partitions as were seen.
+exist from the beginning, with as many partitions as were seen. Where a topic's id is nowhere beside its name, the two
+are matched by what was committed and fetched, and by who was subscribed to what was assigned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from base64 import urlsafe_b64encode
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topic_names import names_by_offsets
+from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import names_by_subscriptions
 
 OFFSETS_TOPIC = "__consumer_offsets"
+
+#: A partition that was seen once, beside others that were seen so often, is an answer that can't be right.
+_OFTEN = 8
 
 
 class TopicChange(NamedTuple):
@@ -33,6 +41,18 @@ class TopicHistory(NamedTuple):
     nameless: tuple[str, ...]
     #: The number of partitions of the offsets topic, where the log tells.
     offsets_partitions: int | None
+    #: How many ids were matched with names by what answers imply.
+    matched: int
+
+
+class _Change(NamedTuple):
+    """A creation, growth or deletion that was answered without an error."""
+
+    ts_us: int
+    kind: str
+    name: str
+    partitions: int
+    topic_id: str
 
 
 def topic_history(entries: Sequence[Entry], given: Iterable[Topic] = ()) -> TopicHistory:
@@ -47,56 +67,88 @@ def topic_history(entries: Sequence[Entry], given: Iterable[Topic] = ()) -> Topi
     for entry in entries:
         seen.look_at(entry)
     topics = {topic.name: topic for topic in given}
-    born = {name for _, kind, name, _, _ in changes if kind == "create"}
-    for name, topic_id in names_by_offsets(entries, seen.known_ids(changes)).items():
-        seen.ids.setdefault(name, topic_id)
-    names = {topic_id: name for name, topic_id in seen.ids.items()}
-    for name in sorted(set(seen.partitions) | set(seen.ids)):
-        if name not in topics and name not in born:
-            topics[name] = Topic(name, seen.partitions.get(name, 1), seen.ids.get(name, ZERO_UUID))
-    created = {topic_id for _, kind, _, _, topic_id in changes if kind == "create"}
-    known = {topic.id for topic in topics.values()} | created | set(names)
-    nameless = tuple(sorted(set(seen.partitions_of_id) - known))
+    said = len(seen.ids)
+    created = {change.name: change for change in changes if change.kind == "create"}
+    _match(entries, seen, topics, created)
+    matched = len(seen.ids) - said
+    counts, counts_of_id = seen.counts()
+    for name in sorted(set(counts) | set(seen.ids)):
+        if name not in topics and name not in created:
+            topics[name] = Topic(name, counts.get(name, 1), seen.ids.get(name, ZERO_UUID))
+    ids = {change.topic_id for change in changes if change.kind == "create"}
+    known = {topic.id for topic in topics.values()} | ids | set(seen.ids.values())
+    nameless = tuple(sorted(set(counts_of_id) - known))
     for topic_id in nameless:
-        topics[topic_id] = Topic(topic_id, seen.partitions_of_id[topic_id], topic_id)
+        topics[topic_id] = Topic(topic_id, counts_of_id[topic_id], topic_id)
     for name, topic in topics.items():
-        partitions = max(topic.partitions, seen.partitions_of_id.get(topic.id, 0))
-        topics[name] = Topic(name, partitions, topic.id)
-    return TopicHistory(tuple(topics.values()), _replayed(topics, changes), nameless, _offsets_partitions(changes))
+        partitions = max(topic.partitions, counts_of_id.get(topic.id, 0))
+        topics[name] = _with_id(Topic(name, partitions, topic.id))
+    replayed = _replayed(topics, [_identified(change, seen.ids) for change in changes])
+    return TopicHistory(tuple(topics.values()), replayed, nameless, _offsets_partitions(changes), matched)
 
 
-def _replayed(topics: dict[str, Topic], changes: Iterable[tuple[int, str, str, int, str]]) -> list[TopicChange]:
+def _match(entries: Sequence[Entry], seen: _Seen, given: Mapping[str, Topic], created: Mapping[str, _Change]) -> None:
+    """Notes the ids of names that the log doesn't say outright."""
+    named = {name: topic.id for name, topic in given.items() if topic.id != ZERO_UUID}
+    named |= {name: change.topic_id for name, change in created.items() if change.topic_id != ZERO_UUID}
+    _, counts_of_id = seen.counts()
+    partitions = {name: change.partitions for name, change in created.items()}
+    by_subscription = names_by_subscriptions(entries, {**named, **seen.ids}, partitions, counts_of_id)
+    for name, topic_id in by_subscription.items():
+        seen.ids.setdefault(name, topic_id)
+    for name, topic_id in names_by_offsets(entries, {*named.values(), *seen.ids.values()}).items():
+        seen.ids.setdefault(name, topic_id)
+
+
+def _identified(change: _Change, ids: Mapping[str, str]) -> _Change:
+    """A creation with the topic's id, where that was answered without it."""
+    if change.kind != "create" or change.topic_id != ZERO_UUID:
+        return change
+    return change._replace(topic_id=ids.get(change.name, ZERO_UUID))
+
+
+def _with_id(topic: Topic) -> Topic:
+    """The topic; one whose id nobody ever says has one all the same, which no other has."""
+    if topic.id != ZERO_UUID:
+        return topic
+    made = urlsafe_b64encode(uuid5(NAMESPACE_URL, f"topic:{topic.name}").bytes).decode().rstrip("=")
+    return Topic(topic.name, topic.partitions, made)
+
+
+def _replayed(topics: dict[str, Topic], changes: Iterable[_Change]) -> list[TopicChange]:
     current, out = dict(topics), []
-    for ts_us, kind, name, partitions, topic_id in changes:
-        before = dict(current)
-        if kind == "create":
-            current[name] = Topic(name, partitions, topic_id)
-        elif kind == "grow" and name in current:
-            current[name] = Topic(name, partitions, current[name].id)
-        elif kind == "delete":
+    for change in changes:
+        before, name = dict(current), change.name
+        if change.kind == "create":
+            current[name] = _with_id(Topic(name, change.partitions, change.topic_id))
+        elif change.kind == "grow" and name in current:
+            current[name] = Topic(name, change.partitions, current[name].id)
+        elif change.kind == "delete":
             current.pop(name, None)
         if current != before:
-            out.append(TopicChange(ts_us, tuple(current.values())))
+            out.append(TopicChange(change.ts_us, tuple(current.values())))
     return out
 
 
-def _changes(entry: Entry) -> Iterator[tuple[int, str, str, int, str]]:
-    """Creations, growths and deletions that were answered without an error: (when, what, name, partitions, id)."""
+def _changes(entry: Entry) -> Iterator[_Change]:
     answer: dict[str, Any] = entry.response or {}
+    ts_us = entry.answered_us
+    if entry.request.get("validateOnly"):
+        return
     if entry.api == "CreateTopics":
         asked = {topic["name"]: topic for topic in entry.request.get("topics") or ()}
-        if not entry.request.get("validateOnly"):
-            for topic in _without_error(answer.get("topics")):
-                partitions = topic.get("numPartitions") or asked.get(topic["name"], {}).get("numPartitions", 1)
-                yield entry.answered_us, "create", topic["name"], max(partitions, 1), topic.get("topicId") or ZERO_UUID
+        for topic in _without_error(answer.get("topics")):
+            wanted = asked.get(topic["name"], {})
+            counts = (topic.get("numPartitions"), wanted.get("numPartitions"), len(wanted.get("assignments") or ()))
+            partitions = next((count for count in counts if count and count > 0), 1)
+            yield _Change(ts_us, "create", topic["name"], partitions, topic.get("topicId") or ZERO_UUID)
     elif entry.api == "CreatePartitions":
-        counts = {topic["name"]: topic["count"] for topic in entry.request.get("topics") or ()}
-        if not entry.request.get("validateOnly"):
-            for topic in _without_error(answer.get("results")):
-                yield entry.answered_us, "grow", topic["name"], counts[topic["name"]], ""
+        counts_of = {topic["name"]: topic["count"] for topic in entry.request.get("topics") or ()}
+        for topic in _without_error(answer.get("results")):
+            yield _Change(ts_us, "grow", topic["name"], counts_of[topic["name"]], "")
     elif entry.api == "DeleteTopics":
         for topic in _without_error(answer.get("responses")):
-            yield entry.answered_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID
+            yield _Change(ts_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID)
 
 
 def _without_error(items: Any) -> Iterator[dict[str, Any]]:
@@ -105,23 +157,28 @@ def _without_error(items: Any) -> Iterator[dict[str, Any]]:
             yield item
 
 
-def _offsets_partitions(changes: Iterable[tuple[int, str, str, int, str]]) -> int | None:
-    return next((n for _, kind, name, n, _ in changes if kind == "create" and name == OFFSETS_TOPIC), None)
+def _offsets_partitions(changes: Iterable[_Change]) -> int | None:
+    return next((c.partitions for c in changes if c.kind == "create" and c.name == OFFSETS_TOPIC), None)
 
 
 class _Seen:
     """The traces of topics in requests and answers."""
 
     def __init__(self) -> None:
-        self.partitions: dict[str, int] = {}
-        self.partitions_of_id: dict[str, int] = {}
+        #: By name and by id, how often each partition was seen.
+        self._by_name: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._by_id: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        #: Topic name -> id.
         self.ids: dict[str, str] = {}
 
-    def known_ids(self, changes: Iterable[tuple[int, str, str, int, str]]) -> set[str]:
-        """The ids whose topic's name the log says outright."""
-        return {*self.ids.values(), *(topic_id for _, kind, _, _, topic_id in changes if kind == "create")}
+    def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The numbers of partitions, by name and by id."""
+        by_name = {name: _count(partitions) for name, partitions in self._by_name.items()}
+        by_id = {topic_id: _count(partitions) for topic_id, partitions in self._by_id.items()}
+        return by_name, by_id
 
     def look_at(self, entry: Entry) -> None:
+        """Takes note of an entry's topics."""
         answer = entry.response or {}
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
             for topic in answer.get("topics") or ():
@@ -148,8 +205,17 @@ class _Seen:
     def _partition(self, topic: dict[str, Any], partition: int) -> None:
         name, topic_id = topic.get("name"), topic.get("topicId")
         if name:
-            self.partitions[name] = max(self.partitions.get(name, 0), partition + 1)
+            self._by_name[name][partition] += 1
         if topic_id and topic_id != ZERO_UUID:
-            self.partitions_of_id[topic_id] = max(self.partitions_of_id.get(topic_id, 0), partition + 1)
+            self._by_id[topic_id][partition] += 1
             if name:
                 self.ids[name] = topic_id
+
+
+def _count(partitions: Counter[int]) -> int:
+    """The number of partitions, of how often each was seen."""
+    known = sorted(partitions)
+    often = sum(partitions.values()) / len(known) >= _OFTEN
+    while often and len(known) > 1 and partitions[known[-1]] == 1:
+        known.pop()
+    return known[-1] + 1

@@ -1,0 +1,86 @@
+"""Finds the names of topics that a log knows by their ids only, by who subscribed by name and was assigned by id.
+
+A member of a consumer group is assigned topics that it is subscribed to and no others. So an id is the id of a name
+that everybody was subscribed to who was ever assigned it; where several are left, the numbers of partitions decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+
+#: Of a hundred assignments of an id so many have to be to subscribers of a name: a subscription changes while its
+#: answer is on its way.
+_LEAST_PERCENT = 95
+
+
+def names_by_subscriptions(
+    entries: Iterable[Entry], known: Mapping[str, str], partitions: Mapping[str, int], seen: Mapping[str, int]
+) -> dict[str, str]:
+    """Topic name -> id, for the ids that aren't known and of which one name is left.
+
+    Args:
+        entries: the log in order.
+        known: topic name -> id, as far as they are known.
+        partitions: topic name -> number of partitions, of topics of which it is known.
+        seen: topic id -> number of partitions that were seen, at least.
+    """
+    left = _candidates(entries, set(known.values()), set(known))
+    found: dict[str, str] = {}
+    while True:
+        settled = {topic_id: _only(names, topic_id, partitions, seen) for topic_id, names in left.items()}
+        new = {topic_id: name for topic_id, name in sorted(settled.items()) if name is not None}
+        names = Counter(new.values())
+        new = {topic_id: name for topic_id, name in new.items() if names[name] == 1}
+        if not new:
+            return found
+        found |= {name: topic_id for topic_id, name in new.items()}
+        left = {topic_id: names - set(found) for topic_id, names in left.items() if topic_id not in new}
+
+
+def _only(names: set[str], topic_id: str, partitions: Mapping[str, int], seen: Mapping[str, int]) -> str | None:
+    """The one name that an id can have; None if there are several."""
+    if len(names) > 1:
+        count = seen.get(topic_id, 0)
+        names = {name for name in names if partitions.get(name, count) == count}
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def _candidates(entries: Iterable[Entry], known_ids: set[str], known_names: set[str]) -> dict[str, set[str]]:
+    """The names that each id may have."""
+    subscribed: dict[tuple[str, str], frozenset[str]] = {}
+    votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    assigned: Counter[str] = Counter()
+    for entry in entries:
+        if entry.api != "ConsumerGroupHeartbeat":
+            continue
+        request, answer = entry.request, entry.response or {}
+        member = request.get("groupId", ""), answer.get("memberId") or request.get("memberId") or ""
+        if request.get("subscribedTopicRegex"):
+            # What the expression matches isn't in the log.
+            subscribed.pop(member, None)
+        elif request.get("subscribedTopicNames") is not None and not answer.get("errorCode"):
+            subscribed[member] = frozenset(request["subscribedTopicNames"])
+        names = subscribed.get(member)
+        for topic_id in _assigned(answer) if names else ():
+            if topic_id not in known_ids:
+                assigned[topic_id] += 1
+                votes[topic_id].update(names or ())
+    return {
+        topic_id: {
+            name
+            for name, count in of_id.items()
+            if name not in known_names and count * 100 >= assigned[topic_id] * _LEAST_PERCENT
+        }
+        for topic_id, of_id in votes.items()
+    }
+
+
+def _assigned(answer: Mapping[str, object]) -> Iterator[str]:
+    assignment = answer.get("assignment")
+    topics = assignment.get("topicPartitions") if isinstance(assignment, Mapping) else None
+    for topic in topics or ():
+        if topic.get("partitions"):
+            yield topic["topicId"]
