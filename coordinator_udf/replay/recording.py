@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.settings.coordinator import Settings
 
 #: As much of an unreadable line as a rejection carries, in characters.
@@ -91,9 +92,10 @@ class ReplaySource(msgspec.Struct):
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     #: Says of a difference why the log itself can't tell what is right; None where it can.
     undecided: Callable[[Any], str | None] = lambda _: None
-    #: Reorders the rows where the log leaves their order open and the answers of these requests tell it; the number of
-    #: requests that were moved.
-    settle: Callable[[set[str]], int] = lambda _: 0
+    #: Puts the rows in an order that explains these requests' answers, as far as any does; what came of it.
+    explain: Callable[[set[str]], Explained | None] = lambda _: None
+    #: What came of that, once it was done.
+    explained: Explained | None = None
 
 
 def clip(raw: str) -> str:

@@ -193,6 +193,14 @@ class Timers:
         self._forget(entry)
         return Timer(deadline_ms, seq, entry[KEY], entry[DATA])
 
+    def peek(self) -> tuple[int, int]:
+        """Deadline and number of the timer that is due next, which stays armed; `NEVER_MS` and 0 if none is armed.
+
+        Timers whose groups rest are not looked at.
+        """
+        deadline_ms, seq, _ = self._first()
+        return deadline_ms, seq
+
     def find_bound(self) -> None:
         """Makes ``bound_ms`` the earliest deadline that there is."""
         deadline_ms, _, _ = self._first()

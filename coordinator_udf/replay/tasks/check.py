@@ -74,6 +74,16 @@ def _print_source(source: ReplaySource, verdict: Verdict, differences: list[Diff
     if source.rejections:
         line += f", rejected {len(source.rejections)} (first: {source.rejections[0].reason[:120]})"
     typer.echo(line)
+    for (partition, group_id), outcome in source.explained.outcomes.items() if source.explained else ():
+        for found in outcome.explanations:
+            moves = [
+                (move.place, move.at_ms - (outcome.natural_ms[move.place] if move.place is not None else move.at_ms))
+                for move in found.moved
+            ]
+            typer.echo(f"  {partition} {group_id} step {found.place} explained in {found.tries} tries by {moves}")
+        if outcome.unexplained:
+            failed = [(unexplained.place, unexplained.tries) for unexplained in outcome.unexplained]
+            typer.echo(f"  {partition} {group_id} unexplained {len(failed)} of {len(outcome.course)}: {failed[:20]}")
     for difference in differences:
         typer.echo(
             f"  {difference.what} {difference.api} {difference.error} request {difference.request_id}\n"

@@ -84,10 +84,13 @@ def run_and_compare(source: ReplaySource) -> tuple[pa.Table, Verdict]:
 
     outputs, verdict = judge()
     differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}
-    moved = source.settle({request_id for request_id in differing if request_id is not None})
-    if not moved:
+    explained = source.explain({request_id for request_id in differing if request_id is not None})
+    source.explained = explained
+    if explained is None or not explained.outcomes:
         return outputs, verdict
-    source.notes["order or time of requests within what the log leaves open, taken from their answers"] += moved
+    if explained.moved:
+        note = "order or time of requests within what the log leaves open, taken from their answers"
+        source.notes[note] += explained.moved
     return judge()
 
 

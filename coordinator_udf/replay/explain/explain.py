@@ -1,0 +1,119 @@
+"""Explains a broker's log: puts its rows in an order, and at times, that explain the broker's answers."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from coordinator_udf.protocol.errors import error_name
+from coordinator_udf.replay.explain.bounds import Bounds
+from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
+from coordinator_udf.replay.explain.search import Search
+from coordinator_udf.replay.explain.steps import (
+    Row,
+    Step,
+    named_groups,
+    shared_event,
+    split_by_group,
+    steps_of,
+)
+from coordinator_udf.replay.explain.walk import Walk
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.judge.compare import Difference, answer_error
+from coordinator_udf.replay.recording import ReplaySource, number_offsets
+from coordinator_udf.shard.shard import PoisonRow
+from schemas.requests import CONTROL_APIS
+
+
+def explain(
+    source: ReplaySource,
+    entries: Mapping[str, Entry],
+    differing: set[str],
+    bounds: Bounds = Bounds(),  # noqa: B008 - a tuple
+) -> Explained:
+    """Changes the order and times of a source's rows so that they explain the broker's answers, as far as any do.
+
+    Args:
+        entries: the lines of the log by request id.
+        differing: the requests whose answers differ as the rows stand; the groups that they ask about are looked at.
+    """
+    explained = Explained()
+    rows = split_by_group(source.rows)
+    wanted = _groups(rows, differing)
+    if not wanted:
+        return explained
+    answers = {answer.request_id: answer for answer in source.recording.answers}
+    by_shard: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_shard[row["partition"]].append(row)
+    source.rows[:] = []
+    for partition, of_shard in sorted(by_shard.items()):
+        own: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in of_shard:
+            for group_id in set(named_groups(row)):
+                own[group_id].append(row)
+        controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
+        courses: dict[str, list[Row]] = {}
+        for group_id in (group_id for shard, group_id in wanted if shard == partition):
+            steps = steps_of(own[group_id], group_id, entries, answers, bounds.handover_ms)
+            try:
+                outcome = _search(source, partition, steps, controls, bounds)
+            except PoisonRow as poison:
+                explained.broken[partition, group_id] = poison.details
+                continue
+            explained.outcomes[partition, group_id] = outcome
+            courses[group_id] = [{**steps[place].row, "log_ts": at_ms} for place, at_ms in outcome.course]
+        source.rows += _merged(of_shard, courses)
+    number_offsets(source.rows)
+    return explained
+
+
+def _search(
+    source: ReplaySource, partition: int, steps: list[Step], controls: Sequence[Row], bounds: Bounds
+) -> Outcome:
+    keep_log = any(row["api"] == "Failover" for row in controls)
+    machine = GroupMachine(partition, source.settings, keep_log=keep_log)
+    start_ms = controls[0]["log_ts"] if controls else 0
+    shared = [shared_event(row, -1 if row["log_ts"] <= start_ms else bounds.late_ms) for row in controls]
+    walk = Walk(machine, steps, shared, bounds, _excused(source))
+    outcome = Search(walk).run()
+    outcome.request_ids = [step.row["request_id"] for step in steps]
+    outcome.natural_ms = [step.natural_ms for step in steps]
+    return outcome
+
+
+def _excused(source: ReplaySource) -> Callable[[Step, str], bool]:
+    def excused(step: Step, body: str) -> bool:
+        answer = step.answer
+        if answer is None:
+            return True
+        shown = ({"body": answer.body}, {"body": msgspec.json.decode(body)})
+        error = error_name(answer_error(answer.body))
+        difference = Difference(source.source, "answer", answer.api, answer.request_id, error, *shown)
+        return source.undecided(difference) is not None
+
+    return excused
+
+
+def _groups(rows: Sequence[Row], differing: set[str]) -> list[GroupKey]:
+    found: set[GroupKey] = set()
+    for row in rows:
+        if row["request_id"] in differing and row["api"] not in CONTROL_APIS:
+            found |= {(row["partition"], group_id) for group_id in named_groups(row)}
+    return sorted(found)
+
+
+def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]]) -> Iterator[Row]:
+    """A shard's rows in the order of time: those of the groups that were searched in the order that was found."""
+    rest = [row for row in rows if row["api"] in CONTROL_APIS or not any(g in courses for g in named_groups(row))]
+    yield from heapq.merge(rest, *courses.values(), key=_time)
+
+
+def _time(row: dict[str, Any]) -> tuple[int, bool]:
+    # What happens to the whole shard comes before what is asked in the same millisecond.
+    return row["log_ts"], row["api"] not in CONTROL_APIS

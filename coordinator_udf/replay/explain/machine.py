@@ -1,0 +1,195 @@
+"""One group's part of a shard, on its own: it can be put back to where it was, and timers fire when they are told to.
+
+Groups of a shard don't see each other, so a group behaves alone as among the others. What happens to the shard as a
+whole (topics, loading, the end of a transaction) is told to each group.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
+from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
+from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.apis import Availability
+from coordinator_udf.shard.sessions.columns import Rest
+from coordinator_udf.shard.shard import Shard
+
+#: How often an expression is resolved again at most; one more than this and it may be (TopicRegexResolver).
+_REGEX_INTERVAL_MS = 10_001
+
+_PLACEHOLDER = re.compile(r'"(assignment|memberAssignment)":\s*"@(\d+)/((?:[^"\\]|\\.)*)"')
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_groups = msgspec.msgpack.Decoder(dict[str, Group]).decode
+_decode_committed = msgspec.msgpack.Decoder(dict[str, dict[str, dict[int, CommittedOffset]]]).decode
+_decode_pending = msgspec.msgpack.Decoder(dict[int, dict[str, dict[str, dict[int, CommittedOffset]]]]).decode
+
+#: An answer: the request's id and its body as JSON.
+Given = tuple[str, str]
+
+
+class Snapshot(NamedTuple):
+    """All that a group is, and all that its further course depends on."""
+
+    groups: bytes
+    committed: bytes
+    pending: bytes
+    timers: tuple[tuple[int, int, TimerKey, tuple[int, ...]], ...]
+    next_timer_seq: int
+    now_ms: int
+    end_offset: int
+    next_seq: int
+    topics: dict[str, Topic]
+    topics_version: int
+    new_topics_version: int
+    ghosts: dict[str, tuple[int, Group]]
+    availability: Availability
+    started: bool
+    log_length: int
+
+    def key(self) -> tuple[Any, ...]:
+        """What two snapshots have in common that will behave alike; numbers given to timers and outputs don't count."""
+        timers = tuple((deadline, key, data) for deadline, _, key, data in self.timers)
+        return (self.groups, self.committed, self.pending, timers, self.topics_version, self.availability)
+
+
+class GroupMachine:
+    """A shard that has one group."""
+
+    def __init__(self, partition: int, settings: Settings, *, keep_log: bool) -> None:
+        """A group that nobody has heard of.
+
+        Args:
+            partition: the group's shard.
+            settings: of the coordinator.
+            keep_log: whether records are kept, for the shard to be loaded again.
+        """
+        self._shard = Shard(partition, settings, keep_log=keep_log)
+        self._assignments: dict[int, dict[str, bytes]] = {}
+        self._interval_ms = settings.group_consumer_assignment_interval_ms
+
+    @property
+    def now_ms(self) -> int:
+        """The time up to which the group has been brought."""
+        return self._shard.ctx.now_ms
+
+    @property
+    def timer_number(self) -> int:
+        """The number that the timer armed next will have."""
+        return self._shard.ctx.timers.next_seq
+
+    # -- what happens ---------------------------------------------------------------------------------------------
+
+    def handle(self, row: Request) -> list[Given]:
+        """Handles one row at its time, and timers that it armed without a delay; the answers that came of it.
+
+        Raises:
+            PoisonRow: a handler raised; the state is then undefined.
+        """
+        self._shard.handle_row(row, 0)
+        return self._take()
+
+    def fire(self, deadline_ms: int) -> list[Given]:
+        """Fires the timers that are due at the next deadline; the answers that came of it.
+
+        Raises:
+            PoisonRow: a handler raised; the state is then undefined.
+        """
+        self._shard.run_timers(deadline_ms, 0)
+        return self._take()
+
+    def next_timer(self) -> tuple[int, int]:
+        """Deadline (ms) and number of the timer that is due next; a deadline that never comes if none is armed."""
+        return self._shard.ctx.timers.peek()
+
+    def interval_ends(self) -> list[int]:
+        """Times (ms) at which the group would answer otherwise for no other reason than that an interval is over."""
+        ends: list[int] = []
+        for group in self._shard.store.groups.values():
+            if not isinstance(group, ConsumerGroup):
+                continue
+            if group.assignment_timestamp and self._interval_ms:
+                ends.append(group.assignment_timestamp + self._interval_ms)
+            if group.metadata_refresh_ms:
+                ends.append(group.metadata_refresh_ms)
+            ends += {resolved.timestamp + _REGEX_INTERVAL_MS for resolved in group.resolved_regexes.values()}
+        return ends
+
+    def _take(self) -> list[Given]:
+        said = self._shard.ctx.said
+        for _, _, _, _, member_id, offset, payload in said.assignments:
+            self._assignments.setdefault(offset, {})[member_id] = payload or b""
+        given = [(row[2], self._filled(row[9], row[10])) for row in said.responses if row[2] is not None]
+        for rows in said.by_kind().values():
+            rows.clear()
+        return given
+
+    def _filled(self, body: str, refs: str | None) -> str:
+        if refs is None:
+            return body
+
+        def fill(match: re.Match[str]) -> str:
+            field, offset, member = match.groups()
+            member_id = member if "\\" not in member else msgspec.json.decode(f'"{member}"', type=str)
+            return f'"{field}":"{b64encode(self._assignments[int(offset)][member_id]).decode()}"'
+
+        return _PLACEHOLDER.sub(fill, body)
+
+    # -- there and back -------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """What `restore` brings back."""
+        shard = self._shard
+        ctx, store = shard.ctx, shard.store
+        timers = tuple((e[DEADLINE], e[SEQ], e[KEY], e[DATA]) for e in ctx.timers.awake())
+        return Snapshot(
+            _encode(store.groups),
+            _encode(store.offsets.committed),
+            _encode(store.offsets.pending),
+            timers,
+            ctx.timers.next_seq,
+            ctx.now_ms,
+            ctx.end_offset,
+            ctx.next_seq,
+            ctx.topics,
+            ctx.topics_version,
+            ctx.new_topics_version,
+            dict(store.ghosts),
+            shard.availability,
+            shard.started,
+            len(shard.log or ()),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Puts the group back to where it was when the snapshot was made."""
+        shard, ctx = self._shard, self._shard.ctx
+        offsets = OffsetStore()
+        offsets.committed = _decode_committed(snapshot.committed)
+        offsets.pending = _decode_pending(snapshot.pending)
+        shard.store = GroupStore(_decode_groups(snapshot.groups), offsets)
+        shard.store.ghosts = dict(snapshot.ghosts)
+        shard.hot.clear()
+        shard.rest = Rest(shard.hot)
+        ctx.timers = Timers(shard.rest, snapshot.next_timer_seq)
+        for timer in snapshot.timers:
+            ctx.timers.set(Timer(*timer))
+        ctx.now_ms, ctx.end_offset, ctx.next_seq = snapshot.now_ms, snapshot.end_offset, snapshot.next_seq
+        ctx.topics = snapshot.topics
+        ctx.topics_version, ctx.new_topics_version = snapshot.topics_version, snapshot.new_topics_version
+        ctx.append_failed = False
+        if ctx.appended is not None:
+            ctx.appended.clear()
+        for rows in ctx.said.by_kind().values():
+            rows.clear()
+        shard.availability, shard.started = snapshot.availability, snapshot.started
+        if shard.log is not None:
+            del shard.log[snapshot.log_length :]

@@ -1,0 +1,161 @@
+"""Finds an order and times of a group's events that explain every answer, or shows that there is none within bounds.
+
+Forward: the group is walked in the usual order up to the first answer that differs. Then what overlaps with what led
+there is searched, from a snapshot before it, by the number of changes to the usual order (limited discrepancy search),
+as one checks whether a concurrent history is linearizable (Wing & Gong; Lowe). States that were seen are not gone
+through again. The first order that explains the window is taken, and the walk goes on from its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
+from coordinator_udf.replay.explain.walk import Mismatch, Point, Walk
+
+
+class _Path(NamedTuple):
+    start: Point
+    end: Point
+    moved: tuple[Option, ...]
+
+
+class Search:
+    """The search for one group's order."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._bounds = walk.bounds
+        self._outcome = Outcome()
+        self._points: list[Point] = []
+        self._budget = walk.bounds.tries + walk.bounds.tries_a_step * len(walk.steps)
+
+    def run(self) -> Outcome:
+        """Walks through the whole group."""
+        walk = self._walk
+        kept_at = -1
+        while not walk.is_finished:
+            if not walk.done and walk.first % self._bounds.keep_every == 0 and walk.first != kept_at:
+                kept_at = walk.first
+                self._points.append(walk.point())
+                # As many as the farthest window needs.
+                del self._points[: -(max(self._bounds.back) // self._bounds.keep_every + 2)]
+            option = walk.usual()
+            if option is None:
+                break
+            mismatches = walk.take(option)
+            if mismatches:
+                self._explain(mismatches)
+                kept_at = walk.first
+        self._outcome.course = walk.course
+        return self._outcome
+
+    def _explain(self, mismatches: list[Mismatch]) -> None:
+        """Finds an order in which the answers that differ don't, or notes that there is none."""
+        walk = self._walk
+        here, tail = walk.point(), walk.tail(self._points[0])
+        window = _Window(walk, min(here.first + self._bounds.ahead, len(walk.steps)), mismatches[0].place)
+        for start in self._starts(here.first):
+            left = min(self._bounds.tries, self._budget) - window.tries
+            if left <= 0:
+                break
+            path = window.search(start, left)
+            if path is not None:
+                self._take(path, mismatches[0].place, window.tries)
+                return
+        self._spend(window.tries)
+        walk.forward_to(here, tail)
+        self._give_up(mismatches, window)
+
+    def _starts(self, place: int) -> list[Point]:
+        """The points from which the windows begin, nearest first."""
+        starts: list[Point] = []
+        for back in self._bounds.back:
+            found = [point for point in self._points if point.first <= place - back]
+            start = found[-1] if found else (self._points[0] if self._points else None)
+            if start is not None and start not in starts:
+                starts.append(start)
+        return starts
+
+    def _take(self, path: _Path, place: int, tries: int) -> None:
+        self._spend(tries)
+        self._walk.back_to(path.end)
+        self._outcome.explanations.append(Explanation(place, path.moved, tries))
+        self._points = [point for point in self._points if point.course <= path.start.course]
+
+    def _give_up(self, mismatches: list[Mismatch], window: _Window) -> None:
+        """Notes what stays unexplained and goes on from there."""
+        for mismatch in mismatches:
+            others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
+            self._outcome.unexplained.append(Unexplained(mismatch.place, tuple(others), window.tries))
+
+    def _spend(self, tries: int) -> None:
+        self._budget -= tries
+        self._outcome.tries += tries
+
+
+class _Window:
+    """The search of the windows before one answer that differs."""
+
+    def __init__(self, walk: Walk, goal: int, place: int) -> None:
+        self._walk = walk
+        self._goal = goal
+        self._place = place
+        self._visited: dict[Hashable, int] = {}
+        self._limit = 0
+        self.tries = 0
+        #: What was answered in the orders that were tried, by step.
+        self.seen: dict[int, list[str]] = {}
+        self._moved: list[Option] = []
+
+    def search(self, start: Point, tries: int) -> _Path | None:
+        """The least changed order from a point on that explains all up to the goal; None within so many tries."""
+        limit = self.tries + tries
+        for changes in range(1, self._walk.bounds.changes + 1):
+            self._visited.clear()
+            self._limit = limit
+            self._walk.back_to(start)
+            self._moved = []
+            if self._go_on(changes):
+                return _Path(start, self._walk.point(), tuple(self._moved))
+            if self.tries >= limit:
+                return None
+        return None
+
+    def _go_on(self, changes: int) -> bool:
+        """Whether the goal can be reached from where the walk is, with at most so many changes."""
+        walk = self._walk
+        if walk.is_finished or (walk.first >= self._goal < len(walk.steps) and not walk.done):
+            return True
+        if self.tries >= self._limit:
+            return False
+        here = walk.point()
+        key = (here.first, here.done, here.shared, here.snapshot.key())
+        if self._visited.get(key, -1) >= changes:
+            return False
+        self._visited[key] = changes
+        for number, option in enumerate(list(walk.options())):
+            cost = 0 if option.usual else 1
+            if cost > changes:
+                break
+            if number:
+                walk.back_to(here)
+            self.tries += 1
+            mismatches = walk.take(option)
+            if mismatches:
+                self._note(mismatches)
+                continue
+            if cost:
+                self._moved.append(option)
+            if self._go_on(changes - cost):
+                return True
+            if cost:
+                self._moved.pop()
+        return False
+
+    def _note(self, mismatches: list[Mismatch]) -> None:
+        for mismatch in mismatches:
+            said = self.seen.setdefault(mismatch.place, [])
+            if mismatch.ours not in said:
+                said.append(mismatch.ours)

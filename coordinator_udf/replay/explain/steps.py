@@ -1,0 +1,166 @@
+"""What may happen to a group of a broker's log: its requests, each with the window in which it was handled.
+
+A request was handled between its arrival and its answer. What happens to a whole shard (topics that come, a shard that
+is lost, a transaction's end) is an event of each of its groups: it took effect at a moment or a little after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.protocol.requests import SPANNING
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.judge.canonical import canonical_answer
+from coordinator_udf.replay.recording import Answer
+from schemas.requests import CONTROL_APIS
+
+Row = dict[str, Any]
+
+#: Fields of a body that hold one item a group: of requests and of answers.
+_GROUPS_OF_REQUESTS = ("groups", "groupsNames", "groupIds")
+_GROUPS_OF_ANSWERS = ("groups", "results")
+_US = 1_000
+_REQUEST_FIELDS = Request._fields
+
+
+@dataclass(slots=True)
+class Step:
+    """One request, as far as it asks about one group. Times in milliseconds.
+
+    Attributes:
+        place: which of the group's steps it is, in the estimated order.
+        row: the log's row; its time is set when the order is known.
+        request: the same for the state machine.
+        connection: requests of one connection keep their order.
+        arrived_ms, latest_ms: between which the coordinator handled it.
+        natural_ms: the most likely moment.
+        answer: what the broker answered; None if that isn't in the log.
+        group_id: the group.
+    """
+
+    place: int
+    row: Row
+    request: Request
+    connection: str
+    arrived_ms: int
+    latest_ms: int
+    natural_ms: int
+    group_id: str
+    answer: Answer | None
+    _part: Any = field(default=None)
+
+    def is_answered_by(self, body: str) -> bool:
+        """Whether the broker said the same of the group as this JSON does."""
+        if self.answer is None:
+            return True
+        ours = msgspec.json.decode(body)
+        if ours == self.answer.body:
+            return True
+        if self._part is None:
+            self._part = part_of(self.answer.api, self.answer.body, self.group_id)
+        return bool(part_of(self.answer.api, ours, self.group_id) == self._part)
+
+
+@dataclass(slots=True)
+class SharedEvent:
+    """What happens to the group's whole shard, at ``log_ts`` of the row or up to ``slack_ms`` later."""
+
+    row: Row
+    request: Request
+    at_ms: int
+    slack_ms: int
+
+
+def part_of(api: str, body: Mapping[str, Any], group_id: str) -> Any:
+    """What an answer says of one group, in canonical form."""
+    canonical = canonical_answer(api, body, of_many_shards=True)
+    for name in _GROUPS_OF_ANSWERS:
+        if api in SPANNING and isinstance(canonical.get(name), list):
+            own = [item for item in canonical[name] if item.get("groupId") == group_id]
+            return {**canonical, name: own}
+    return canonical
+
+
+def named_groups(row: Row) -> Iterator[str]:
+    """The groups that a row asks about; none for a list of all."""
+    if row["group_id"] is not None:
+        yield row["group_id"]
+    elif row["body"] is not None and row["api"] in SPANNING:
+        body = msgspec.json.decode(row["body"])
+        for name in _GROUPS_OF_REQUESTS:
+            for group in body.get(name) or ():
+                yield group["groupId"] if isinstance(group, dict) else group
+
+
+def split_by_group(rows: Sequence[Row]) -> list[Row]:
+    """The rows, with those that ask about several groups split into one a group: each may have its own moment."""
+    split = [list(_split(row)) for row in rows]
+    parts: dict[str, int] = {}
+    for row, pieces in zip(rows, split, strict=True):
+        if row["api"] not in CONTROL_APIS and row["request_id"] is not None:
+            parts[row["request_id"]] = parts.get(row["request_id"], 0) + len(pieces)
+    return [
+        piece if parts.get(row["request_id"], 1) == 1 else {**piece, "parts": parts[row["request_id"]]}
+        for row, pieces in zip(rows, split, strict=True)
+        for piece in pieces
+    ]
+
+
+def _split(row: Row) -> Iterator[Row]:
+    groups = list(dict.fromkeys(named_groups(row))) if row["group_id"] is None else []
+    if len(groups) < 2 or row["api"] in CONTROL_APIS:
+        yield row
+        return
+    body = msgspec.json.decode(row["body"])
+    name = next(name for name in _GROUPS_OF_REQUESTS if body.get(name))
+    for group_id in groups:
+        own = [item for item in body[name] if (item["groupId"] if isinstance(item, dict) else item) == group_id]
+        yield {**row, "body": msgspec.json.encode({**body, name: own}).decode()}
+
+
+def steps_of(
+    rows: Sequence[Row], group_id: str, entries: Mapping[str, Entry], answers: Mapping[str, Answer], handover_ms: int
+) -> list[Step]:
+    """A group's steps in the estimated order.
+
+    Args:
+        rows: the group's requests in that order.
+        entries: the lines of the log by request id.
+        answers: the broker's, by request id.
+        handover_ms: how long the coordinator may take to get to a request whose answer waits for others.
+    """
+    steps = []
+    for place, row in enumerate(rows):
+        entry = entries[row["request_id"]]
+        latest_us = entry.answered_us
+        if entry.api in {"JoinGroup", "SyncGroup"}:
+            latest_us = min(latest_us, entry.handled_us + entry.local_us + handover_ms * _US)
+        steps.append(
+            Step(
+                place,
+                row,
+                Request(*(row[name] for name in _REQUEST_FIELDS)),
+                entry.connection,
+                (entry.arrived_us - entry.exact_us) // _US,
+                (latest_us + entry.exact_us) // _US + 1,
+                entry.handled_us // _US,
+                group_id,
+                answers.get(row["request_id"]),
+            )
+        )
+    bound_ms = steps[-1].natural_ms if steps else 0
+    for step in reversed(steps):
+        # No later than a request behind it was handled: an error of the estimate is on the early side.
+        bound_ms = min(bound_ms, step.natural_ms)
+        step.natural_ms = bound_ms
+    return steps
+
+
+def shared_event(row: Row, slack_ms: int) -> SharedEvent:
+    """A control row as an event of a group."""
+    return SharedEvent(row, Request(*(row[name] for name in _REQUEST_FIELDS)), row["log_ts"], slack_ms)

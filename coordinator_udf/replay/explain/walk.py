@@ -1,0 +1,233 @@
+"""A walk through a group's events: what has happened, what may happen next, and whether the broker's answers agree."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator_udf.groups.model.timers import NEVER_MS
+from coordinator_udf.replay.explain.bounds import Bounds
+from coordinator_udf.replay.explain.machine import Given, GroupMachine, Snapshot
+from coordinator_udf.replay.explain.results import Option
+from coordinator_udf.replay.explain.steps import SharedEvent, Step
+
+
+class Mismatch(NamedTuple):
+    """An answer that the broker didn't give: the step, and what ours would have been as JSON."""
+
+    place: int
+    ours: str
+
+
+class Point(NamedTuple):
+    """Where a walk is: everything before ``first`` has happened, and of what stands behind it ``done``."""
+
+    snapshot: Snapshot
+    first: int
+    done: frozenset[int]
+    shared: int
+    course: int
+    armings: int
+
+
+class Tail(NamedTuple):
+    """What a walk noted from a point on."""
+
+    course_from: int
+    course: list[tuple[int, int]]
+    armings_from: int
+    armed_from: list[int]
+    armed_slack_ms: list[int]
+
+
+class Walk:
+    """Walks through a group's steps; the machine is always where the walk is.
+
+    Attributes:
+        first: everything before has happened.
+        course: what has happened: the steps with their times.
+    """
+
+    def __init__(
+        self,
+        machine: GroupMachine,
+        steps: Sequence[Step],
+        shared: Sequence[SharedEvent],
+        bounds: Bounds,
+        excused: Callable[[Step, str], bool],
+    ) -> None:
+        """A walk that begins before all steps.
+
+        Args:
+            excused: whether an answer may differ, for the log itself can't tell what is right.
+        """
+        self.machine = machine
+        self.steps = steps
+        self.bounds = bounds
+        self._shared = shared
+        self._excused = excused
+        self._by_id = {step.request.request_id: step for step in steps}
+        self.first = 0
+        self.done: set[int] = set()
+        self._shared_next = 0
+        self.course: list[tuple[int, int]] = []
+        #: From which number of a timer on the time of its arming is uncertain by how many ms.
+        self._armed_from: list[int] = []
+        self._armed_slack_ms: list[int] = []
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything has happened."""
+        return self.first == len(self.steps) and self._shared_next == len(self._shared)
+
+    # -- there and back -------------------------------------------------------------------------------------------
+
+    def point(self) -> Point:
+        """Where the walk is now."""
+        return Point(
+            self.machine.snapshot(),
+            self.first,
+            frozenset(self.done),
+            self._shared_next,
+            len(self.course),
+            len(self._armed_from),
+        )
+
+    def tail(self, since: Point) -> Tail:
+        """What was noted after a point, for a return to where the walk is now."""
+        return Tail(
+            since.course,
+            self.course[since.course :],
+            since.armings,
+            self._armed_from[since.armings :],
+            self._armed_slack_ms[since.armings :],
+        )
+
+    def forward_to(self, point: Point, tail: Tail) -> None:
+        """Goes to where the walk was before it went back."""
+        self.course[tail.course_from :] = tail.course
+        self._armed_from[tail.armings_from :] = tail.armed_from
+        self._armed_slack_ms[tail.armings_from :] = tail.armed_slack_ms
+        self.back_to(point)
+
+    def back_to(self, point: Point) -> None:
+        """Goes back to where the walk was."""
+        self.machine.restore(point.snapshot)
+        self.first, self.done, self._shared_next = point.first, set(point.done), point.shared
+        del self.course[point.course :]
+        del self._armed_from[point.armings :]
+        del self._armed_slack_ms[point.armings :]
+
+    # -- what may happen ------------------------------------------------------------------------------------------
+
+    def next_event(self) -> tuple[int, int]:
+        """When the next timer or event of the shard is due, and by how much it may be late, in milliseconds."""
+        deadline_ms, number = self.machine.next_timer()
+        if self._shared_next < len(self._shared):
+            event = self._shared[self._shared_next]
+            if event.at_ms < deadline_ms:
+                return event.at_ms, event.slack_ms
+        if deadline_ms == NEVER_MS:
+            return NEVER_MS, 0
+        place = bisect_right(self._armed_from, number) - 1
+        return deadline_ms, self.bounds.late_ms + (self._armed_slack_ms[place] if place >= 0 else 0)
+
+    def usual(self) -> Option | None:
+        """What is taken to happen next; None if everything has happened."""
+        due_ms, _ = self.next_event()
+        if self.first == len(self.steps):
+            return None if self._shared_next == len(self._shared) else Option(None, due_ms, True)
+        step = self.steps[self.first]
+        at_ms = max(self.machine.now_ms, step.natural_ms)
+        return Option(None, due_ms, True) if due_ms <= at_ms else Option(self.first, at_ms, True)
+
+    def options(self) -> Iterator[Option]:
+        """What may happen next, the usual first."""
+        due_ms, slack_ms = self.next_event()
+        now_ms = self.machine.now_ms
+        candidates, latest_ms = self._candidates()
+        if not candidates:
+            if self._shared_next < len(self._shared):
+                yield Option(None, due_ms, True)
+            return
+        times = {place: max(now_ms, min(self.steps[place].natural_ms, latest_ms)) for place in candidates}
+        usual = candidates[0]
+        fires = due_ms <= times[usual]
+        yield Option(None, due_ms, True) if fires else Option(usual, times[usual], True)
+        for place in candidates:
+            step, at_ms = self.steps[place], times[place]
+            before_ms = min(at_ms, due_ms - 1)
+            may_precede = at_ms < due_ms or (step.arrived_ms <= due_ms + slack_ms and now_ms < due_ms)
+            if may_precede and (fires or place != usual):
+                yield Option(place, before_ms, False)
+        if not fires and due_ms <= latest_ms:
+            yield Option(None, due_ms, False)
+        yield from self._around_intervals(candidates, times, min(due_ms - 1, latest_ms))
+
+    def _around_intervals(self, candidates: Sequence[int], times: dict[int, int], last_ms: int) -> Iterator[Option]:
+        """Steps shortly before or after the end of an interval."""
+        now_ms = self.machine.now_ms
+        for end_ms in self.machine.interval_ends():
+            for place in candidates:
+                step, at_ms = self.steps[place], min(times[place], last_ms)
+                if at_ms < end_ms <= min(step.latest_ms, last_ms):
+                    yield Option(place, end_ms, False)
+                elif now_ms < end_ms <= at_ms and step.arrived_ms <= end_ms + self.bounds.late_ms:
+                    yield Option(place, end_ms - 1, False)
+
+    def _candidates(self) -> tuple[list[int], int]:
+        """The steps that may come next, in the estimated order; and by when one of those to come has happened."""
+        candidates: list[int] = []
+        connections: set[str] = set()
+        latest_ms = NEVER_MS
+        for place in range(self.first, len(self.steps)):
+            if place in self.done:
+                continue
+            step = self.steps[place]
+            if step.arrived_ms > latest_ms:
+                break
+            if step.connection not in connections and len(candidates) < self.bounds.candidates:
+                candidates.append(place)
+            connections.add(step.connection)
+            latest_ms = min(latest_ms, step.latest_ms)
+        return candidates, latest_ms
+
+    # -- what happens ---------------------------------------------------------------------------------------------
+
+    def take(self, option: Option) -> list[Mismatch]:
+        """Lets something happen; the answers that the broker didn't give.
+
+        Raises:
+            PoisonRow: a handler raised.
+        """
+        number = self.machine.timer_number
+        if option.place is None:
+            given, slack_ms = self._take_event(option.at_ms)
+        else:
+            step = self.steps[option.place]
+            given = self.machine.handle(step.request._replace(log_ts=option.at_ms))
+            slack_ms = max(0, step.latest_ms - option.at_ms)
+            self.course.append((option.place, option.at_ms))
+            self.done.add(option.place)
+            while self.first in self.done:
+                self.done.discard(self.first)
+                self.first += 1
+        if self.machine.timer_number != number:
+            self._armed_from.append(number)
+            self._armed_slack_ms.append(slack_ms)
+        return list(self._mismatches(given))
+
+    def _take_event(self, at_ms: int) -> tuple[list[Given], int]:
+        deadline_ms, _ = self.machine.next_timer()
+        if deadline_ms <= at_ms:
+            return self.machine.fire(at_ms), self.bounds.late_ms
+        event = self._shared[self._shared_next]
+        self._shared_next += 1
+        return self.machine.handle(event.request), event.slack_ms
+
+    def _mismatches(self, given: Sequence[Given]) -> Iterator[Mismatch]:
+        for request_id, body in given:
+            step = self._by_id.get(request_id)
+            if step is not None and not step.is_answered_by(body) and not self._excused(step, body):
+                yield Mismatch(step.place, body)
