@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.groups.decisions import COLUMNS, Said
+from coordinator_udf.groups.model.timers import DEADLINE
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import Topic
@@ -108,6 +109,10 @@ class VirtualTimeShard:
     def next_deadline_ms(self) -> int | None:
         """Returns the time of the timer that fires next, or None."""
         return self.shard.ctx.timers.next_deadline_ms()
+
+    def deadlines_ms(self) -> list[int]:
+        """Returns the times of all armed timers, in order."""
+        return sorted(entry[DEADLINE] for entry in self.shard.ctx.timers.entries())
 
     def answers(self) -> list[Answer]:
         """Takes the answers given since this was last asked, in order."""

@@ -27,12 +27,21 @@ class MemberRecording:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording of one or several members. ``backoff_factor`` stands for what Kafka draws for each backoff."""
+    """A recording of one or several members. ``backoff_factor`` stands for what Kafka draws for each backoff.
+
+    ``lines`` are all of them in the order in which things happened, numbered from 1; the first is the ``config``.
+    """
 
     path: Path
     family: str
     backoff_factor: float
     members: list[MemberRecording]
+    lines: list[tuple[int, Line]]
+
+    @property
+    def is_closed_loop(self) -> bool:
+        """Whether Kafka's coordinator answered, and not a script."""
+        return "coordinator" in self.lines[0][1]
 
 
 def read_recording(path: Path) -> Recording:
@@ -44,11 +53,13 @@ def read_recording(path: Path) -> Recording:
     number = 0
     config: Line | None = None
     members: dict[str, MemberRecording] = {}
+    lines: list[tuple[int, Line]] = []
     try:
         data = path.read_bytes()
         text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         for number, raw in enumerate(text.splitlines(), 1):
             line = msgspec.json.decode(raw, type=dict[str, Any])
+            lines.append((number, line))
             if line["type"] == "config":
                 config = line
             elif line["type"] == "start":
@@ -60,7 +71,7 @@ def read_recording(path: Path) -> Recording:
                 members[line["m"]].outputs.append((number, line))
         if config is None:
             raise InputError(f"{path}: no line of type config, so this is no recording of members")
-        return Recording(path, config["family"], float(config["backoffFactor"]), list(members.values()))
+        return Recording(path, config["family"], float(config["backoffFactor"]), list(members.values()), lines)
     except (OSError, EOFError) as error:
         raise InputError(f"{path}: can't be read: {error}") from error
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:

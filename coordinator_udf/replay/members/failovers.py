@@ -1,0 +1,278 @@
+"""Finds when a recorded loop's coordinator failed over: the recording doesn't say it, its answers do.
+
+What members were told bounds each failover: the coordinator was there when it last answered and gone when a broker
+first said NOT_COORDINATOR (a request that waited is answered so at the very moment); it is back when the next broker
+first answers. Within these bounds only timers tell more: whether one fired before the coordinator went, and when one
+fired that was armed as it came back. So the bounds are searched for times under which our shard, given the recorded
+requests, answers all of them as Kafka's did.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from coordinator_udf.replay.judge.canonical import canonical_answer
+from coordinator_udf.replay.members.recorded_coordinator import Failover, RecordedCoordinator, RequestKey
+from coordinator_udf.replay.members.recording import Line, Recording
+
+_NOT_COORDINATOR = 16
+
+#: Between bounds of so many milliseconds or less every one is tried.
+_ALL_MS = 50
+
+#: A line's number and its time in milliseconds.
+_Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an answer shows: whether the coordinator was there then, and on which broker.
+
+    Attributes:
+        since: the number of the line at which the request came.
+        node: the broker that has the coordinator; None where it is nowhere, or not where the request went.
+    """
+
+    number: int
+    since: int
+    ts_ms: int
+    node: int | None
+    asked: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The lines and times between which a coordinator went, and came back on a broker (``node``)."""
+
+    node: int
+    there: _Place
+    gone: _Place
+    still_gone: _Place
+    back: _Place
+    is_exact: bool
+
+
+def recorded_requests(recording: Recording) -> dict[RequestKey, Line]:
+    """Returns what Kafka's members sent."""
+    return {
+        (line["m"], line["req"]): line
+        for _, line in recording.lines
+        if line["dir"] == "out" and line["type"] == "request"
+    }
+
+
+def recorded_answers(recording: Recording) -> dict[RequestKey, Mapping[str, Any]]:
+    """Returns what Kafka's coordinator answered, also where the member never saw it."""
+    return {
+        (line["m"], line["req"]): line["body"]
+        for _, line in recording.lines
+        if line["type"] == "response" and "body" in line
+    }
+
+
+def find_failovers(recording: Recording, member_ids: Mapping[RequestKey, str]) -> list[Failover]:
+    """Returns the failovers that explain most of a loop's answers, in order."""
+    found: list[Failover] = []
+    walk = _Walk(recording, member_ids)
+    all_bounds = list(_bounds(recording))
+    for place, bounds in enumerate(all_bounds):
+        walk.go(bounds.there[0])
+        ends = all_bounds[place + 1].gone[0] if place + 1 < len(all_bounds) else recording.lines[-1][0] + 1
+        best: tuple[int, Failover] | None = None
+        for candidate in _candidates(recording, bounds, walk.coordinator.deadlines_ms()):
+            tried = copy.deepcopy(walk)
+            tried.coordinator.fail_over(candidate)
+            explained = tried.go(ends)
+            if best is None or explained > best[0]:
+                best = explained, candidate
+            if explained >= ends:
+                break
+        if best is not None:
+            found.append(best[1])
+            walk.coordinator.fail_over(best[1])
+    return found
+
+
+def explained_until(recording: Recording, failovers: Iterable[Failover], member_ids: Mapping[RequestKey, str]) -> int:
+    """Returns the number of the first line at which our shard answers a recorded request otherwise than Kafka's.
+
+    The number after the last line where it answers all alike.
+    """
+    walk = _Walk(recording, member_ids)
+    for failover in failovers:
+        walk.coordinator.fail_over(failover)
+    return walk.go(recording.lines[-1][0] + 1)
+
+
+class _Walk:
+    """Our shard on its way through a recording's requests."""
+
+    def __init__(self, recording: Recording, member_ids: Mapping[RequestKey, str]) -> None:
+        self._lines = recording.lines
+        self._requests, self._answers = recorded_requests(recording), recorded_answers(recording)
+        self.coordinator = RecordedCoordinator(recording.lines[0][1], (), member_ids)
+        self._next = 1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Walk:
+        """Copies what changes on the way."""
+        copied = copy.copy(self)
+        copied.coordinator = copy.deepcopy(self.coordinator, memo)
+        return copied
+
+    def go(self, end: int) -> int:
+        """Goes on to a line and returns its number, or that of a line before it with another answer than Kafka's."""
+        while self._next < len(self._lines) and self._lines[self._next][0] < end:
+            number, line = self._lines[self._next]
+            if not self._take(number, line):
+                return number
+            self._next += 1
+        return end
+
+    def _take(self, number: int, line: Line) -> bool:
+        if line["type"] == "topics":
+            self.coordinator.advance(number, line["ts"])
+            self.coordinator.set_topics(line)
+        if line["dir"] != "coord":
+            return True
+        key = line["m"], line["req"]
+        api = self._requests[key]["api"]
+        if api == "FindCoordinator":
+            return True
+        self.coordinator.advance(number, line["ts"])
+        if line["type"] == "request":
+            self.coordinator.request(line["ts"], key, self._requests[key])
+            return True
+        return key not in self._answers or is_answered(self.coordinator, key, line["ts"], api, self._answers[key])
+
+
+def is_answered(
+    coordinator: RecordedCoordinator, key: RequestKey, ts_ms: int, api: str, body: Mapping[str, Any]
+) -> bool:
+    """Returns whether a request has got the same answer at the same time."""
+    given = coordinator.answer_to(key)
+    if given is None or given.ts_ms != ts_ms:
+        return False
+    return bool(canonical_answer(api, given.body) == canonical_answer(api, body))
+
+
+def _seen(recording: Recording) -> Iterator[_Seen]:
+    requests, answers = recorded_requests(recording), recorded_answers(recording)
+    came: dict[RequestKey, int] = {}
+    for number, line in recording.lines:
+        if line["dir"] != "coord":
+            continue
+        key = line["m"], line["req"]
+        if line["type"] == "request":
+            came[key] = number
+            continue
+        body = answers.get(key)
+        if body is None:
+            continue
+        sent = requests[key]
+        if sent["api"] == "FindCoordinator":
+            told = body["coordinators"][0] if "coordinators" in body else body
+            node = None if told["errorCode"] else told["nodeId"]
+            yield _Seen(number, came[key], line["ts"], node, -1)
+            continue
+        asked = int(sent["to"].rpartition("-")[2])
+        yield _Seen(number, came[key], line["ts"], None if _NOT_COORDINATOR in _codes(body) else asked, asked)
+
+
+def _codes(value: Any) -> Iterator[int]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name == "errorCode":
+                yield item
+            else:
+                yield from _codes(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _codes(item)
+
+
+def _bounds(recording: Recording) -> Iterator[_Bounds]:
+    """Yields the bounds of each failover that answers show."""
+    node = 0
+    start = recording.lines[0][0], int(recording.lines[0][1]["ts"])
+    there: _Place = start
+    still_gone: _Place = start
+    gone: _Place | None = None
+    is_exact = False
+    for seen in _seen(recording):
+        place = seen.number, seen.ts_ms
+        came = seen.since, seen.ts_ms
+        if seen.node == node:
+            there = place if gone is None else there
+        elif seen.node is not None:
+            yield _Bounds(seen.node, there, gone or came, max(still_gone, there), came, is_exact)
+            node, there, gone, is_exact = seen.node, place, None, False
+        elif seen.asked in {node, -1}:
+            if gone is None:
+                # A request that had been waiting is answered as the coordinator goes.
+                is_exact = seen.since < seen.number - 1
+                gone = place if is_exact else (seen.since, seen.ts_ms)
+            # The broker that had it says so for ever; only what is asked of all tells that it is nowhere.
+            if seen.asked == -1:
+                still_gone = place
+    if gone is not None:
+        last = recording.lines[-1][0] + 1, int(recording.lines[-1][1]["ts"]) + 1
+        yield _Bounds(node, there, gone, still_gone, last, is_exact)
+
+
+def _candidates(recording: Recording, bounds: _Bounds, deadlines_ms: Iterable[int]) -> Iterator[Failover]:
+    """Yields failovers within the bounds, those first before which no timer fires."""
+    gone = [(bounds.gone[1], bounds.gone[0])]
+    if not bounds.is_exact:
+        # Some that came in between may have found it gone: those whose answers nobody saw.
+        gone += [
+            (line["ts"], number)
+            for number, line in recording.lines[bounds.there[0] : bounds.gone[0] - 1]
+            if line["dir"] == "coord" and line["type"] == "request"
+        ]
+        gone += [
+            (time - 1, _line_at(recording, time - 1, bounds.there, bounds.gone))
+            for time in deadlines_ms
+            if bounds.there[1] < time <= bounds.gone[1]
+        ]
+    first = max(bounds.still_gone, bounds.there)
+    for back_ms, (gone_ms, gone_before) in product(_times(recording, first, bounds.back), gone):
+        if gone_ms <= back_ms:
+            back_before = _line_at(recording, back_ms, first, bounds.back)
+            yield Failover(bounds.node, gone_ms, gone_before, back_ms, back_before)
+
+
+def _times(recording: Recording, first: _Place, last: _Place) -> Iterable[int]:
+    """Returns times between two lines: the latest, the earliest, then those a timeout before something seen later."""
+    told = dict.fromkeys((last[1], first[1]))
+    if last[1] - first[1] <= _ALL_MS:
+        return told | dict.fromkeys(range(first[1], last[1]))
+    lengths = _timeouts(recording)
+    for number, line in recording.lines:
+        if number > first[0] and line["dir"] == "coord":
+            for length in lengths:
+                times = line["ts"] - length, line["ts"] - length + 1
+                told |= dict.fromkeys(time for time in times if first[1] <= time <= last[1])
+    return told
+
+
+def _timeouts(recording: Recording) -> set[int]:
+    """Returns the lengths of the timers that are armed when a coordinator is loaded."""
+    lengths = {int(recording.lines[0][1]["coordinator"].get("group.consumer.session.timeout.ms", 45_000))}
+    for _, line in recording.lines:
+        if line["type"] == "start":
+            config = line["config"]
+            names = ("session.timeout.ms", "max.poll.interval.ms")
+            lengths.update(int(config[name]) for name in names if name in config)
+    return lengths
+
+
+def _line_at(recording: Recording, time_ms: int, first: _Place, last: _Place) -> int:
+    """Returns the number of the first line after `first` that comes after a time, at most that of `last`."""
+    for number, line in recording.lines[first[0] :]:
+        if number >= last[0] or line["ts"] > time_ms:
+            return min(number, last[0])
+    return last[0]
