@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from coordinator_udf.replay.members.summary import difference_line, family_lines, judge
+from coordinator_udf.replay.members.summary import difference_line, family_lines, judge, judge_loop
 from coordinator_udf.user_errors import UserError
 
 
@@ -26,9 +26,14 @@ def main(
     ] = None,
     fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
 ) -> None:
-    """Feeds each recorded member's inputs to one of ours and compares what it does."""
+    """Feeds each recorded member's inputs to one of ours and compares what it does.
+
+    Where Kafka's coordinator answered, all members of a recording also run together against our shard.
+    """
     try:
         verdicts = [judge(trace, protocol) for trace in traces]
+        if protocol is None:
+            verdicts += [verdict for verdict in map(judge_loop, traces) if verdict is not None]
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error

@@ -113,7 +113,7 @@ class RunningMember:
         if line["type"] == "start":
             yield from self._give(now_ms, Tick())
             return
-        yield from _due(self._machine, self._give, now_ms)
+        yield from self.until(now_ms)
         if line["type"] == "crash":
             return
         if line["type"] == "tick":
@@ -125,6 +125,10 @@ class RunningMember:
         """Lets a call that still waits when the recording ends go on by itself; yields the outputs."""
         while (call_ms := self._machine.call_deadline_ms()) is not None:
             yield from _due(self._machine, self._give, call_ms)
+
+    def until(self, now_ms: int) -> Iterator[Line]:
+        """Lets the member do what it does by itself before this time, or at it if a call waits for it."""
+        return _due(self._machine, self._give, now_ms)
 
     def _give(self, now_ms: int, event: Input) -> Iterator[Line]:
         for output in self._machine.handle(now_ms, event):

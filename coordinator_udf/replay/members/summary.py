@@ -7,19 +7,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coordinator_udf.replay.members.closed_loop import run_closed_loop
 from coordinator_udf.replay.members.recording import read_recording
 from coordinator_udf.replay.members.run import Difference, run_member
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingVerdict:
-    """How many of a recording's outputs our members gave, how many not, and the first difference by line."""
+    """How many of a recording's outputs our members gave, how many not, and the first difference by line.
+
+    Attributes:
+        is_closed: whether our shard answered in the coordinator's place. Its answers count as outputs then.
+    """
 
     path: Path
     family: str
     identical: int
     different: int
     difference: Difference | None
+    is_closed: bool = False
+
+    @property
+    def title(self) -> str:
+        """What is counted together."""
+        return f"{self.family}, closed by our coordinator" if self.is_closed else self.family
 
 
 def judge(path: Path, protocol: str | None = None) -> RecordingVerdict:
@@ -40,11 +51,26 @@ def judge(path: Path, protocol: str | None = None) -> RecordingVerdict:
     )
 
 
+def judge_loop(path: Path) -> RecordingVerdict | None:
+    """Runs all members of a recorded loop against our shard; None if Kafka's coordinator wasn't in it.
+
+    Raises:
+        InputError: the file is no recording of members.
+    """
+    recording = read_recording(path)
+    if not recording.is_closed_loop:
+        return None
+    verdict = run_closed_loop(recording)
+    return RecordingVerdict(
+        path, recording.family, verdict.identical, verdict.different, verdict.difference, is_closed=True
+    )
+
+
 def family_lines(verdicts: Iterable[RecordingVerdict]) -> Iterator[str]:
     """Yields a line a family with its identical and different recordings and outputs."""
     families: dict[str, list[RecordingVerdict]] = {}
     for verdict in verdicts:
-        families.setdefault(verdict.family, []).append(verdict)
+        families.setdefault(verdict.title, []).append(verdict)
     for family, of_family in sorted(families.items()):
         different = sum(verdict.difference is not None for verdict in of_family)
         yield (
@@ -60,6 +86,7 @@ def difference_line(verdict: RecordingVerdict) -> dict[str, Any]:
         raise ValueError(f"{verdict.path} has no difference")
     return {
         "trace": str(verdict.path),
+        "closedLoop": verdict.is_closed,
         "member": found.member,
         "line": found.line,
         "expected": found.expected,

@@ -1,0 +1,68 @@
+"""Recorded loops of Kafka's members and coordinator, run again with our members against our shard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.replay.members.closed_loop import member_ids, run_closed_loop
+from coordinator_udf.replay.members.failovers import explained_until, find_failovers
+from coordinator_udf.replay.members.recording import Recording, read_recording
+from tests.conftest import ROOT, shared
+
+SAMPLES = ROOT / "tests" / "data" / "members"
+FAMILIES = ("loop-consumer",)
+
+
+def _recordings(family: str) -> list[Path]:
+    return sorted(shared("oracle-member", "traces").glob(f"{family}-*.jsonl.gz"))
+
+
+def test_a_sample_comes_out_the_same() -> None:
+    verdict = run_closed_loop(read_recording(SAMPLES / "loop-consumer-0014.jsonl.gz"))
+    assert verdict.difference is None
+    assert verdict.identical > 400
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_loops_come_out_the_same(family: str) -> None:
+    verdicts = {path.name: run_closed_loop(read_recording(path)) for path in _recordings(family)}
+    assert verdicts
+    assert {name: verdict.difference for name, verdict in verdicts.items() if verdict.difference} == {}
+
+
+def test_failovers_are_found_where_answers_show_them() -> None:
+    recording = read_recording(SAMPLES / "loop-classic-0019.jsonl.gz")
+    ids = member_ids(recording)
+    end = recording.lines[-1][0] + 1
+    found = find_failovers(recording, ids)
+    assert [failover.node for failover in found] == [1, 2, 0]
+    assert explained_until(recording, found, ids) == end
+    assert explained_until(recording, found[:2], ids) < end
+
+
+def _changed(recording: Recording, number: int) -> Recording:
+    """A recording in which the answer that arrives with one line is of another generation or epoch."""
+    lines = list(recording.lines)
+    line = lines[number - 1][1]
+    name = "memberEpoch" if "memberEpoch" in line["body"] else "generationId"
+    lines[number - 1] = (number, {**line, "body": {**line["body"], name: line["body"][name] + 1}})
+    return replace(recording, lines=lines)
+
+
+def test_an_answer_that_kafka_never_gave_is_reported_where_it_stands() -> None:
+    recording = read_recording(SAMPLES / "loop-consumer-0014.jsonl.gz")
+    numbers = [
+        number
+        for number, line in recording.lines
+        if line["type"] == "response" and line.get("body", {}).get("memberEpoch") and not line["body"]["errorCode"]
+    ]
+    for number in numbers[::25]:
+        changed = _changed(recording, number)
+        difference = run_closed_loop(changed).difference
+        assert difference is not None
+        key = changed.lines[number - 1][1]["m"], changed.lines[number - 1][1]["req"]
+        reported = recording.lines[difference.line - 1][1]
+        assert (reported["m"], reported["req"]) == key
