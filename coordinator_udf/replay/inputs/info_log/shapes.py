@@ -1,0 +1,284 @@
+"""The lines that Kafka's group coordinator writes at INFO and WARN, by shape, and what each tells.
+
+Kafka 4.x's are read from the log calls of GroupMetadataManager, GroupCoordinatorShard and ClassicGroup; the older
+coordinator's (to 3.9) from GroupCoordinator.scala and GroupMetadataManager.scala, where the wording differs.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class InfoEvent(StrEnum):
+    """What a line tells. The value stands as ``event`` in the table coordinator_log."""
+
+    #: A classic group's join phase began; `reason` is why.
+    PREPARING_REBALANCE = "PREPARING_REBALANCE"
+    #: The join phase ended with a new generation.
+    STABILIZED = "STABILIZED"
+    #: The leader's assignment arrived.
+    ASSIGNMENT_RECEIVED = "ASSIGNMENT_RECEIVED"
+    #: A classic group has no members any more.
+    GROUP_EMPTY = "GROUP_EMPTY"
+    #: A new member got an id and shall join again with it: it isn't a member yet.
+    MEMBER_ID_GIVEN = "MEMBER_ID_GIVEN"
+    MEMBER_JOINED = "MEMBER_JOINED"
+    #: A static member came back under a new member id.
+    STATIC_MEMBER_REPLACED = "STATIC_MEMBER_REPLACED"
+    #: ... which caused no rebalance.
+    STATIC_REJOIN_UNNOTICED = "STATIC_REJOIN_UNNOTICED"
+    MEMBER_LEFT = "MEMBER_LEFT"
+    #: A static member of a consumer group left and may come back.
+    MEMBER_LEFT_FOR_NOW = "MEMBER_LEFT_FOR_NOW"
+    #: A member's session expired.
+    SESSION_EXPIRED = "SESSION_EXPIRED"
+    #: A member didn't give up its partitions within the rebalance timeout.
+    REBALANCE_EXPIRED = "REBALANCE_EXPIRED"
+    #: A classic member in a consumer group didn't join, or sync, in time.
+    JOIN_EXPIRED = "JOIN_EXPIRED"
+    SYNC_EXPIRED = "SYNC_EXPIRED"
+    #: Who had got an id didn't join with it in time.
+    PENDING_MEMBER_EXPIRED = "PENDING_MEMBER_EXPIRED"
+    PENDING_MEMBER_LEFT = "PENDING_MEMBER_LEFT"
+    #: Members that were still missing when the join phase ended by its timer.
+    MEMBERS_NOT_REJOINED = "MEMBERS_NOT_REJOINED"
+    LEADER_REPLACED = "LEADER_REPLACED"
+    #: A second process with an instance id was refused, or fenced the first.
+    INSTANCE_FENCED = "INSTANCE_FENCED"
+    EPOCH_BUMPED = "EPOCH_BUMPED"
+    TARGET_COMPUTED = "TARGET_COMPUTED"
+    REGEX_RESOLVED = "REGEX_RESOLVED"
+    ASSIGNMENT_CHANGED = "ASSIGNMENT_CHANGED"
+    SUBSCRIPTION_CHANGED = "SUBSCRIPTION_CHANGED"
+    UPGRADED = "UPGRADED"
+    DOWNGRADED = "DOWNGRADED"
+    CONVERSION_REFUSED = "CONVERSION_REFUSED"
+    GROUP_LOADED = "GROUP_LOADED"
+    GROUP_UNLOADED = "GROUP_UNLOADED"
+    GROUP_DEAD = "GROUP_DEAD"
+    GROUPS_DELETED = "GROUPS_DELETED"
+    #: A partition of the offsets topic is loaded, or goes elsewhere.
+    SHARD_LOADING = "SHARD_LOADING"
+    SHARD_LOADED = "SHARD_LOADED"
+    SHARD_UNLOADING = "SHARD_UNLOADING"
+    #: What concerns no group's history: start and stop, expired offsets.
+    HOUSEKEEPING = "HOUSEKEEPING"
+
+
+class Shape(NamedTuple):
+    """One shape: what it tells, and the expression whose named groups are the columns of coordinator_log."""
+
+    event: InfoEvent
+    pattern: re.Pattern[str]
+
+
+_E: Final = InfoEvent
+#: The older coordinator names the partition of the offsets topic, and describes a member with all its fields.
+_WHERE = r"(?: \([^()]*\))?"
+_MEMBER = r"(?:MemberMetadata\((?P<described>.*?)\)|(?P<member>\S+))"
+_REASON = r"(?:; client reason: (?P<client_reason>.*?))?"
+_GROUP = r"(?P<group>.+?)"
+_STATE = r"in (?P<state>\w+) state\."
+_ID = r"\[GroupId[ =](?P<group>.+?)\] "
+_MODERN_MEMBER = r"(?:Static member|Dynamic member|Member) (?P<member>\S+?)(?: with instance id (?P<instance>.+?))?"
+
+_TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
+    (
+        _E.PREPARING_REBALANCE,
+        (
+            rf"Preparing to rebalance group {_GROUP} in state (?P<state>\w+) with old generation (?P<generation>-?\d+)"
+            rf"{_WHERE} \(reason: (?P<reason>.*)\)\.?"
+        ),
+    ),
+    (
+        _E.STABILIZED,
+        rf"Stabilized group {_GROUP} generation (?P<generation>-?\d+){_WHERE} with (?P<count>\d+) members\.?",
+    ),
+    (
+        _E.ASSIGNMENT_RECEIVED,
+        (
+            rf"Assignment received from leader (?P<member>.*?) for group {_GROUP} for generation "
+            r"(?P<generation>-?\d+)\. The group has (?P<count>\d+) members, (?P<static>\d+) of which are static\.?"
+        ),
+    ),
+    (_E.GROUP_EMPTY, rf"Group {_GROUP} with generation (?P<generation>-?\d+) is now empty{_WHERE}\.?"),
+    (
+        _E.MEMBER_ID_GIVEN,
+        (
+            rf"Dynamic [Mm]ember with unknown member id joins group {_GROUP} {_STATE} "
+            r"Created a new member id (?P<member>.+?) and request(?:ing)? the member to rejoin with this id\.?"
+        ),
+    ),
+    (_E.MEMBER_JOINED, rf"Pending dynamic member with id (?P<member>.+?) joins group {_GROUP} {_STATE} Adding.*"),
+    (
+        _E.MEMBER_JOINED,
+        (
+            r"(?:Dynamic [Mm]ember with|Static member with groupInstanceId=(?P<instance>.+?) and) unknown member id "
+            rf"joins group {_GROUP} {_STATE} Created a new member id (?P<member>.+?) (?:for this member )?and add.*"
+        ),
+    ),
+    (
+        _E.STATIC_MEMBER_REPLACED,
+        (
+            r"Static member with groupInstanceId=(?P<instance>.+?) and unknown member id "
+            rf"(?:joins|rejoins) group {_GROUP} {_STATE} "
+            r"Replacing previously mapped member (?P<old_member>.+?) with this.*"
+        ),
+    ),
+    (_E.STATIC_REJOIN_UNNOTICED, r"Static member which joins during Stable stage and doesn't affect .*"),
+    (
+        _E.MEMBER_LEFT,
+        (
+            r"\[Group (?P<group>.+?)\] (?:Dynamic |Static )?[Mm]ember (?P<member>\S+?)"
+            r"(?: with instance id (?P<instance>.+?))? has left group through explicit `LeaveGroup`(?: request)?"
+            rf"{_REASON}"
+        ),
+    ),
+    (
+        _E.MEMBER_LEFT,
+        (
+            rf"(?:Static |Dynamic )?[Mm]ember {_MEMBER} has left group {_GROUP} "
+            rf"through explicit `LeaveGroup`(?: request)?{_REASON}"
+        ),
+    ),
+    (_E.MEMBER_LEFT, rf"Member {_MEMBER} in group {_GROUP} has left, removing it from the group\.?"),
+    (_E.PENDING_MEMBER_LEFT, r"\[Group (?P<group>.+?)\] Pending member (?P<member>\S+) has left.*"),
+    (_E.PENDING_MEMBER_LEFT, rf"Pending member (?P<member>\S+) has left group {_GROUP} through.*"),
+    (_E.SESSION_EXPIRED, rf"Member {_MEMBER} in group {_GROUP} has failed, removing it from the group\.?"),
+    (
+        _E.PENDING_MEMBER_EXPIRED,
+        rf"Pending member (?P<member>.+?) in group {_GROUP} has been removed after session timeout expiration\.?",
+    ),
+    (
+        _E.MEMBERS_NOT_REJOINED,
+        rf"Group {_GROUP} remove[d]? (?:dynamic )?members who haven't joined: (?P<members>.*)",
+    ),
+    (
+        _E.LEADER_REPLACED,
+        (
+            r"Group leader \[memberId: (?P<old_member>.+?), groupInstanceId: (?P<instance>.+?)\] "
+            r"failed to join before the rebalance timeout"
+            r"(?:\. Member (?P<member>.+?) was elected as the new leader| and the group couldn't .*)\.?"
+        ),
+    ),
+    (
+        _E.INSTANCE_FENCED,
+        (
+            r"Request memberId=(?P<member>.+?) for static member with groupInstanceId=(?P<instance>.+?) is fenced by "
+            r"existing memberId=(?P<old_member>.+?) during operation (?P<reason>\S+?)\.?"
+        ),
+    ),
+    (
+        _E.INSTANCE_FENCED,
+        (
+            rf"{_ID}{_MODERN_MEMBER} cannot join the group because the instance id is owned by member "
+            r"(?P<old_member>\S+?)\.?"
+        ),
+    ),
+    (_E.INSTANCE_FENCED, rf"{_ID}{_MODERN_MEMBER} is fenced by existing member (?P<old_member>\S+?)\.?"),
+    (
+        _E.EPOCH_BUMPED,
+        rf"{_ID}Bumped group epoch to (?P<generation>\d+)(?: with metadata hash (?P<metadata_hash>-?\d+))?\.?",
+    ),
+    (
+        _E.TARGET_COMPUTED,
+        (
+            rf"{_ID}Computed a new target assignment for epoch (?P<generation>\d+) with '(?P<assignor>.*?)' "
+            r"assignor in (?P<duration>\d+)ms.*"
+        ),
+    ),
+    (
+        _E.MEMBER_ID_GIVEN,
+        (
+            rf"{_ID}Dynamic member with unknown member id joins the consumer group\. "
+            r"Created a new member id (?P<member>\S+) and requesting.*"
+        ),
+    ),
+    (
+        _E.STATIC_MEMBER_REPLACED,
+        (
+            rf"{_ID}Static member with instance id (?P<instance>.+?) re-joins the consumer group using the "
+            r"(?P<protocol>\w+) protocol\. Created a new member (?P<member>\S+) to replace the existing member "
+            r"(?P<old_member>\S+?)\.?"
+        ),
+    ),
+    (_E.MEMBER_JOINED, rf"{_ID}{_MODERN_MEMBER} joins the consumer group using the (?P<protocol>\w+) protocol\.?"),
+    (_E.MEMBER_LEFT_FOR_NOW, rf"{_ID}{_MODERN_MEMBER} temporarily left the consumer group\.?"),
+    (_E.MEMBER_LEFT, rf"{_ID}{_MODERN_MEMBER} left the consumer group\.?"),
+    (
+        _E.MEMBER_LEFT,
+        rf"{_ID}{_MODERN_MEMBER} has left group through explicit `LeaveGroup` request{_REASON}",
+    ),
+    (
+        _E.REBALANCE_EXPIRED,
+        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>it failed to transition from epoch .*)",
+    ),
+    (
+        _E.JOIN_EXPIRED,
+        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>the classic member failed to join .*)",
+    ),
+    (
+        _E.SYNC_EXPIRED,
+        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>the member failed to sync .*)",
+    ),
+    (
+        _E.SESSION_EXPIRED,
+        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>the member session expired.*)",
+    ),
+    (
+        _E.REGEX_RESOLVED,
+        rf"{_ID}Scanned (?P<count>\d+) topics to refresh regular expressions (?P<reason>.*) in (?P<duration>\d+)ms\.?",
+    ),
+    (_E.SUBSCRIPTION_CHANGED, rf"{_ID}Member (?P<member>\S+) updated its subscribed topics to:? (?P<reason>.*)"),
+    (_E.ASSIGNMENT_CHANGED, rf"{_ID}Member (?P<member>\S+) new assignment state: (?P<reason>.*)"),
+    (_E.UPGRADED, rf"{_ID}Converted the (?:empty )?classic group to a consumer group\.?"),
+    (_E.DOWNGRADED, rf"{_ID}Converted the (?:empty )?consumer group to a classic group\.?"),
+    (
+        _E.CONVERSION_REFUSED,
+        (
+            rf"Cannot (?:upgrade|downgrade) (?:the )?(?:classic |consumer )group {_GROUP}(?::| to | because )"
+            r"(?P<reason>.*)"
+        ),
+    ),
+    (_E.CONVERSION_REFUSED, rf"Cannot join the consumer group {_GROUP} with the classic protocol(?P<reason>.*)"),
+    (_E.GROUP_LOADED, rf"Loaded (?P<protocol>\w+) group {_GROUP} with (?P<count>\d+) members\.?"),
+    (_E.GROUP_LOADED, rf"Loading group metadata for {_GROUP} with generation (?P<generation>-?\d+)\.?"),
+    (
+        _E.GROUP_UNLOADED,
+        (
+            rf"(?:{_ID})(?:Unloading group metadata for generation|Unloaded group metadata for group epoch) "
+            r"(?P<generation>-?\d+)\.?"
+        ),
+    ),
+    (_E.GROUP_UNLOADED, rf"Unloading group metadata for {_GROUP} with generation (?P<generation>-?\d+)\.?"),
+    (_E.GROUP_DEAD, rf"Group {_GROUP} transitioned to Dead in generation (?P<generation>-?\d+)\.?"),
+    (_E.GROUPS_DELETED, r"The following groups were deleted: (?P<members>.*?)\. A total of .*"),
+    (_E.SHARD_LOADING, r"(?:Scheduling loading of metadata from|Elected as the group coordinator for partition) .*"),
+    (_E.SHARD_LOADED, r"Finished loading (?:of metadata|offsets and group metadata) from .* in (?P<duration>\d+) ?m.*"),
+    (
+        _E.SHARD_UNLOADING,
+        r"(?:Scheduling unloading of|Started unloading|Finished unloading|Resigned as the group coordinator for) .*",
+    ),
+    (
+        _E.HOUSEKEEPING,
+        (
+            r"(?:Starting up|Startup complete|Shutting down|Shutdown complete|Closing coordinator runtime|"
+            r"Coordinator runtime closed|Ignored (?:un)?loading |Ignored load completion |"
+            r"Event processor closed|Generated \d+ |Removed \d+ expired |Already (?:un)?loading |"
+            r"The coordinator .* is already ).*"
+        ),
+    ),
+)
+
+SHAPES: Final = tuple(Shape(event, re.compile(text, re.DOTALL)) for event, text in _TEXTS)
+
+
+def match(message: str) -> tuple[InfoEvent, dict[str, str | None]] | None:
+    """What a line's message tells, with its named fields; None where no shape is known for it."""
+    for event, pattern in SHAPES:
+        found = pattern.fullmatch(message)
+        if found is not None:
+            return event, found.groupdict()
+    return None

@@ -1,0 +1,359 @@
+"""From lines of the INFO log to rows of group_transitions: the states of groups and their members, as far as told.
+
+Nothing is guessed. Where the lines don't tell who the members are (the log begins after they joined, or a static member
+came back under an id that no line names), ``members`` is null. A consumer group counts as Reconciling from its target
+on, for no line tells when its members have reached it. Which of its two ends ended a join phase isn't told unless
+members were missing: the rule is JOIN_PHASE_ENDED then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from coordinator_udf.replay.inputs.info_log.lines import InfoLine, client_of
+from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
+
+#: The rule that a classic rebalance's reason tells of, by how the reason begins (in lower case); the first that fits.
+RULES: Final = (
+    ("adding new member", "MEMBER_ADDED"),
+    ("removing member", "SESSION_EXPIRED"),
+    ("explicit `leavegroup`", "MEMBER_LEFT"),
+    ("updating metadata for static member", "STATIC_MEMBER_REPLACED"),
+    ("group's selectedprotocol will change", "STATIC_PROTOCOL_CHANGED"),
+    ("updating metadata", "MEMBER_UPDATED"),
+    ("member", "MEMBER_UPDATED"),
+    ("leader", "LEADER_REJOINED"),
+    ("removing", "SYNC_EXPIRED"),
+    ("error", "STORE_FAILED"),
+    ("freshly-loaded group", "OVER_CAPACITY"),
+    ("downgrade", "DOWNGRADED"),
+)
+JOIN_PHASE_ENDED: Final = "JOIN_PHASE_ENDED"
+#: Why an epoch was bumped where the line before it doesn't tell: a subscription or a topic is another.
+EPOCH_BUMPED: Final = "EPOCH_BUMPED"
+UNKNOWN: Final = "Unknown"
+
+_TIMERS: Final = {
+    "SESSION_EXPIRED": "session",
+    "PENDING_MEMBER_EXPIRED": "session",
+    "JOIN_EXPIRED": "join",
+    "SYNC_EXPIRED": "sync",
+    "REBALANCE_EXPIRED": "rebalance",
+}
+_APIS: Final = {
+    "MEMBER_LEFT": "LeaveGroup",
+    "LEADER_SYNCED": "SyncGroup",
+    "LEADER_REJOINED": "JoinGroup",
+    "MEMBER_UPDATED": "JoinGroup",
+}
+_E: Final = InfoEvent
+#: The lines of one request stand together; a log's first lines may be slow, for classes are loaded for them.
+_SAME_REQUEST_MS: Final = 1_000
+#: What a line tells of a consumer group that bumps its epoch with the same request.
+_BUMPS: Final[Mapping[InfoEvent, str]] = {
+    _E.MEMBER_JOINED: "MEMBER_ADDED",
+    _E.MEMBER_LEFT: "MEMBER_LEFT",
+    _E.SESSION_EXPIRED: "SESSION_EXPIRED",
+    _E.REBALANCE_EXPIRED: "REBALANCE_EXPIRED",
+    _E.JOIN_EXPIRED: "JOIN_EXPIRED",
+    _E.SYNC_EXPIRED: "SYNC_EXPIRED",
+    _E.REGEX_RESOLVED: "REGEX_RESOLVED",
+    _E.SUBSCRIPTION_CHANGED: "MEMBER_UPDATED",
+}
+
+#: A consumer group's first epoch after that of an empty one.
+_FIRST_EPOCH: Final = 2
+
+
+class _Group:
+    """What the lines told of one group so far."""
+
+    def __init__(self) -> None:
+        self.state: str | None = None
+        self.generation: int | None = None
+        self.leader: str | None = None
+        self.is_consumer = False
+        self.known: dict[str, None] = {}
+        #: How many members there are beside those; None where no line told yet.
+        self.unknown: int | None = None
+        self.was_classic = False
+        #: Who was missing when the join phase ended.
+        self.absent: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> list[str] | None:
+        """Who is in the group; None where that isn't known."""
+        return list(self.known) if self.unknown == 0 else None
+
+    def add(self, member_id: str | None) -> None:
+        if member_id is None:
+            self.unknown = None if self.unknown is None else self.unknown + 1
+        else:
+            self.known[member_id] = None
+
+    def remove(self, member_id: str | None) -> None:
+        if member_id in self.known:
+            del self.known[member_id]
+        elif self.unknown:
+            self.unknown -= 1
+
+    def name(self, member_id: str | None) -> None:
+        """A member that may be one of the unknown ones."""
+        if member_id is not None and member_id not in self.known:
+            self.known[member_id] = None
+            self.unknown = None if self.unknown is None else max(self.unknown - 1, 0)
+
+    def count(self, members: int | None) -> None:
+        """There are so many members."""
+        if members is None:
+            return
+        if members < len(self.known):
+            self.known.clear()
+        self.unknown = members - len(self.known)
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+
+
+def _going(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    rule = str(line.event)
+    if line.event is _E.MEMBERS_NOT_REJOINED:
+        for member in line.members:
+            group.remove(member)
+            yield _member_row(group, line, "JOIN_EXPIRED", member)
+        group.absent = line.members
+        return
+    if line.event is not _E.PENDING_MEMBER_EXPIRED:
+        group.remove(line.member_id)
+    yield _member_row(group, line, rule, line.member_id)
+
+
+def _member_row(group: _Group, line: InfoLine, rule: str, member_id: str | None) -> dict[str, Any]:
+    state = group.state or UNKNOWN
+    return {
+        "from_state": state,
+        "to_state": state,
+        "rule": rule,
+        "reason": line.reason,
+        "cause_api": _APIS.get(rule),
+        "cause_timer": _TIMERS.get(rule),
+        "cause_member_id": member_id,
+        "cause_client_id": line.client_id if line.client_id is not None else client_of(member_id),
+        "cause_client_host": line.client_host,
+        "cause_client_reason": line.client_reason,
+    }
+
+
+def _joined(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    # A classic member of a consumer group says so again each time it joins again.
+    if line.member_id in group.known:
+        return
+    if group.state == "Empty" and group.unknown is None:
+        group.unknown = 0
+    if line.state == "Empty":
+        group.count(0)
+        group.state = "Empty"
+    if line.protocol is not None:
+        group.is_consumer = True
+    group.add(line.member_id)
+    yield {**_member_row(group, line, "MEMBER_ADDED", line.member_id), "cause_api": None}
+
+
+def _replaced(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    group.remove(line.old_member_id)
+    group.add(line.member_id)
+    yield {
+        **_member_row(group, line, "STATIC_MEMBER_REPLACED", line.member_id),
+        "reason": f"instance id {line.group_instance_id}, before member {line.old_member_id}",
+    }
+
+
+# -- classic groups ---------------------------------------------------------------------------------------------------
+
+
+def _preparing(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    group.is_consumer = False
+    reason = line.reason or ""
+    rule = next((rule for start, rule in RULES if reason.lower().startswith(start)), "OTHER")
+    named = line.members_in_reason()
+    if rule == "SYNC_EXPIRED":
+        for absent in named:
+            group.remove(absent)
+            yield _member_row(group, line, rule, absent)
+    member = named[0] if named else None
+    previous = group.state
+    group.state, group.generation = "PreparingRebalance", line.generation
+    yield {
+        **_member_row(group, line, rule, member),
+        "from_state": previous,
+        "to_state": group.state,
+        "cause_client_reason": _client_reason(reason),
+        "members": group.members,
+    }
+
+
+def _stabilized(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    previous = group.state
+    group.state, group.generation = "CompletingRebalance", line.generation
+    group.count(line.member_count)
+    absent, group.absent = group.absent, ()
+    yield {
+        "from_state": previous,
+        "to_state": group.state,
+        "rule": "JOIN_EXPIRED" if absent else JOIN_PHASE_ENDED,
+        "reason": f"removed members that haven't joined: {', '.join(absent)}" if absent else None,
+        "members": group.members,
+    }
+
+
+def _assigned(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    previous = group.state
+    group.state, group.generation, group.leader = "Stable", line.generation, line.member_id
+    group.name(line.member_id)
+    group.count(line.member_count)
+    yield {
+        **_member_row(group, line, "LEADER_SYNCED", line.member_id),
+        "from_state": previous,
+        "reason": f"Assignment received from leader {line.member_id}",
+        "members": group.members,
+    }
+
+
+def _emptied(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    previous = group.state
+    group.state, group.generation, group.leader = "Empty", line.generation, None
+    group.count(0)
+    yield {"from_state": previous, "to_state": "Empty", "rule": "EMPTIED", "members": group.members}
+
+
+# -- consumer groups --------------------------------------------------------------------------------------------------
+
+
+def _bumped(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
+    cause = None
+    if before is not None and before.group_id == line.group_id and line.ts - before.ts <= _SAME_REQUEST_MS:
+        cause = before if before.event in _BUMPS else None
+    rule = EPOCH_BUMPED if cause is None or cause.event is None else _BUMPS[cause.event]
+    if group.unknown is None and not group.was_classic and line.generation == _FIRST_EPOCH:
+        group.unknown = 0
+    previous = group.state
+    group.is_consumer, group.generation, group.leader = True, line.generation, None
+    members = group.members
+    group.state = "Empty" if members == [] else "Assigning"
+    yield {
+        **_member_row(group, line, rule, None if cause is None else cause.member_id),
+        "from_state": previous,
+        "reason": None if cause is None else cause.reason,
+        "cause_client_id": None if cause is None else cause.client_id,
+        "cause_client_reason": None if cause is None else cause.client_reason,
+        "cause_api": None,
+        "members": members,
+    }
+
+
+def _upgraded(group: _Group, _: InfoLine, __: InfoLine | None) -> Iterator[dict[str, Any]]:
+    group.was_classic = True
+    yield from ()
+
+
+def _target(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    previous = group.state
+    group.is_consumer, group.state = True, "Reconciling"
+    group.generation = line.generation
+    yield {
+        "from_state": previous,
+        "to_state": group.state,
+        "rule": "TARGET_COMPUTED",
+        "protocol": line.assignor,
+        "members": group.members,
+    }
+
+
+# -- loading and the end ----------------------------------------------------------------------------------------------
+
+
+def _loaded(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    group.is_consumer = line.protocol == "consumer"
+    group.known.clear()
+    group.unknown = None
+    group.count(line.member_count)
+    group.generation = line.generation
+    group.state = "Empty" if line.member_count == 0 else UNKNOWN
+    if line.member_count and not group.is_consumer:
+        # A classic group is stored when it is stable.
+        group.state = "Stable"
+    yield {"from_state": None, "to_state": group.state, "rule": "LOADED", "members": group.members}
+
+
+def _gone(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+    previous = group.state
+    group.generation = line.generation
+    rule = "UNLOADED" if line.event is _E.GROUP_UNLOADED else "DELETED"
+    yield {"from_state": previous, "to_state": "Dead", "rule": rule, "members": group.members}
+
+
+def _client_reason(reason: str) -> str | None:
+    """The client's own words at the end of a rebalance's reason (KIP-800)."""
+    _, found, words = reason.partition("; client reason: ")
+    return words if found else None
+
+
+_GONE: Final = frozenset({_E.GROUP_UNLOADED, _E.GROUP_DEAD})
+_GOING: Final = frozenset(
+    {
+        _E.MEMBER_LEFT, _E.SESSION_EXPIRED, _E.REBALANCE_EXPIRED, _E.JOIN_EXPIRED, _E.SYNC_EXPIRED,
+        _E.PENDING_MEMBER_EXPIRED, _E.MEMBERS_NOT_REJOINED,
+    }
+)  # fmt: skip
+_Handler = Callable[[_Group, InfoLine, InfoLine | None], Iterator[dict[str, Any]]]
+_CHANGES: Final[Mapping[InfoEvent, _Handler]] = {
+    **dict.fromkeys(_GOING, _going),
+    _E.MEMBER_JOINED: _joined,
+    _E.STATIC_MEMBER_REPLACED: _replaced,
+    _E.PREPARING_REBALANCE: _preparing,
+    _E.STABILIZED: _stabilized,
+    _E.ASSIGNMENT_RECEIVED: _assigned,
+    _E.GROUP_EMPTY: _emptied,
+    _E.EPOCH_BUMPED: _bumped,
+    _E.TARGET_COMPUTED: _target,
+    _E.UPGRADED: _upgraded,
+    _E.GROUP_LOADED: _loaded,
+    _E.GROUP_UNLOADED: _gone,
+    _E.GROUP_DEAD: _gone,
+}
+
+
+class Transitions:
+    """Turns lines, in their order, into rows of group_transitions (all columns but source)."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._last: dict[tuple[int, int | None], InfoLine] = {}
+
+    def rows(self, seq: int, line: InfoLine) -> Iterator[dict[str, Any]]:
+        """The rows that a line adds: a change of state, of a consumer group's epoch, or a member that comes or goes.
+
+        Args:
+            seq: the number of the line.
+        """
+        shard = (line.broker, line.partition)
+        before = self._last.get(shard)
+        self._last[shard] = line
+        handler = None if line.event is None else _CHANGES.get(line.event)
+        if handler is None or line.group_id is None:
+            return
+        group = self._groups.setdefault(line.group_id, _Group())
+        for row in handler(group, line, before):
+            yield {
+                "partition": line.partition or 0,
+                "seq": seq,
+                "ts": line.ts,
+                "group_id": line.group_id,
+                "generation": group.generation,
+                "protocol_type": "consumer" if group.is_consumer else None,
+                "leader": group.leader,
+                **row,
+            }
+        if line.event in _GONE:
+            del self._groups[line.group_id]
