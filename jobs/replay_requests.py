@@ -24,7 +24,8 @@ def main(
         list[Path],
         typer.Argument(
             metavar="INPUT...",
-            help="Kafka's request log or a trace (plain or gzip), a request log table, an embedded log.",
+            help="A broker's request log or own log (server.log), a trace, as plain, gzip, bzip2 or zstd files, in "
+            "directories or by pattern; a request log table; an embedded log.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the tables go.")] = Path("data/replay"),
@@ -42,16 +43,23 @@ def main(
     differences: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Each difference with both answers as a JSON line.")
     ] = None,
+    time_zone: Annotated[
+        str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")
+    ] = "UTC",
+    one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
     fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
-    """Replays logs into the tables under --out; each input is a coordinator of its own, named in the column source."""
+    """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
+
+    Rotated parts of a log are put together in the order of time, and a broker's own log goes beside its request log.
+    """
     try:
-        options = ReplayOptions.load(config, settings or (), partitions)
-        request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite)
-        check_request(request)
+        options = ReplayOptions.load(config, settings or (), partitions, time_zone)
+        request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite, one_broker)
+        checked = check_request(request)
         with replay_session() as spark:
-            reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True))
+            reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error

@@ -120,7 +120,9 @@ GROUP_RESPONSES = StructType(
     ]
 )
 
-#: One row each time a group changes state, with the rule that fired and its cause.
+#: One row each time a group changes state, or a consumer group its epoch, with the rule that fired and its cause; and
+#: one each time a member comes or goes: there the state is the same before and after, ``members`` is null, and the
+#: cause's member is the one that it is about.
 GROUP_TRANSITIONS = StructType(
     [
         StructField("source", StringType(), False),

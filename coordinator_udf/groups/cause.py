@@ -26,7 +26,11 @@ def request_cause(row: Request, body: Any) -> Cause:
     Args:
         body: what it says, as the struct of its API; None if that isn't known.
     """
-    return Cause(row.request_id, row.api, row.member_id, row.client_id, row.client_host, _client_reason(body))
+    member_id = row.member_id
+    if isinstance(body, LeaveGroup) and body.members and not member_id:
+        # Newer clients name those that leave in a list; nearly always it is one.
+        member_id = body.members[0].member_id
+    return Cause(row.request_id, row.api, member_id, row.client_id, row.client_host, _client_reason(body))
 
 
 def _client_reason(body: Any) -> str | None:

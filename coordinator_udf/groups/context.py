@@ -6,7 +6,7 @@ Handlers decide; what they decided is collected here and is what the shard puts 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -24,6 +24,25 @@ from coordinator_udf.settings.coordinator import Settings
 
 if TYPE_CHECKING:
     from coordinator_udf.assignors.spec import Assignor
+
+
+class GroupMember(Protocol):
+    """What a row says of a member, of either kind of group."""
+
+    @property
+    def member_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """The id that its client calls itself by."""
+        ...
+
+    @property
+    def client_host(self) -> str:
+        """Where it was when it joined."""
+        ...
 
 
 #: One record of the shard's own log: offset, type, key, value, producer id.
@@ -85,6 +104,10 @@ class Context:
         if self._cause is None:
             self._cause = Cause() if self._row is None else request_cause(self._row, self._body)
         return self._cause
+
+    def name_cause(self, member_id: str) -> None:
+        """What the request in hand causes is ascribed to the member that got its id by it."""
+        self._cause = self.cause._replace(member_id=member_id)
 
     def answer(
         self,
@@ -256,7 +279,34 @@ class Context:
             tuple(group.members),
             *self.cause,
         )
-        self.said.transitions.append((self.next_seq, self.now_ms, self.by, group.group_id, _encode(body).decode()))
+        self._say_transition(group.group_id, body)
+
+    def note_member(
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        event: GroupEvent,
+        member: GroupMember,
+        reason: str | None = None,
+        client_reason: str | None = None,
+    ) -> None:
+        """Puts out a row for a member that came or went, beside that of what this did to the group's state.
+
+        Such rows don't say who is in the group: a large one that empties member by member would say it too often.
+        """
+        cause = self.cause._replace(
+            member_id=member.member_id, client_id=member.client_id, client_host=member.client_host
+        )
+        if client_reason is not None:
+            cause = cause._replace(client_reason=client_reason)
+        state = group.state
+        kind, protocol = group.protocol_type, group.protocol_name
+        body = TransitionBody(
+            state, state, group.generation_id, kind, protocol, group.leader, event, reason, None, *cause
+        )
+        self._say_transition(group.group_id, body)
+
+    def _say_transition(self, group_id: str, body: TransitionBody) -> None:
+        self.said.transitions.append((self.next_seq, self.now_ms, self.by, group_id, _encode(body).decode()))
         self.next_seq += 1
 
 

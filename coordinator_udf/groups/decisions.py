@@ -70,7 +70,7 @@ class TransitionBody(msgspec.Struct, frozen=True):
     leader: str | None
     rule: str
     reason: str | None
-    members: tuple[str, ...]
+    members: tuple[str, ...] | None
     cause_request_id: str | None
     cause_api: str | None
     cause_member_id: str | None

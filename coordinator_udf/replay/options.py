@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings, kafka_name
 from coordinator_udf.settings.file import load_settings
+from coordinator_udf.user_errors import InputError
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
@@ -21,6 +24,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         base: the settings of the settings file, or Kafka's defaults.
         overrides: settings from the command line, by Kafka's name; they win over what an input says of itself.
         topics: topics that exist before the log begins.
+        time_zone: the time zone of times in logs that name none.
         partitions: the number of shards for inputs that don't say; None to take what the log tells, else 8.
     """
 
@@ -28,20 +32,42 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     overrides: dict[str, str] = {}
     topics: tuple[Topic, ...] = ()
     partitions: int | None = None
+    time_zone: str = "UTC"
 
     @classmethod
-    def load(cls, file: Path | None, overrides: Sequence[str] = (), partitions: int | None = None) -> ReplayOptions:
+    def load(
+        cls,
+        file: Path | None,
+        overrides: Sequence[str] = (),
+        partitions: int | None = None,
+        time_zone: str = "UTC",
+    ) -> ReplayOptions:
         """Options from a settings file and ``name=value`` texts.
 
         Raises:
             SettingsError: the file can't be read, a name is unknown, or a value is wrong.
+            InputError: there is no such time zone.
         """
         config = load_settings(file)
         # Looked at on their own, too, so that a text that is no setting is refused before anything is read.
         load_settings(file, overrides)
         pairs = (override.partition("=") for override in overrides)
         values = {name.strip(): value.strip() for name, _, value in pairs}
-        return cls(config.settings, values, config.topics, partitions)
+        options = cls(config.settings, values, config.topics, partitions, time_zone)
+        options.zone()
+        return options
+
+    def zone(self) -> tzinfo:
+        """The time zone of times in logs that name none.
+
+        Raises:
+            InputError: there is no such time zone.
+        """
+        try:
+            return UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            message = f"there is no time zone {self.time_zone!r}; expected a name such as Europe/Berlin or UTC"
+            raise InputError(message) from error
 
     def settings(self, of_input: Mapping[str, Any] | None = None) -> Settings:
         """The settings of one input: the file's, over them the input's own, over them the command line's.

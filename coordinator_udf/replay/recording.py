@@ -90,6 +90,8 @@ class ReplaySource(msgspec.Struct):
     foreign: Counter[str] = msgspec.field(default_factory=Counter)
     #: What the log doesn't tell and the reader had to guess, by kind.
     notes: Counter[str] = msgspec.field(default_factory=Counter)
+    #: When the recording ends (ms): what the coordinator does later, as the clock runs on, is no fact. None: it all is.
+    ends_ms: int | None = None
     #: Says of a difference why the log itself can't tell what is right; None where it can.
     undecided: Callable[[Any], str | None] = lambda _: None
     #: Puts the rows in an order that explains these requests' answers, as far as any does; what came of it.

@@ -16,11 +16,12 @@ from coordinator_udf.protocol.consumer_protocol import (
     decode_subscription_topics,
 )
 from coordinator_udf.user_errors import UserError
+from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
 from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
 
-_SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG}
+_SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG, COORDINATOR_LOG_TABLE: COORDINATOR_LOG}
 
 _EMBEDDED: Final = StructType(
     [

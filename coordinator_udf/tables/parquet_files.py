@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -20,9 +20,12 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from coordinator_udf.user_errors import InputError
+from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import TABLES, table_arrow
 
+#: The tables that hold what a replay was given, with their schemas.
+_LOGS: Final = {REQUEST_LOG_TABLE: request_log_arrow, COORDINATOR_LOG_TABLE: coordinator_log_arrow}
 #: Columns of which a file's least and greatest value are kept, so that readers can skip files.
 _STATS_COLUMNS = ("partition", "offset", "seq", "ts")
 #: Rows of a row group, at least; small tables are buffered until then.
@@ -123,11 +126,12 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
 def commit(out: Path, files: Iterable[TableFile]) -> None:
     """Makes the files the whole content of the tables: one version for each table, tables without a file empty.
 
-    The request log is a table of the replay only if it wrote one, or if one has to be emptied.
+    The logs are tables of the replay only if it wrote them, or if one has to be emptied.
     """
     by_table: dict[str, list[TableFile]] = {name: [] for name in TABLES}
-    if DeltaTable.is_deltatable(str(out / REQUEST_LOG_TABLE)):
-        by_table[REQUEST_LOG_TABLE] = []
+    for log in _LOGS:
+        if DeltaTable.is_deltatable(str(out / log)):
+            by_table[log] = []
     for file in files:
         by_table.setdefault(file.table, []).append(file)
     now_ms = int(time.time() * 1000)
@@ -137,7 +141,8 @@ def commit(out: Path, files: Iterable[TableFile]) -> None:
 
 
 def _schema(table: str) -> pa.Schema:
-    return request_log_arrow() if table == REQUEST_LOG_TABLE else table_arrow(table)
+    arrow = _LOGS.get(table)
+    return table_arrow(table) if arrow is None else arrow()
 
 
 def _commit(directory: Path, actions: Sequence[AddAction], schema: Schema) -> None:

@@ -89,7 +89,7 @@ def test_other_apis_of_the_broker_are_counted_and_unknown_ones_rejected(tmp_path
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("[2026-11-21 02:42:33,278] INFO Started (kafka.server)", "no line of Kafka's request log"),
+        ("[2026-11-21 02:42:33,278] Started (kafka.server)", "no line of Kafka's request log"),
         ('Completed request:{"requestHeader":{}}', "time of the line"),
         ('[2026-13-41 02:42:33,278] DEBUG Completed request:{"a":1}', "line"),
         ("[2026-11-21 02:42:33,278] DEBUG Completed request:{", "JSON"),

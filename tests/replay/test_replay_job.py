@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.inputs.detect import Format, read_source
+from coordinator_udf.replay.inputs.plan import source_names
 from coordinator_udf.replay.judge.report import SourceReport, summary
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.driver import ReplayRequest, replay, source_names
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.replay.tasks.rerun import put_on_log
 from coordinator_udf.streaming.folding import claim_history, fold
@@ -206,7 +207,7 @@ def test_names_are_told_apart_by_as_much_of_their_paths_as_it_takes() -> None:
         (["nowhere.log"], "there is no input nowhere.log"),
         ([str(SAMPLE_LOG), "--set", "group.sky.color=blue"], "unknown setting 'group.sky.color'"),
         ([str(SAMPLE_LOG), "--config", "nowhere.toml"], "there is no settings file nowhere.toml"),
-        ([str(ROOT)], "is a directory but no Delta table"),
+        ([str(ROOT / "conf")], "is of no known kind"),
     ],
 )
 def test_what_is_wrong_is_said_before_spark_starts(arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def _leave(ctx: Context, group: ClassicGroup, identity: MemberIdentity) -> Error
         owner = None if instance is None else group.static_members.get(instance)
         if owner is None:
             return Errors.UNKNOWN_MEMBER_ID
-        _remove(ctx, group, owner)
+        _remove(ctx, group, owner, identity.reason)
         return Errors.NONE
     if member_id in group.pending_join:
         group.remove(member_id)
@@ -107,11 +107,12 @@ def _leave(ctx: Context, group: ClassicGroup, identity: MemberIdentity) -> Error
         group.validate_member(member_id, instance)
     except ApiError as refused:
         return refused.error
-    _remove(ctx, group, member_id)
+    _remove(ctx, group, member_id, identity.reason)
     return Errors.NONE
 
 
-def _remove(ctx: Context, group: ClassicGroup, member_id: str) -> None:
+def _remove(ctx: Context, group: ClassicGroup, member_id: str, reason: str | None) -> None:
+    ctx.note_member(group, GroupEvent.MEMBER_LEFT, group.members[member_id], client_reason=reason)
     cancel_session(ctx, group.group_id, member_id)
     answer_join(ctx, group, group.members[member_id], join_body(error=Errors.UNKNOWN_MEMBER_ID))
     group.remove(member_id)

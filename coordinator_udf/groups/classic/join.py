@@ -124,6 +124,8 @@ class Join:
             is_new=True,
         )
         group.add(member, body.protocol_type)
+        ctx.name_cause(member_id)
+        ctx.note_member(group, GroupEvent.MEMBER_ADDED, member)
         # Nobody can tell a parked client that went away from one that waits, so a new member's join has an end.
         restart_session(ctx, group, member, ctx.settings.group_new_member_join_timeout_ms)
         instance = "null" if body.group_instance_id is None else body.group_instance_id
@@ -195,6 +197,9 @@ class Join:
         cancel_session(ctx, group.group_id, old_id)
         restart_session(ctx, group, member)
         group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
+        ctx.name_cause(member.member_id)
+        told = f"instance id {instance}, before member {old_id}"
+        ctx.note_member(group, GroupEvent.STATIC_MEMBER_REPLACED, member, told)
         if group.state is STABLE:
             if group.protocol_name == group.select_protocol():
                 if self._store_replacement(member):

@@ -228,6 +228,7 @@ def complete_join(ctx: Context, group: ClassicGroup, event: GroupEvent) -> None:
     away = () if len(recorded) == len(group.members) else group.in_order()
     absent = _java_set(m.member_id for m in away if m.awaiting_join is None and m.group_instance_id is None)
     for member_id in absent:
+        ctx.note_member(group, GroupEvent.JOIN_EXPIRED, group.members[member_id])
         group.remove(member_id)
         cancel_session(ctx, group.group_id, member_id)
     if group.state is DEAD:
@@ -352,6 +353,8 @@ def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
         return
     pending = _java_set(group.pending_sync)
     for member_id in pending:
+        if member_id in group.members:
+            ctx.note_member(group, GroupEvent.SYNC_EXPIRED, group.members[member_id])
         group.remove(member_id)
         cancel_session(ctx, group.group_id, member_id)
     reason = f"Removing [{', '.join(pending)}] on pending sync request expiration"
@@ -371,6 +374,7 @@ def session_expired(ctx: Context, group: ClassicGroup, member_id: str) -> None:
     if member is None or member.has_satisfied_heartbeat():
         return
     answer_join(ctx, group, member, join_body(error=Errors.UNKNOWN_MEMBER_ID))
+    ctx.note_member(group, GroupEvent.SESSION_EXPIRED, member)
     group.remove(member_id)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         reason = f"removing member {member_id} on heartbeat expiration."

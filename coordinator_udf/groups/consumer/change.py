@@ -198,12 +198,13 @@ class Change:
         group_id = self.group.group_id
         before = self.store.get(group_id)
         previous = None if before is None else before.state
+        epoch = None if before is None else before.generation_id
         write_records(self.ctx, self.store, self.records)
         self.records = []
         for action in self.after:
             action()
         self.after = []
-        note_change(self.ctx, self.store, group_id, previous, event, reason=reason)
+        note_change(self.ctx, self.store, group_id, previous, event, epoch=epoch, reason=reason)
 
     def resolve_regexes(self) -> None:
         """Resolves the group's regular expressions if they have to be: a write of its own, after the answer."""
@@ -239,11 +240,12 @@ def note_change(
     previous: ConsumerGroupState | ClassicGroupState | None,
     event: GroupEvent,
     *,
+    epoch: int | None,
     reason: str | None = None,
 ) -> None:
-    """Puts out a transition row if the group's state isn't what it was."""
+    """Puts out a transition row if the group's state, or its epoch, isn't what it was."""
     group = store.get(group_id)
-    if group is not None and group.state is not previous:
+    if group is not None and (group.state is not previous or group.generation_id != epoch):
         ctx.note(group, previous, event, reason)
 
 
@@ -252,7 +254,7 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
     group = store.get(group_id)
     if not isinstance(group, ConsumerGroup):
         return
-    previous = group.state
+    previous, epoch = group.state, group.group_epoch
     counts = regex_counts(group.members.values())
     still_wanted = {regex: topics for regex, topics in resolved.items() if counts[regex]}
     records = [resolved_regex(group_id, regex, topics) for regex, topics in still_wanted.items()]
@@ -269,7 +271,7 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
     if changed or new_hash != group.metadata_hash:
         _mark_known(ctx, group)
     write_records(ctx, store, records)
-    note_change(ctx, store, group_id, previous, GroupEvent.REGEX_RESOLVED)
+    note_change(ctx, store, group_id, previous, GroupEvent.REGEX_RESOLVED, epoch=epoch)
 
 
 def _mark_known(ctx: Context, group: ConsumerGroup) -> None:

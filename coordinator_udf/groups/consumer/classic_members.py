@@ -21,6 +21,7 @@ from coordinator_udf.groups.consumer.membership import (
     join_dynamic,
     join_static,
     known_static,
+    note_come,
 )
 from coordinator_udf.groups.consumer.regex import RegexChange
 from coordinator_udf.groups.context import Context
@@ -118,7 +119,9 @@ class ClassicJoin:
         else:
             target_epoch, target = change.update_target(member, updated, epoch)
             updated = change.reconcile(updated, target_epoch, target, subscription_changed=changed, owned=owned)
-            change.write(GroupEvent.MEMBER_UPDATED if member.member_id in group.members else GroupEvent.MEMBER_ADDED)
+            known = member.member_id in group.members
+            change.write(GroupEvent.MEMBER_UPDATED if known else GroupEvent.MEMBER_ADDED)
+            note_come(change, existing, updated, known=known)
             self._arm(updated)
         self._answer(
             join_body(

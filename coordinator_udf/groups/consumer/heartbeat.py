@@ -20,6 +20,7 @@ from coordinator_udf.groups.consumer.membership import (
     join_static,
     known_static,
     leave_for_a_while,
+    note_come,
 )
 from coordinator_udf.groups.consumer.reconcile import Owned
 from coordinator_udf.groups.consumer.regex import RegexChange
@@ -168,6 +169,7 @@ class ConsumerHeartbeat:
     def _beat(self, change: Change) -> None:
         body, group = self.body, change.group
         check_room(self.ctx, group, body.member_id)
+        replaced = group.static_member(body.instance_id)
         member = self._member(change)
         updated = self._wishes(member)
         names_changed = change.update_member(member, updated)
@@ -193,6 +195,7 @@ class ConsumerHeartbeat:
                 # What is armed stays armed when nothing is written: whoever asks is there.
                 self._restart_session()
             raise
+        note_come(change, replaced, updated, known=not joined)
         self._answer(member, updated)
 
     def _member(self, change: Change) -> ConsumerMember:

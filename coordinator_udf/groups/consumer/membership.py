@@ -136,6 +136,23 @@ def known_static(existing: ConsumerMember | None, member_id: str, instance_id: s
     return existing
 
 
+def note_come(change: Change, replaced: ConsumerMember | None, member: ConsumerMember, *, known: bool) -> None:
+    """Puts out a row for a member that is new in the group.
+
+    Args:
+        replaced: the static member in whose place it came.
+        known: whether it was in the group before.
+    """
+    group = change.store.get(change.group.group_id)
+    if known or group is None:
+        return
+    if replaced is None:
+        change.ctx.note_member(group, GroupEvent.MEMBER_ADDED, member)
+    else:
+        told = f"instance id {member.instance_id}, before member {replaced.member_id}"
+        change.ctx.note_member(group, GroupEvent.STATIC_MEMBER_REPLACED, member, told)
+
+
 def leave_for_a_while(ctx: Context, store: GroupStore, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member goes and says that it will be back: what it has stays its own until its session ends."""
     change = Change(ctx, store, group)
@@ -164,6 +181,7 @@ def fence_members(
         return
     if can_downgrade_without(ctx, group, members):
         convert_to_classic(ctx, store, group, leaving=members)
+        _note_gone(ctx, store, group.group_id, members, event, reason=reason)
         return
     group_id = group.group_id
     change = Change(ctx, store, group)
@@ -181,6 +199,22 @@ def fence_members(
     for member_id in gone:
         cancel_timers(ctx, group_id, member_id)
     change.write(event, reason)
+    _note_gone(ctx, store, group_id, members, event, reason=reason)
+
+
+def _note_gone(
+    ctx: Context,
+    store: GroupStore,
+    group_id: str,
+    members: Sequence[ConsumerMember],
+    event: GroupEvent,
+    *,
+    reason: str | None,
+) -> None:
+    group = store.get(group_id)
+    if group is not None:
+        for member in members:
+            ctx.note_member(group, event, member, reason)
 
 
 def cancel_timers(ctx: Context, group_id: str, member_id: str) -> None:

@@ -44,6 +44,8 @@ class GroupEvent(StrEnum):
     MEMBER_LEFT = "MEMBER_LEFT"
     #: A member's session expired.
     SESSION_EXPIRED = "SESSION_EXPIRED"
+    #: Somebody who was given a member id didn't join with it in time; the group doesn't change.
+    PENDING_MEMBER_EXPIRED = "PENDING_MEMBER_EXPIRED"
     #: Members didn't send their SyncGroup within the rebalance timeout.
     SYNC_EXPIRED = "SYNC_EXPIRED"
     #: The group with its assignments could not be stored; or nothing at all of a new group.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-import msgspec
-
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
+from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line
+from coordinator_udf.replay.inputs.look import is_trace_line
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.trace import read_trace
 from coordinator_udf.replay.options import ReplayOptions
@@ -16,7 +17,7 @@ from coordinator_udf.replay.recording import Rejection, ReplaySource
 from coordinator_udf.user_errors import InputError
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-#: How many lines are looked at before an input counts as unknown.
+#: Among how many lines the first of a trace is looked for.
 _LOOK_AT_LINES = 200
 
 
@@ -28,6 +29,7 @@ class Format(StrEnum):
     TRACE = "trace"
     TABLE = "table"
     LOG = "log"
+    INFO = "info"
 
 
 def detect_format(path: Path) -> Format:
@@ -53,33 +55,29 @@ def detect_format(path: Path) -> Format:
             continue
         if MARK in line.text:
             return Format.KAFKA
-        if _is_trace_line(line.text):
+        if is_coordinator_line(line.text):
+            return Format.INFO
+        if number < _LOOK_AT_LINES and is_trace_line(line.text):
             return Format.TRACE
-        if number >= _LOOK_AT_LINES:
-            break
     raise InputError(
-        f"{path} is of no known kind: none of its first lines is a line of Kafka's request log ({MARK}...) "
-        "or of a trace (a JSON object with a type); say --format if it is one all the same"
+        f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "
+        "in a broker's own log ([GroupCoordinator ...), and none of its first lines is one of a trace (a JSON object "
+        "with a type); say --format if it is one all the same"
     )
 
 
-def read_source(path: Path, source: str, options: ReplayOptions, form: Format = Format.AUTO) -> ReplaySource:
-    """Reads one file of recorded requests.
+def read_source(
+    path: Path | Sequence[Path], source: str, options: ReplayOptions, form: Format = Format.AUTO
+) -> ReplaySource:
+    """Reads one recording of requests: a file, or the parts of a broker's request log in their order.
 
     Raises:
         InputError: it can't be opened, or it is of no known kind.
     """
-    kind = detect_format(path) if form is Format.AUTO else form
-    if kind is Format.TRACE:
-        return read_trace(path, source, options)
+    paths = [path] if isinstance(path, Path) else list(path)
+    kind = detect_format(paths[0]) if form is Format.AUTO else form
     if kind is Format.KAFKA:
-        return read_kafka_log(path, source, options)
-    raise InputError(f"{path} is a {kind.value}, which is read as a table and not line by line")
-
-
-def _is_trace_line(text: str) -> bool:
-    try:
-        line = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return isinstance(line, dict) and isinstance(line.get("type"), str)
+        return read_kafka_log(paths, source, options)
+    if kind is Format.TRACE:
+        return read_trace(paths[0], source, options)
+    raise InputError(f"{paths[0]} is a {kind.value}, which is not read as requests line by line")

@@ -1,11 +1,14 @@
-"""Lines of a text file, plain or gzip, that may be damaged: what can be read is, the rest is said."""
+"""Lines of a text file, plain, gzip, bzip2 or zstd, that may be damaged: what can be read is, the rest is said."""
 
 from __future__ import annotations
 
+import bz2
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Final, NamedTuple, Protocol
+
+import zstandard
 
 from coordinator_udf.replay.recording import Rejection, clip
 from coordinator_udf.user_errors import InputError
@@ -47,6 +50,24 @@ def read_lines(path: Path) -> Iterator[Line | Rejection]:
         yield _line(path, number + 1, rest)
 
 
+def read_all_lines(paths: Sequence[Path]) -> Iterator[Line | Rejection]:
+    """The lines of several files, one after the other, numbered as if they were one.
+
+    Raises:
+        InputError: as `read_lines`.
+    """
+    before = 0
+    for path in paths:
+        last = 0
+        for line in read_lines(path):
+            if isinstance(line, Line):
+                last = line.number
+                yield Line(before + line.number, line.text)
+            else:
+                yield line
+        before += last
+
+
 class _BrokenOffError(Exception):
     """A gzip stream that ends early or is damaged."""
 
@@ -66,22 +87,48 @@ def _chunks(path: Path) -> Iterator[bytes]:
         raise InputError(f"{path} can't be read: {error.strerror}") from error
     with file:
         first = file.read(_CHUNK_BYTES)
-        if not first.startswith(GZIP_MAGIC):
-            while first:
-                yield first
-                first = file.read(_CHUNK_BYTES)
+        kind = next((kind for magic, kind in _INFLATERS.items() if first.startswith(magic)), None)
+        if kind is not None:
+            yield from _inflated(first, file, kind)
             return
-        inflater = zlib.decompressobj(_GZIP_WINDOW)
-        data = first
-        while data:
-            try:
-                yield inflater.decompress(data)
-            except zlib.error as error:
-                raise _BrokenOffError(f"its gzip stream is damaged ({error})") from error
-            # A gzip file may hold several members, one after the other.
-            if inflater.eof and inflater.unused_data:
-                data, inflater = inflater.unused_data, zlib.decompressobj(_GZIP_WINDOW)
-            else:
-                data = file.read(_CHUNK_BYTES)
-        if not inflater.eof:
-            raise _BrokenOffError("its gzip stream ends before its end mark, so the file is truncated")
+        while first:
+            yield first
+            first = file.read(_CHUNK_BYTES)
+
+
+class _Inflater(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class _Kind(NamedTuple):
+    name: str
+    make: Callable[[], _Inflater]
+    errors: tuple[type[Exception], ...]
+
+
+_INFLATERS: Final = {
+    GZIP_MAGIC: _Kind("gzip", lambda: zlib.decompressobj(_GZIP_WINDOW), (zlib.error,)),
+    b"BZh": _Kind("bzip2", bz2.BZ2Decompressor, (OSError, ValueError)),
+    b"\x28\xb5\x2f\xfd": _Kind("zstd", lambda: zstandard.ZstdDecompressor().decompressobj(), (zstandard.ZstdError,)),
+}
+
+
+def _inflated(data: bytes, file: IO[bytes], kind: _Kind) -> Iterator[bytes]:
+    inflater = kind.make()
+    while data:
+        try:
+            yield inflater.decompress(data)
+        except kind.errors as error:
+            raise _BrokenOffError(f"its {kind.name} stream is damaged ({error})") from error
+        # Such a file may hold several members, one after the other.
+        if inflater.eof:
+            data = inflater.unused_data or file.read(_CHUNK_BYTES)
+            inflater = kind.make() if data else inflater
+        else:
+            data = file.read(_CHUNK_BYTES)
+    if not inflater.eof:
+        raise _BrokenOffError(f"its {kind.name} stream ends before its end mark, so the file is truncated")

@@ -26,6 +26,10 @@ class SourceReport(msgspec.Struct):
     #: Differences that the log itself cannot decide, by reason and place.
     undecided: dict[str, dict[Place, int]] = {}
     incomparable: dict[Place, int] = {}
+    #: Lines of the group coordinator in the broker's own log, by what they tell.
+    info_events: dict[str, int] = {}
+    #: What is wrong with the input although it was read.
+    warnings: tuple[str, ...] = ()
     #: Why nothing of it could be read.
     failure: str | None = None
 
@@ -80,6 +84,12 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
     if report.failure is not None:
         yield f"{report.source}: not read: {report.failure}"
         return
+    for warning in report.warnings:
+        yield f"{report.source}: WARNING: {warning}"
+    if report.info_events:
+        yield _info_line(report)
+        if not report.requests:
+            return
     line = f"{report.source}: requests {report.requests}, answered {report.answered}"
     if report.rejected:
         line += f", rejected {report.rejected}"
@@ -91,6 +101,19 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         if report.incomparable:
             line += f", not compared {sum(report.incomparable.values())}"
     yield line
+
+
+def _info_line(report: SourceReport) -> str:
+    events = Counter(report.info_events)
+    text = f"{report.source}: lines of the group coordinator {events.total()}"
+    rebalances = events["PREPARING_REBALANCE"] + events["EPOCH_BUMPED"]
+    text += (
+        f", rebalances that begin {rebalances}, members joined {events['MEMBER_JOINED']}, left {events['MEMBER_LEFT']}"
+    )
+    text += f", expired {events['SESSION_EXPIRED'] + events['REBALANCE_EXPIRED']}"
+    if events["unknown"]:
+        text += f"; of unknown shape {events['unknown']} (kept in coordinator_log)"
+    return text
 
 
 def _comparison_lines(everything: SourceReport) -> Iterator[str]:

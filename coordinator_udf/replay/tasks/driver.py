@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from coordinator_udf.replay.inputs.detect import Format, detect_format
+from coordinator_udf.replay.inputs.detect import Format
+from coordinator_udf.replay.inputs.plan import SourceInput, plan
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.own import run_own_log
@@ -35,11 +36,12 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     """One run of the replay: what goes in and where all of it goes.
 
     Args:
-        inputs: files and tables; each is a coordinator of its own.
+        inputs: files, directories, patterns and tables; parts of one coordinator's logs are told by what is in them.
         out: the directory of the tables.
         form: the format of all inputs; by default each is looked at.
         lines: where to write all answers, records and descriptions as JSON lines.
         differences: where to write each difference from the recording as a JSON line.
+        one_broker: whether all inputs are parts of one broker's logs.
         overwrite: whether tables that are there already are replaced.
     """
 
@@ -50,82 +52,69 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     lines: Path | None = None
     differences: Path | None = None
     overwrite: bool = False
+    one_broker: bool = False
 
 
-def check_request(request: ReplayRequest) -> None:
-    """Finds what is wrong with a request before a session is started for it.
+def check_request(request: ReplayRequest) -> list[SourceInput]:
+    """Finds what is wrong with a request before a session is started for it; the coordinators that the inputs are of.
 
     Raises:
-        InputError: an input isn't there or is named twice, or there are tables in the way.
+        InputError: an input isn't there or is named twice, none can be read, or there are tables in the way.
         SettingsError: the settings make no sense.
     """
     request.options.settings()
-    source_names(request.inputs)
-    for path in request.inputs:
-        _form(path, request.form)
     refuse_existing(request.out, request.overwrite)
+    found = plan(request.inputs, request.form, request.options.zone(), one_broker=request.one_broker)
+    if all(source.failure is not None for source in found):
+        raise InputError("; ".join(source.failure for source in found if source.failure is not None))
+    return found
 
 
-def replay(spark: SparkSession, request: ReplayRequest, say: Say) -> list[SourceReport]:
-    """Runs a replay; a report for each input, in their order.
+def replay(
+    spark: SparkSession, request: ReplayRequest, say: Say, checked: Sequence[SourceInput] | None = None
+) -> list[SourceReport]:
+    """Runs a replay; a report for each coordinator, in the order of their first inputs.
+
+    Args:
+        checked: what `check_request` found, if that was asked already.
 
     Raises:
         InputError, SettingsError: as `check_request`. Nothing was written then.
     """
-    check_request(request)
-    names = source_names(request.inputs)
-    forms = [_form(path, request.form) for path in request.inputs]
+    sources = check_request(request) if checked is None else checked
     request.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".replay-", dir=request.out) as scratch:
         jobs = [
-            _job(request, path, name, form, Path(scratch) / str(number))
-            for number, (path, name, form) in enumerate(zip(request.inputs, names, forms, strict=True))
+            _job(request, source, Path(scratch) / str(number))
+            for number, source in enumerate(sources)
+            if source.failure is None
         ]
         results = _run(spark, jobs, say)
         commit(request.out, (file for result in results for file in result.files))
         _gather(request.lines, [job.lines_file for job in jobs])
         _gather(request.differences, [job.differences_file for job in jobs])
-    return [result.report for result in results]
+    return _reports(sources, results)
 
 
-def source_names(inputs: Sequence[Path]) -> list[str]:
-    """Each input's file name; where two are alike, with as much of their paths as tells them apart.
-
-    Raises:
-        InputError: an input is named twice.
-    """
-    paths = [path.absolute() for path in inputs]
-    if len(set(paths)) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise InputError(f"{twice} is named twice; each input is a coordinator of its own, so name it once")
-    names = []
-    for path in paths:
-        depth = 1
-        while any(other.parts[-depth:] == path.parts[-depth:] for other in paths if other is not path):
-            depth += 1
-        names.append("/".join(path.parts[-depth:]))
-    return names
+def _reports(sources: Sequence[SourceInput], results: Sequence[TaskResult]) -> list[SourceReport]:
+    by_source = {result.report.source: result.report for result in results}
+    reports = []
+    for source in sources:
+        report = by_source.get(source.source) or SourceReport(source.source, failure=source.failure)
+        report.warnings = source.warnings
+        reports.append(report)
+    return reports
 
 
-def _form(path: Path, form: Format) -> Format:
-    """The input's format; AUTO where only reading it will tell that it has none."""
-    if not path.exists():
-        raise InputError(f"there is no input {path}")
-    if form is not Format.AUTO:
-        return form
-    if path.is_dir():
-        return detect_format(path)
-    try:
-        return detect_format(path)
-    except InputError:
-        return Format.AUTO
-
-
-def _job(request: ReplayRequest, path: Path, source: str, form: Format, scratch: Path) -> Job:
+def _job(request: ReplayRequest, source: SourceInput, scratch: Path) -> Job:
+    paths = tuple(path.absolute() for path in source.paths)
+    info_paths = tuple(path.absolute() for path in source.info_paths)
     return Job(
-        path.absolute(),
-        source,
-        form,
+        (paths or info_paths)[0],
+        source.source,
+        source.form,
+        paths,
+        info_paths,
         request.options,
         request.out.absolute(),
         scratch.absolute(),
@@ -146,7 +135,7 @@ def _run(spark: SparkSession, jobs: Sequence[Job], say: Say) -> list[TaskResult]
 
 
 def _size(job: Job) -> int:
-    return job.path.stat().st_size
+    return sum(path.stat().st_size for path in {*job.paths, *job.info_paths})
 
 
 def _gather(target: Path | None, parts: Iterable[Path | None]) -> None:

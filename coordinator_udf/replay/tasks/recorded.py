@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_udf.replay.inputs.detect import Format, read_source
+from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
+from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
+from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.replay.judge.our_answers import said_of
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.recording import Rejection, ReplaySource, clip
 from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.replay.tasks.shard_runner import answered_requests
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
+from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
 from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 
@@ -31,13 +36,16 @@ from schemas.tables import REJECTED_REQUESTS, table_arrow
 class Job(msgspec.Struct, frozen=True):
     """What a task needs to know: the input, and where its results go.
 
-    ``scratch`` is a directory of this input alone, which need not exist yet. ``lines_file`` and ``differences_file``
-    are the input's own, which the driver puts together.
+    ``path`` is the input; of a broker's logs ``paths`` are the parts of its request log and ``info_paths`` those of its
+    own log. ``scratch`` is a directory of this input alone, which need not exist yet. ``lines_file`` and
+    ``differences_file`` are the input's own, which the driver puts together.
     """
 
     path: Path
     source: str
     form: Format
+    paths: tuple[Path, ...]
+    info_paths: tuple[Path, ...]
     options: ReplayOptions
     out: Path
     scratch: Path
@@ -65,8 +73,9 @@ class TaskResult(msgspec.Struct):
 def run_recorded(job: Job) -> TaskResult:
     """Replays one recorded log. An input that can't be read, or that breaks the replay, is reported; others go on."""
     try:
-        source = read_source(job.path, job.source, job.options, job.form)
-        return _replay(job, source)
+        if job.form is Format.INFO:
+            return run_info_log(job)
+        return _replay(job, read_source(job.paths, job.source, job.options, job.form))
     except (InputError, SettingsError) as error:
         return TaskResult(SourceReport(job.source, failure=str(error)))
     except Exception as error:  # noqa: BLE001 - one input must not take the others down with it; it is reported
@@ -99,8 +108,18 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     report = _report(source, outputs, verdict)
     files = TableFiles(job.out)
     tables = to_tables(outputs)
+    if source.ends_ms is not None:
+        # The clock runs on after the last line, so that all that waits is answered; nobody saw what it did then.
+        transitions = tables["group_transitions"]
+        seen = pc.less_equal(transitions.column("ts"), source.ends_ms)
+        tables["group_transitions"] = transitions.filter(seen)
     files.write(tables)
-    files.write({"rejected_requests": rejected_rows(source), REQUEST_LOG_TABLE: request_rows(source)})
+    files.write(
+        {
+            "rejected_requests": rejection_table(source.source, source.rejections),
+            REQUEST_LOG_TABLE: request_rows(source),
+        }
+    )
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
     if job.lines_file is not None:
@@ -109,7 +128,44 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     if job.differences_file is not None:
         with job.differences_file.open("wb") as lines:
             lines.writelines(msgspec.json.encode(difference) + b"\n" for difference in verdict.differences)
+    if job.info_paths:
+        info = read_info_log(_texts(job.info_paths), job.options.zone())
+        known = set(tables["group_transitions"].column("group_id").to_pylist())
+        files.write(info_tables(info, source.source, known))
+        report.info_events = dict(info.events)
     return TaskResult(report, files.close())
+
+
+def run_info_log(job: Job) -> TaskResult:
+    """Writes what a broker's own log tells, where there is no request log that tells more.
+
+    Raises:
+        InputError: it can't be opened.
+    """
+    info = read_info_log(_texts(job.info_paths), job.options.zone())
+    files = TableFiles(job.out)
+    files.write(info_tables(info, job.source))
+    return TaskResult(SourceReport(job.source, info_events=dict(info.events)), files.close())
+
+
+def _texts(paths: Sequence[Path]) -> Iterator[str]:
+    return (unwrap(line.text) for line in read_all_lines(paths) if isinstance(line, Line))
+
+
+def info_tables(info: InfoLog, source: str, known: Collection[str] = ()) -> dict[str, pa.Table]:
+    """What a broker's own log tells, as tables.
+
+    Args:
+        known: groups whose transitions the request log tells.
+    """
+    lines = [{**row, "source": source} for row in info.lines]
+    transitions = [{**row, "source": source} for row in info.transitions if row["group_id"] not in known]
+    rejections = [Rejection(reason, clip(text)) for reason, text in info.unreadable]
+    return {
+        COORDINATOR_LOG_TABLE: pa.Table.from_pylist(lines, coordinator_log_arrow()),
+        "group_transitions": pa.Table.from_pylist(transitions, table_arrow("group_transitions")),
+        "rejected_requests": rejection_table(source, rejections),
+    }
 
 
 def in_time(outputs: pa.Table) -> pa.Table:
@@ -128,15 +184,13 @@ def request_rows(source: ReplaySource) -> pa.Table:
     return pa.table([columns[name] for name in REQUEST_COLUMNS], schema=request_log_arrow())
 
 
-def rejected_rows(source: ReplaySource) -> pa.Table:
+def rejection_table(source: str, rejections: Sequence[Rejection]) -> pa.Table:
     """The lines that never became a request, as rows of the table rejected_requests."""
     names = ("ts", "request_id", "api", "group_id", "reason", "raw")
-    columns: dict[str, list[object]] = {
-        field: [None] * len(source.rejections) for field in REJECTED_REQUESTS.fieldNames()
-    }
-    columns["source"] = [source.source] * len(source.rejections)
+    columns: dict[str, list[object]] = {field: [None] * len(rejections) for field in REJECTED_REQUESTS.fieldNames()}
+    columns["source"] = [source] * len(rejections)
     for name in names:
-        columns[name] = [getattr(rejection, name) for rejection in source.rejections]
+        columns[name] = [getattr(rejection, name) for rejection in rejections]
     return pa.table(columns, schema=table_arrow("rejected_requests"))
 
 

@@ -7,20 +7,18 @@ spent where; so the line tells when the request arrived and when the coordinator
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 from typing import Any
 
 import msgspec
 from kio.schema.index import schema_name_map
 
 from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 
 MARK = "Completed request:"
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3,9})")
 _CONNECTION = re.compile(r"^(?P<host>.*):(?P<port>\d+)-(?P<client>.*):(?P<client_port>\d+)-\d+(-\d+)?$")
 _US = 1_000
-#: Digits of a second's fraction in a time that is exact to the millisecond only.
-_MS_DIGITS = 3
 
 #: The APIs that Kafka's group coordinator answers (KafkaApis).
 GROUP_APIS = frozenset(
@@ -105,8 +103,11 @@ class Entry(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Completed).decode
 
 
-def parse_line(number: int, text: str) -> Entry:
+def parse_line(number: int, text: str, zone: tzinfo = UTC) -> Entry:
     """Reads one line.
+
+    Args:
+        zone: the time zone of times that name none.
 
     Raises:
         BadRequest: it is no line of the request log, or a field is missing or makes no sense.
@@ -114,9 +115,10 @@ def parse_line(number: int, text: str) -> Entry:
     place = text.find(MARK)
     if place < 0:
         raise BadRequest("line", text[:80], f"a line with {MARK!r}")
-    time = _TIME.search(text, 0, place)
-    if time is None:
-        raise BadRequest("time of the line", text[:place], "yyyy-MM-dd HH:mm:ss,SSS before the message")
+    try:
+        written_us, exact_us = time_us(text, place, zone)
+    except NoTimeError as error:
+        raise BadRequest("time of the line", text[:place], f"a time before the message ({error})") from error
     try:
         done = _decode(text[place + len(MARK) : text.rfind("}") + 1])
     except msgspec.ValidationError as error:
@@ -126,7 +128,6 @@ def parse_line(number: int, text: str) -> Entry:
     for name in ("totalTimeMs", "requestQueueTimeMs", "localTimeMs", "remoteTimeMs"):
         if not 0 <= getattr(done, name) < float("inf"):
             raise BadRequest(name, getattr(done, name), "milliseconds, at least 0")
-    written_us, exact_us = _written(time)
     header = done.requestHeader
     return Entry(
         number=number,
@@ -150,16 +151,6 @@ def parse_line(number: int, text: str) -> Entry:
 def is_known_api(api: str) -> bool:
     """Whether Kafka has an API of this name."""
     return api in GROUP_APIS or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).lower() in schema_name_map
-
-
-def _written(time: re.Match[str]) -> tuple[int, int]:
-    day, second, fraction = time.groups()
-    try:
-        at = datetime.fromisoformat(f"{day} {second}").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise BadRequest("time of the line", time.group(), "a date and time that exist") from error
-    micros = int(fraction[:6].ljust(6, "0"))
-    return int(at.timestamp()) * 1_000_000 + micros, _US if len(fraction) == _MS_DIGITS else 1
 
 
 def _api(key_name: str) -> str:

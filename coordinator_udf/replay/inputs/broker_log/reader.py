@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -18,25 +19,28 @@ from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entr
 from coordinator_udf.replay.inputs.broker_log.order import in_order, set_row_times
 from coordinator_udf.replay.inputs.broker_log.topics import OFFSETS_TOPIC, TopicHistory, topic_history
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
-from coordinator_udf.replay.inputs.text_lines import Line, read_lines
+from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
+from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import answer_error
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Answer, Recording, Rejection, ReplaySource, clip, number_offsets
 
+#: A line that another logger wrote to the same file: a time and a level.
+_OTHER_LINE = re.compile(r"\d\d:\d\d:\d\d.{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b")
 #: Whether commits to partitions that don't exist are refused: a broker does so.
 _BROKER_SETTINGS = {"offsets.topic.partition.check": True}
 #: How long after the last line the clock runs on, at least, so that all that waits ends.
 _TAIL_MS = 60_000
 
 
-def read_kafka_log(path: Path, source: str, options: ReplayOptions) -> ReplaySource:
-    """Reads one request log, plain or gzip. What can't be understood becomes a rejection, the rest is read.
+def read_kafka_log(paths: Path | Sequence[Path], source: str, options: ReplayOptions) -> ReplaySource:
+    """Reads one request log, or its parts in their order. What can't be understood becomes a rejection.
 
     Raises:
         InputError: the file can't be opened.
     """
     reader = _KafkaReader(source, options)
-    entries = in_order(reader.parse(read_lines(path)))
+    entries = in_order(reader.parse(read_all_lines([paths] if isinstance(paths, Path) else paths)))
     reader.replay(entries, topic_history(entries, options.topics))
     return reader.out
 
@@ -58,6 +62,8 @@ class _KafkaReader:
         for line in lines:
             if isinstance(line, Rejection):
                 self.out.rejections.append(line)
+            elif MARK not in line.text and _OTHER_LINE.search(line.text) is not None:
+                self.out.notes["lines of other loggers, left out"] += 1
             elif MARK not in line.text:
                 reason = f"line {line.number} is no line of Kafka's request log: it has no {MARK!r}"
                 self.out.rejections.append(Rejection(reason, clip(line.text)))
@@ -67,7 +73,7 @@ class _KafkaReader:
 
     def _parse(self, line: Line, entries: list[Entry]) -> None:
         try:
-            entry = parse_line(line.number, line.text)
+            entry = parse_line(line.number, unwrap(line.text), self._options.zone())
             if not is_known_api(entry.api):
                 raise BadRequest("requestApiKeyName", entry.api, "the name of one of Kafka's APIs")
         except BadRequest as error:
@@ -209,6 +215,7 @@ class _KafkaReader:
         waits = (entry.request.get(name) for entry in entries for name in ("sessionTimeoutMs", "rebalanceTimeoutMs"))
         longest = max((wait for wait in waits if isinstance(wait, int)), default=0)
         most = self.out.settings.group_max_session_timeout_ms
+        self.out.ends_ms = last_ms
         self._control("Tick", last_ms)
         self._control("Tick", last_ms + max(min(longest, most), _TAIL_MS))
 

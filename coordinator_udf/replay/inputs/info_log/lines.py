@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
 from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent, match
+from coordinator_udf.replay.inputs.log_time import time_us
 
 #: What stands in front of a message of the group coordinator: the new one names its broker and, in what concerns one of
 #: its shards, the partition of the offsets topic; the old one (to 3.9) its broker alone.
@@ -16,9 +17,6 @@ _CONTEXT: Final = re.compile(
 )
 #: What the default layout (``[%d] %p %m (%c)%n``) puts behind the message.
 _LOGGER: Final = re.compile(r" \((?:org\.apache\.kafka|kafka)\.[\w.$]+\)\s*$")
-_TIME: Final = re.compile(
-    r"(?P<day>\d{4}-\d\d-\d\d)[ T](?P<second>\d\d:\d\d:\d\d)(?:[,.](?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
-)
 _DESCRIBED: Final = re.compile(r"memberId=(?P<member>.*?), .*?clientId=(?P<client>.*?), clientHost=(?P<host>.*?),")
 _UUID_CHARS: Final = 36
 _NONE: Final = frozenset({"None", "null", ""})
@@ -65,13 +63,13 @@ def parse_line(text: str, zone: tzinfo = UTC) -> InfoLine | None:
         zone: the time zone of times that name none.
 
     Raises:
-        ValueError: it has no time in front of its message, or one that doesn't exist.
+        NoTimeError: it has no time in front of its message, or one that doesn't exist.
     """
     context = _CONTEXT.search(text)
     if context is None:
         return None
     message = _LOGGER.sub("", text[context.end() :].rstrip())
-    ts = _time_ms(text[: context.start()], zone)
+    ts = time_us(text, context.start(), zone)[0] // 1000
     partition = context["partition"]
     place = (ts, int(context["broker"]), None if partition is None else int(partition), message)
     found = match(message)
@@ -152,21 +150,6 @@ def _listed(text: str | None) -> tuple[str, ...]:
         return ()
     inner = re.sub(r"^(?:Set|HashSet|List|ArrayBuffer|\[)\(?|[\])]$", "", text.strip().rstrip("."))
     return tuple(item.strip() for item in inner.split(",") if item.strip())
-
-
-def _time_ms(head: str, zone: tzinfo) -> int:
-    found = None
-    # Of several times the last one is that of the log; those before it are of what carried the line.
-    for found in _TIME.finditer(head):  # noqa: B007
-        pass
-    if found is None:
-        raise ValueError("it has no time (yyyy-MM-dd HH:mm:ss,SSS) in front of its message")
-    offset = found["zone"]
-    at = datetime.fromisoformat(f"{found['day']} {found['second']}{'' if offset is None else offset}")
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=zone)
-    millis = int((found["fraction"] or "0").ljust(3, "0")[:3])
-    return int(at.timestamp()) * 1000 + millis
 
 
 def _text(fields: dict[str, str | None], name: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_udf.replay.inputs.info_log.lines import InfoLine, parse_line
 from coordinator_udf.replay.inputs.info_log.transitions import Transitions
+from coordinator_udf.replay.inputs.log_time import NoTimeError
 
 #: The columns of coordinator_log that a line has itself.
 _COLUMNS: Final = (
@@ -58,7 +59,7 @@ def read_info_log(texts: Iterable[str], zone: tzinfo = UTC) -> InfoLog:
     for seq, text in enumerate(texts):
         try:
             line = parse_line(text, zone)
-        except ValueError as error:
+        except NoTimeError as error:
             unreadable.append((str(error), text))
             continue
         if line is None:

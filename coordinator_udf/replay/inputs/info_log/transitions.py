@@ -243,7 +243,8 @@ def _bumped(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[
     group.state = "Empty" if members == [] else "Assigning"
     yield {
         **_member_row(group, line, rule, None if cause is None else cause.member_id),
-        "from_state": previous,
+        # A row whose state stays the same and that names no members tells of a member.
+        "from_state": None if previous == group.state and members is None else previous,
         "reason": None if cause is None else cause.reason,
         "cause_client_id": None if cause is None else cause.client_id,
         "cause_client_reason": None if cause is None else cause.client_reason,
