@@ -11,6 +11,7 @@ import msgspec
 
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, parse_line
+from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
@@ -18,6 +19,7 @@ from coordinator_udf.replay.recording import Rejection
 
 _CONNECTION: Final = re.compile(r'"connection":"(?P<id>(?P<broker>.*?)-.*?)"')
 _GROUP: Final = re.compile(r'"groupId":"(.*?)"')
+_OF_EVERY_GROUP: Final = frozenset({InfoEvent.GROUP_LOADED, InfoEvent.GROUP_UNLOADED})
 #: A file whose first lines are traces is one.
 _TRACE_LINES: Final = 200
 
@@ -100,7 +102,8 @@ def _note_line(look: Look, text: str, zone: tzinfo) -> None:
         line = parse_line(unwrap(text), zone)
     except NoTimeError:
         return
-    if line is not None and line.group_id is not None:
+    # A broker names all its groups when it takes or leaves a partition.
+    if line is not None and line.group_id is not None and line.event not in _OF_EVERY_GROUP:
         look.groups.add(line.group_id)
 
 

@@ -69,7 +69,7 @@ def plan(
 ) -> list[SourceInput]:
     """Looks at inputs and puts those of one coordinator together.
 
-    Parts of one log share a connection, or a broker and a group shortly after one another, and were not written at the
+    Parts of one log share a group, and a connection or shortly after one another a broker, and were not written at the
     same time; a broker's own log belongs to the request log whose groups it names at the same time.
 
     Args:
@@ -133,6 +133,9 @@ def _parts(looks: Sequence[Look], *, one_broker: bool) -> list[list[Look]]:
 
 def _continues(look: Look, log: Sequence[Look]) -> bool:
     if any(look.overlaps(part) for part in log):
+        return False
+    if not any(look.groups & part.groups or not look.groups or not part.groups for part in log):
+        # What goes on across a cut are groups: logs of others are told apart, although of one broker.
         return False
     if any(look.connections & part.connections for part in log):
         return True
