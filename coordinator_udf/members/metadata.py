@@ -53,17 +53,25 @@ class ConsumerMetadata:
         self.topic_names: dict[str, str] = {}
         self.brokers: tuple[int, ...] = (0,)
 
-    def time_to_next_update_ms(self, now_ms: int) -> int:
-        """Returns how long until the next request is due, in milliseconds."""
-        expires_in = max(self._last_successful_refresh_ms + self._max_age_ms - now_ms, 0)
-        if expires_in == 0:
+    @property
+    def update_requested(self) -> bool:
+        """Whether an update is wanted, whatever the age of the metadata."""
+        return self._need_full_update or self._need_partial_update
+
+    def time_to_allow_update_ms(self, now_ms: int) -> int:
+        """Returns how long the backoff allows no request, in milliseconds."""
+        if self._expires_in_ms(now_ms) == 0:
             self._equivalent_answers = 0
         allowed_in = max(self._last_refresh_ms + self._refresh_backoff.backoff_ms(0) - now_ms, 0)
         if self._equivalent_answers:
             again = self._last_refresh_ms + self._refresh_backoff.backoff_ms(self._equivalent_answers - 1) - now_ms
             allowed_in = max(allowed_in, again)
-        wanted_now = self._need_full_update or self._need_partial_update
-        return max(0 if wanted_now else expires_in, allowed_in)
+        return allowed_in
+
+    def time_to_next_update_ms(self, now_ms: int) -> int:
+        """Returns how long until the next request is due, in milliseconds."""
+        expires_in = 0 if self.update_requested else self._expires_in_ms(now_ms)
+        return max(expires_in, self.time_to_allow_update_ms(now_ms))
 
     def request_update(self, *, reset_equivalent_backoff: bool) -> None:
         """Wants an update, as soon as the backoff allows it."""
@@ -118,6 +126,9 @@ class ConsumerMetadata:
     def has_node(self, node: str) -> bool:
         """Tells whether the last answer had this node."""
         return node in self._nodes
+
+    def _expires_in_ms(self, now_ms: int) -> int:
+        return max(self._last_successful_refresh_ms + self._max_age_ms - now_ms, 0)
 
     def _answered(self, query: MetadataQuery, view: ClusterView) -> list[TopicView]:
         """Returns what the answer has of what was asked for; a name that it lacks is asked for again."""

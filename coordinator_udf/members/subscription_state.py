@@ -92,6 +92,11 @@ class SubscriptionState:
             raise illegal_argument(f"Attempt to subscribe from pattern while subscribed to {self.type.value}")
         return self._change_subscription(frozenset(topics))
 
+    def group_subscribe(self, topics: Iterable[str]) -> bool:
+        """Takes the topics of all members of a leader's group. Returns whether some are not the member's own."""
+        self.group_subscription = frozenset(topics)
+        return not self.group_subscription <= self._topics
+
     def unsubscribe(self) -> None:
         """Forgets subscription and assignment."""
         self._topics = frozenset()

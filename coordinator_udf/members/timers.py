@@ -42,9 +42,9 @@ class Timer:
         """The time at which the timer expires."""
         return self._deadline_ms
 
-    def update(self) -> None:
-        """Looks at the clock."""
-        self._seen_ms = max(self._seen_ms, self._clock.now_ms)
+    def update(self, now_ms: int | None = None) -> None:
+        """Looks at the clock, or takes this for the time."""
+        self._seen_ms = max(self._seen_ms, self._clock.now_ms if now_ms is None else now_ms)
 
     def reset(self, timeout_ms: int) -> None:
         """Starts anew, from the time of the last update.
