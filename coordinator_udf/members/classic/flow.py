@@ -1,0 +1,74 @@
+"""Calls that may have to wait for a later input: generators, and the stack of those that are under way.
+
+Kafka's classic client blocks its caller inside of calls and of answers' handlers. Here such code is a generator
+(`Flow`) that yields what it waits for. While one waits, other inputs are handled on top of it, as Java's other thread
+would; what waits goes on when nothing is left on top of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a call waits for: that ``done`` says True after some input, or that the deadline passes."""
+
+    done: Callable[[], bool]
+    deadline_ms: int = FOREVER_MS
+
+
+Flow = Generator[Wait, None, T]
+
+
+def sleep(timer: Timer, clock: Clock, duration_ms: int) -> Flow[None]:
+    """Waits, but not longer than the timer runs (Timer.sleep)."""
+    until_ms = clock.now_ms + min(duration_ms, timer.remaining_ms())
+    if until_ms > clock.now_ms:
+        yield Wait(lambda: False, until_ms)
+    timer.update()
+
+
+class CallStack:
+    """The calls under way, the last one on top. Only that one goes on."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._calls: list[tuple[Flow[None], Wait | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the call on top goes on without another input, if it does."""
+        wait = self._calls[-1][1] if self._calls else None
+        return None if wait is None or wait.deadline_ms == FOREVER_MS else wait.deadline_ms
+
+    def is_due(self) -> bool:
+        """Tells whether the call on top can go on now."""
+        if not self._calls:
+            return False
+        wait = self._calls[-1][1]
+        return wait is None or wait.done() or wait.deadline_ms <= self._clock.now_ms
+
+    def push(self, call: Flow[None]) -> None:
+        """Puts a call on top."""
+        self._calls.append((call, None))
+
+    def run(self) -> None:
+        """Lets the calls go on, from the top, as far as they can."""
+        while self.is_due():
+            call, _ = self._calls[-1]
+            at = len(self._calls) - 1
+            wait = next(call, None)
+            if wait is None:
+                del self._calls[at]
+            else:
+                self._calls[at] = (call, wait)

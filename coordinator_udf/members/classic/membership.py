@@ -1,0 +1,150 @@
+"""Where a member stands: its state and generation, and whether and why it has to join again (AbstractCoordinator)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from coordinator_udf.members.classic.states import NOT_JOINED, REBALANCING, MemberEvent, MemberState, next_state
+from coordinator_udf.protocol.errors import error_name
+
+NO_GENERATION_ID = -1
+
+
+class Generation(NamedTuple):
+    """A generation of the group and who the member is in it. ``protocol_name`` is the assignor that was chosen."""
+
+    generation_id: int = NO_GENERATION_ID
+    member_id: str = ""
+    protocol_name: str | None = None
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether it was taken away; the member id may still be valid."""
+        return self.generation_id == NO_GENERATION_ID and self.protocol_name is None
+
+    @property
+    def is_out(self) -> bool:
+        """Whether what was assigned in it is lost."""
+        return self.generation_id == NO_GENERATION_ID or not self.member_id
+
+
+NO_GENERATION = Generation()
+
+
+class Membership:
+    """State, generation and the wish to rejoin.
+
+    Attributes:
+        needs_join_prepare: whether onJoinPrepare has to run before the next JoinGroup.
+    """
+
+    def __init__(self) -> None:
+        self._state = MemberState.UNJOINED
+        self._generation = NO_GENERATION
+        self._rejoin_needed = True
+        self._rejoin_reason = ""
+        self.needs_join_prepare = True
+
+    @property
+    def state(self) -> MemberState:
+        """The member's state."""
+        return self._state
+
+    @property
+    def generation(self) -> Generation:
+        """The member's generation."""
+        return self._generation
+
+    @property
+    def generation_if_stable(self) -> Generation | None:
+        """The generation, if the member is stable in it."""
+        return self._generation if self._state is MemberState.STABLE else None
+
+    @property
+    def rejoin_needed(self) -> bool:
+        """Whether the next poll joins again."""
+        return self._rejoin_needed
+
+    @property
+    def rejoin_reason(self) -> str:
+        """Why the member joined last, or will join next: the last of several reasons. "" after a good SyncGroup."""
+        return self._rejoin_reason
+
+    @property
+    def has_not_joined(self) -> bool:
+        """Whether the coordinator doesn't count on heartbeats."""
+        return self._state in NOT_JOINED
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether JoinGroup is sent and the assignment not here."""
+        return self._state in REBALANCING
+
+    def join_sent(self) -> None:
+        """Takes note that JoinGroup is sent."""
+        self._state = next_state(self._state, MemberEvent.JOIN_SENT)
+
+    def join_answered(self, generation: Generation) -> None:
+        """Takes the generation of a good JoinGroup answer.
+
+        Raises:
+            IllegalTransition: the member doesn't wait for one any more.
+        """
+        self._state = next_state(self._state, MemberEvent.JOIN_ANSWERED)
+        self._generation = generation
+
+    def sync_answered(self) -> None:
+        """Takes note of a good SyncGroup answer.
+
+        Raises:
+            IllegalTransition: the member doesn't wait for one any more.
+        """
+        self._state = next_state(self._state, MemberEvent.SYNC_ANSWERED)
+        self._rejoin_reason = ""
+        self._rejoin_needed = False
+
+    def member_id_given(self, member_id: str) -> None:
+        """Takes the id that the coordinator wants the member to join with (KIP-394)."""
+        self._generation = Generation(member_id=member_id)
+        self.request_rejoin(f"need to re-join with the given member-id: {member_id}")
+
+    def request_rejoin(self, reason: str) -> None:
+        """Has the next poll join again."""
+        self._rejoin_reason = reason
+        self._rejoin_needed = True
+
+    def request_rejoin_if_necessary(self, reason: str) -> None:
+        """Has the next poll join again; an earlier reason stays."""
+        if not self._rejoin_needed:
+            self.request_rejoin(reason)
+
+    def generation_lost(self, api: str, error: int, *, keep_member_id: bool) -> None:
+        """Takes an answer's word that generation, and perhaps member id, are no longer valid."""
+        self._reset(
+            MemberEvent.GENERATION_LOST,
+            f"encountered {error_name(error)} from {api} response",
+            keep_member_id=keep_member_id,
+        )
+
+    def left(self) -> None:
+        """Takes note that the member has left the group."""
+        self._reset(MemberEvent.LEFT, "consumer pro-actively leaving the group")
+
+    def overtaken(self) -> None:
+        """Gives up an assignment whose generation is gone before the application polled."""
+        member = self._generation
+        shown = (
+            f"Generation{{generationId={member.generation_id}, memberId='{member.member_id}', "
+            f"protocol='{member.protocol_name or 'null'}'}}"
+        )
+        self._reset(
+            MemberEvent.REBALANCE_OVERTAKEN,
+            f"rebalance failed since the generation/state was modified by heartbeat thread to {shown}/{self._state} "
+            "before the rebalance callback triggered",
+        )
+
+    def _reset(self, event: MemberEvent, reason: str, *, keep_member_id: bool = False) -> None:
+        self._state = next_state(self._state, event)
+        self._generation = Generation(member_id=self._generation.member_id) if keep_member_id else NO_GENERATION
+        self.request_rejoin(reason)
+        self.needs_join_prepare = True
