@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -12,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.settings.coordinator import Settings, kafka_name
+from coordinator_udf.settings.coordinator import FIELDS, Settings
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.user_errors import InputError
 
@@ -75,5 +74,5 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         Raises:
             SettingsError: an unknown name or a wrong value.
         """
-        values = {kafka_name(field.name): getattr(self.base, field.name) for field in dataclasses.fields(self.base)}
+        values = {name: getattr(self.base, field.name) for name, field in FIELDS.items()}
         return Settings.from_kafka({**values, **(of_input or {}), **self.overrides})

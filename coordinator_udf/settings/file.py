@@ -8,9 +8,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from coordinator_udf.protocol.requests import Topic
+import msgspec
+
+from coordinator_udf.protocol.requests import PartitionCount, Topic, Uuid
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 
 #: The namespace of topic ids that are made from a topic's name where the file gives none.
@@ -44,7 +46,7 @@ def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> Coordinat
             raise SettingsError(f"there is no settings file {path}") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"settings file {path} can't be read: {error}") from error
-        topics = tuple(_topic(entry) for entry in document.pop("topics", []))
+        topics = _topics(document.pop("topics", []))
         values = dict(_flatten(document))
     for override in overrides:
         name, equals, value = override.partition("=")
@@ -62,13 +64,31 @@ def topic_id(name: str) -> str:
     return urlsafe_b64encode(uuid.uuid5(_TOPIC_NAMESPACE, name).bytes).decode().rstrip("=")
 
 
-def _topic(entry: Any) -> Topic:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise SettingsError(f"topics: {entry!r} has no name, expected name and partitions")
-    partitions = entry.get("partitions", 1)
-    if not isinstance(partitions, int) or partitions < 1:
-        raise SettingsError(f"topics: partitions of {entry['name']} is {partitions!r}, expected at least 1")
-    return Topic(name=entry["name"], partitions=partitions, id=entry.get("id") or topic_id(entry["name"]))
+class _TopicEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """One ``[[topics]]`` table."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    partitions: PartitionCount = 1
+    id: Uuid | None = None
+
+
+def _topics(entries: Any) -> tuple[Topic, ...]:
+    if not isinstance(entries, list):
+        raise SettingsError(f"topics is {entries!r}, expected [[topics]] tables with name and partitions")
+    topics: dict[str, Topic] = {}
+    for entry in entries:
+        try:
+            read = msgspec.convert(entry, _TopicEntry)
+        except msgspec.ValidationError as error:
+            raise SettingsError(
+                f"topics: {entry!r} is no topic, expected name, partitions and perhaps id: {error}"
+            ) from None
+        if read.name in topics:
+            raise SettingsError(f"topics: {read.name!r} stands there twice, expected each topic once")
+        topics[read.name] = Topic(name=read.name, partitions=read.partitions, id=read.id or topic_id(read.name))
+    if len({topic.id for topic in topics.values()}) < len(topics):
+        raise SettingsError("topics: two have the same id, expected an id for each")
+    return tuple(topics.values())
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

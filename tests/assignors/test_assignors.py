@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_udf.assignors import configured_assignors
+from coordinator_udf.assignors import UnknownAssignorError, configured_assignors
 from coordinator_udf.assignors.spec import GroupSpec, MemberSpec
 from coordinator_udf.java_order.walks import Target, is_same_target
-from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.settings.file import topic_id
 
-ASSIGNORS = configured_assignors(["uniform", "range", "oracle-sorted"])
+#: One that isn't Kafka's.
+SORTED = "coordinator_udf.replay.inputs.oracle_assignor.SortedAssignor"
+ASSIGNORS = configured_assignors(["uniform", "range", SORTED])
 IDS = [topic_id(f"t{i}") for i in range(4)]
 
 
@@ -90,7 +93,16 @@ def test_range_gives_ranges_of_each_topic_alike() -> None:
     assert targets == {"a": dict.fromkeys(IDS[:2], (0, 1)), "b": dict.fromkeys(IDS[:2], (2,))}
 
 
-@pytest.mark.parametrize("names", [["sticky"], []])
-def test_what_is_no_assignor_can_not_be_configured(names: list[str]) -> None:
-    with pytest.raises(SettingsError, match=r"group\.consumer\.assignors"):
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["range", "sticky"], "'sticky' is no assignor, expected uniform, range, the name of one of Kafka's classes"),
+        (["nowhere.Assignor"], "'nowhere.Assignor' is no assignor"),
+        (["pathlib.Path"], "'pathlib.Path' is no assignor, expected a class with a name and a method assign"),
+        (["range", "range"], "'range' is a second 'range'"),
+        ([], "expected at least one assignor"),
+    ],
+)
+def test_what_is_no_assignor_can_not_be_configured(names: list[str], said: str) -> None:
+    with pytest.raises(UnknownAssignorError, match=re.escape(said)):
         configured_assignors(names)

@@ -18,6 +18,7 @@ import pytest
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.log_row import Output, Request
 from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.replay.inputs.trace_settings import settings_of_trace
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
@@ -72,7 +73,7 @@ class OurCoordinator:
     """One shard. Its settings have Kafka's names."""
 
     def __init__(self, settings: Mapping[str, Any], topics: list[Topic]) -> None:
-        self.settings = Settings.from_kafka(settings)
+        self.settings = Settings.from_kafka(settings_of_trace(settings))
         self.state: StateRow | None = None
         self.records: list[Written] = []
         self.transitions: list[dict[str, Any]] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from msgspec.structs import replace
 
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState

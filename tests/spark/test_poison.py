@@ -122,9 +122,10 @@ def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_fai
     monkeypatch.setattr(shard_function, "process_batch", poisoned)
     log = EmbeddedLog.create(tmp_path / "log", 2, clock_skew_max_ms=None)
     everything = list(apis_and_versions())
+    kinds: dict[str, dict[str, Any]] = {"misnumbered": {"api_version": 99}, "poison": {}, "unreadable": {"body": "{"}}
     for api, version in everything:
-        # Batches begin with the one and with the other.
-        for kind in ("unreadable", "poison"):
+        # Batches begin with each of them.
+        for kind, changed in kinds.items():
             rows = request_rows(
                 partitions=2,
                 log_ts=1_700_000_000_000,
@@ -135,14 +136,14 @@ def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_fai
                 client_host="/h",
                 body=sample_request(api, version),
             )
-            log.append(rows if kind == "poison" else [{**row, "body": "{"} for row in rows])
-    run(Settings(), max_rows=7)
+            log.append([{**row, **changed} for row in rows])
+    run(Settings(), max_rows=10)
     tables = read_tables(tmp_path / "tables")
-    said = [table.select(["partition", "seq"]) for table in tables.values() if "seq" in table.column_names]
-    numbers = [(row["partition"], row["seq"]) for row in pa.concat_tables(said).to_pylist()]
+    numbered = [table for table in tables.values() if "seq" in table.column_names]
+    numbers = [(row["partition"], row["seq"]) for table in numbered for row in table.to_pylist()]
     assert len(set(numbers)) == len(numbers), "a number was given twice"
     answers = {row["request_id"]: row for row in tables["group_responses"].to_pylist()}
-    assert len(answers) == tables["group_responses"].num_rows == 2 * len(everything), "one answer a request"
+    assert len(answers) == tables["group_responses"].num_rows == len(kinds) * len(everything), "one answer a request"
     assert {row["error_name"] for row in answers.values()} == {"UNKNOWN_SERVER_ERROR"}
     for api, version in everything:
         body = json.loads(answers[f"poison {api} {version}"]["body"])

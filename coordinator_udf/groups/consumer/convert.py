@@ -52,14 +52,10 @@ from coordinator_udf.protocol.consumer_protocol import (
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import Topic
 
-_MAY_DOWNGRADE = frozenset({"bidirectional", "downgrade"})
-_POLICIES = _MAY_DOWNGRADE | {"upgrade"}
-
 
 def may_mix(ctx: Context) -> bool:
     """Whether members of the classic protocol may join a consumer group at all."""
-    settings = ctx.settings
-    return settings.allows_online_upgrade() or settings.group_consumer_migration_policy.lower() in _MAY_DOWNGRADE
+    return ctx.settings.allows_online_upgrade() or ctx.settings.allows_online_downgrade()
 
 
 # -- classic to consumer ------------------------------------------------------------------------------------------
@@ -189,8 +185,7 @@ def can_downgrade_replacing(ctx: Context, group: ConsumerGroup, replaced: Consum
 
 
 def _may_downgrade(ctx: Context, size: int) -> bool:
-    allowed = ctx.settings.group_consumer_migration_policy.lower() in _MAY_DOWNGRADE
-    return allowed and size <= ctx.settings.group_max_size
+    return ctx.settings.allows_online_downgrade() and size <= ctx.settings.group_max_size
 
 
 def convert_to_classic(

@@ -16,6 +16,7 @@ from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import VERSIONS
 from coordinator_udf.replay.inputs.text_lines import Line, read_lines
+from coordinator_udf.replay.inputs.trace_settings import settings_of_trace
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import (
     Answer,
@@ -103,7 +104,7 @@ class _TraceReader:
         self.configured = True
 
     def _config(self, line: dict[str, Any]) -> None:
-        values = {name: value for name, value in line.items() if "." in name}
+        values = settings_of_trace({name: value for name, value in line.items() if "." in name})
         self.start(line.get("topics") or [], _ts(line))
         try:
             self.out.settings = self._options.settings(values)

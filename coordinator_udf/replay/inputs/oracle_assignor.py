@@ -1,4 +1,4 @@
-"""The simplest assignment that can be told in a sentence: all partitions in order, to all members in turn.
+"""The assignor of recorded traces, which can be told in a sentence: all partitions in order, to all members in turn.
 
 Members are sorted by id, topics by name. The partition at position i of all topics' partitions goes to the first member
 that is subscribed to its topic among the members at the positions i, i+1, ... (modulo their number). It knows nothing
