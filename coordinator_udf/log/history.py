@@ -14,11 +14,11 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_udf.log.file import sync
 from coordinator_udf.tables.delta import compact, next_numbers, opened_or_made
+from coordinator_udf.tables.queries import literal, query
 from schemas.requests import LIVE, REQUEST_LOG_TABLE, request_log_arrow
 
 #: After how many commits small files are packed, and after how many packings those that were replaced are deleted.
@@ -84,19 +84,17 @@ class LogHistory:
     def rows(self, begin: Sequence[int], end: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The rows from some offsets of each partition (by its number) on to before some others."""
         wanted = [
-            (pc.field("partition") == partition) & (pc.field("offset") >= start) & (pc.field("offset") < stop)
+            f'("partition" = {partition} AND "offset" >= {start} AND "offset" < {stop})'
             for partition, (start, stop) in enumerate(zip(begin, end, strict=True))
             if start < stop
         ]
         if not wanted:
             return
-        places = wanted[0]
-        for place in wanted[1:]:
-            places = places | place
-        dataset = DeltaTable(self.uri).to_pyarrow_dataset()
-        for batch in dataset.to_batches(filter=(pc.field("source") == LIVE) & places):
+        columns = ", ".join(f'"{name}"' for name in _SCHEMA.names)
+        where = f"source = {literal(LIVE)} AND ({' OR '.join(wanted)})"
+        for batch in query(DeltaTable(self.uri), f"SELECT {columns} FROM rows WHERE {where}"):
             if batch.num_rows:
-                yield from pa.Table.from_batches([batch]).select(_SCHEMA.names).cast(_SCHEMA).to_batches()
+                yield from pa.Table.from_batches([batch]).cast(_SCHEMA).to_batches()
 
     def _opened(self) -> DeltaTable:
         if self._table is None:

@@ -12,13 +12,12 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql import SparkSession
 
+from coordinator_udf.tables.queries import literal, query
 from coordinator_udf.user_errors import UserError
 from schemas.requests import LIVE
 from schemas.tables import TABLES, table_arrow
@@ -227,16 +226,15 @@ def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
 def next_numbers(uri: str, column: str) -> list[int]:
     """For each partition of the request log the number after the greatest in a column, of the live coordinator's rows.
 
+    The one way to learn where numbers go on: what it overlooks is given again.
+
     Args:
         uri: a table with the columns ``source`` and ``partition``.
         column: numbers that rise within a partition: ``seq`` or ``offset``.
     """
-    ends = np.zeros(0, np.int64)
-    live = (pc.field("source") == LIVE) & pc.field("partition").is_valid() & pc.field(column).is_valid()
-    for batch in DeltaTable(uri).to_pyarrow_dataset().to_batches(columns=["partition", column], filter=live):
-        partition, number = (np.asarray(batch.column(name)) for name in ("partition", column))
-        if len(partition):
-            ends = np.pad(ends, (0, max(0, int(partition.max()) + 1 - len(ends))))
-            np.maximum.at(ends, partition, number + 1)
-    found: list[int] = ends.tolist()
-    return found
+    sql = f'SELECT "partition", MAX("{column}") AS last FROM rows WHERE source = {literal(LIVE)} GROUP BY "partition"'
+    ends: dict[int, int] = {}
+    for row in query(DeltaTable(uri), sql).read_all().to_pylist():
+        if row["partition"] is not None and row["last"] is not None:
+            ends[row["partition"]] = row["last"] + 1
+    return [ends.get(partition, 0) for partition in range(max(ends, default=-1) + 1)]
