@@ -15,12 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.gateway.clients import built
+
 MEMBER = Path(__file__).with_name("member.py")
+PYTHON = ("kafka-python", "confluent", "aiokafka")
 
 Place = tuple[str, int]
 
 #: What a library's own log says when something went wrong.
-_ERROR = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^Traceback |^%[0-3]\|", re.MULTILINE)
+_ERROR = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^\[.*?\] ERROR |^Traceback |^%[0-3]\|", re.MULTILINE)
 
 #: kafka-python says so of its own requests that it gives up because it is being closed.
 _CANCELLED_BY_CLOSE = re.compile(r"ERROR kafka\.\S+: .*\bCancelled\b")
@@ -34,9 +37,12 @@ class Member:
         self.log_path = log_path
         self.events: list[dict[str, Any]] = []
         self.killed = False
+        client = config["client"]
+        self._words = client in built.JAVA
+        python = [sys.executable, str(MEMBER), json.dumps(config)]
         with log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(MEMBER), json.dumps(config)],
+                python if client in PYTHON else built.command(client, config),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -59,7 +65,7 @@ class Member:
         """Gives an order and waits for what it says to it."""
         assert self.process.stdin is not None
         before = len(self.events)
-        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.write((_in_words(order) if self._words else json.dumps(order)) + "\n")
         self.process.stdin.flush()
 
         def said() -> list[dict[str, Any]]:
@@ -68,6 +74,11 @@ class Member:
         wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail)
         assert said(), f"{self.name} ended with {self.process.poll()}\n{self.tail()}"
         return said()[0]
+
+    def cpu_s(self) -> float:
+        """The CPU time that it has taken so far, in seconds."""
+        spent = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """Lets it leave the group as its library does."""
@@ -92,6 +103,11 @@ class Member:
             if _ERROR.search(line) and not (closing and _CANCELLED_BY_CLOSE.search(line)):
                 found.append(line)
         return found
+
+
+def _in_words(order: dict[str, Any]) -> str:
+    words = [order["do"], *order.get("place", ()), *([order["offset"]] if "offset" in order else [])]
+    return " ".join(str(word) for word in words)
 
 
 class Fleet:

@@ -1,0 +1,1 @@
+"""Members of client libraries of other languages, built from the sources beside this when a test needs one."""
