@@ -8,6 +8,7 @@ from coordinator_udf.protocol.requests import VERSIONS
 
 #: What the gateway answers on its own: it is the only broker of the cluster that its clients see.
 LOCAL: Final[dict[str, tuple[int, int]]] = {
+    "Produce": (3, 12),
     "ApiVersions": (0, 4),
     "Metadata": (0, 13),
     "FindCoordinator": (0, 6),
@@ -15,7 +16,15 @@ LOCAL: Final[dict[str, tuple[int, int]]] = {
     "ListOffsets": (1, 11),
     "Fetch": (4, 18),
     "OffsetForLeaderEpoch": (2, 4),
+    "CreateTopics": (2, 7),
+    "DeleteTopics": (1, 6),
+    "CreatePartitions": (0, 3),
+    "DescribeConfigs": (1, 4),
 }
+
+#: What is told to be served and isn't. librdkafka takes a broker without Produce v0 for one of 2013, asks it for Fetch v0
+#: and never gets anything; so Kafka, too, tells of versions that it doesn't serve (KAFKA-18659).
+_TOLD: Final = {"Produce": (0, 12)}
 
 #: What the coordinator answers, through the log. Transactional commits are not among them: a client needs
 #: InitProducerId and its neighbours for those, which belong to a transaction coordinator.
@@ -36,11 +45,13 @@ _COORDINATED: Final = (
 
 COORDINATED: Final[dict[str, tuple[int, int]]] = {api: VERSIONS[api] for api in _COORDINATED}
 
-#: API -> its first and its last version.
-ADVERTISED: Final[dict[str, tuple[int, int]]] = {**LOCAL, **COORDINATED}
+_SERVED: Final = {**LOCAL, **COORDINATED}
+
+#: What ApiVersions says: API -> its first and its last version.
+ADVERTISED: Final[dict[str, tuple[int, int]]] = {**_SERVED, **_TOLD}
 
 
 def is_served(api: str | None, version: int) -> bool:
     """Whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
-    first, last = ADVERTISED.get(api or "", (0, -1))
+    first, last = _SERVED.get(api or "", (0, -1))
     return first <= version <= last

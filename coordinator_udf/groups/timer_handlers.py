@@ -14,9 +14,9 @@ from coordinator_udf.groups.classic.rebalance import join_expired, session_expir
 from coordinator_udf.groups.consumer.membership import fence_members
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
-from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.classic_states import GroupEvent
-from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.timers import Timer
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
@@ -37,6 +37,35 @@ def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
         if member is not None:
             ctx.begin_timer(ctx.cause._replace(client_id=member.client_id, client_host=member.client_host))
         handler(ctx, store, group, timer)
+
+
+def stand_still(ctx: Context, store: GroupStore, until_ms: int) -> None:
+    """Puts all timers off, for nobody could be heard from now until then.
+
+    What time a timer had left it has again. A member's session begins anew, as when Kafka loads a shard.
+
+    Args:
+        until_ms: log time from which members can be heard again.
+    """
+    stood_ms = until_ms - ctx.now_ms
+    for timer in ctx.timers.in_order():
+        deadline_ms = timer.deadline_ms + stood_ms
+        if timer.key.kind == timers.SESSION:
+            deadline_ms = max(deadline_ms, until_ms + _session_ms(ctx, store, timer))
+        ctx.timers.arm(timer.key, deadline_ms, *timer.data)
+
+
+def _session_ms(ctx: Context, store: GroupStore, timer: Timer) -> int:
+    """How long a member's session is; 0 for one that isn't a member yet."""
+    group = store.get(timer.key.group_id)
+    member = None if group is None else group.members.get(timer.key.member_id)
+    if isinstance(member, Member):
+        return member.session_timeout_ms
+    if isinstance(member, ConsumerMember):
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return ctx.group_setting(timer.key.group_id, "consumer_session_timeout_ms")
+    return 0
 
 
 def _classic_session(ctx: Context, _: GroupStore, group: ClassicGroup, timer: Timer) -> None:

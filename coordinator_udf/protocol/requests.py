@@ -40,6 +40,9 @@ SPANNING: dict[str, str | None] = {
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
+#: Log time up to the end of the year 9999.
+Time = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+
 #: A uuid in Kafka's url-safe base64.
 Uuid = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{22}$")]
 
@@ -236,6 +239,13 @@ class TopicMetadata(_Body, frozen=True):
     topics: tuple[Topic, ...]
 
 
+class Downtime(_Body, frozen=True):
+    """A stretch of log time in which nobody could append, in milliseconds since the epoch."""
+
+    from_ms: Time
+    until_ms: Time
+
+
 class EndTxn(_Body, frozen=True):
     producer_id: Int64
     producer_epoch: Int32
@@ -262,6 +272,7 @@ BODIES: dict[str, type[_Body]] = {
     "ConsumerGroupDescribe": ConsumerGroupDescribe,
     "GroupConfig": GroupConfig,
     "TopicMetadata": TopicMetadata,
+    "Downtime": Downtime,
     "EndTxn": EndTxn,
     "Describe": Describe,
 }

@@ -25,6 +25,7 @@ from coordinator_udf.groups.offsets.commit import forget_topics
 from coordinator_udf.groups.offsets.expiry import expire_offsets
 from coordinator_udf.groups.records.classic import END_TXN_MARKER
 from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.groups.timer_handlers import stand_still
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
@@ -127,6 +128,13 @@ def topic_metadata(shard: ShardState, row: Request) -> None:
         forget_topics(shard.ctx, shard.store, deleted)
 
 
+def downtime(shard: ShardState, row: Request) -> None:
+    """Nobody could append from the time of this row on until the one that it names: time stood still."""
+    body: r.Downtime = read_body(row)
+    if body.until_ms > shard.ctx.now_ms:
+        stand_still(shard.ctx, shard.store, body.until_ms)
+
+
 def end_txn(shard: ShardState, row: Request) -> None:
     """A producer's transaction was committed or aborted."""
     body: r.EndTxn = read_body(row)
@@ -169,6 +177,7 @@ CONTROLS: dict[str, Callable[[ShardState, Request], None]] = {
     "Unload": unload,
     "Failover": failover,
     "TopicMetadata": topic_metadata,
+    "Downtime": downtime,
     "EndTxn": end_txn,
     "ExpireOffsets": expire,
     "Describe": describe,

@@ -231,6 +231,11 @@ class Timers:
         self.wake_all()
         return self.awake()
 
+    def in_order(self) -> list[Timer]:
+        """Every armed timer, in the order in which they are to fire."""
+        entries = sorted(self.entries(), key=lambda entry: (entry[DEADLINE], entry[SEQ]))
+        return [Timer(entry[DEADLINE], entry[SEQ], entry[KEY], entry[DATA]) for entry in entries]
+
     def awake(self) -> list[Entry]:
         """Every armed entry but those of sessions of groups that rest."""
         sessions = self._sessions.values()

@@ -12,6 +12,7 @@ from kio.index import load_request_schema, load_response_schema
 
 #: Kafka's names of the APIs by their keys, those that a group coordinator's clients send.
 API_KEYS: dict[int, str] = {
+    0: "Produce",
     1: "Fetch",
     2: "ListOffsets",
     3: "Metadata",
@@ -25,8 +26,12 @@ API_KEYS: dict[int, str] = {
     15: "DescribeGroups",
     16: "ListGroups",
     18: "ApiVersions",
+    19: "CreateTopics",
+    20: "DeleteTopics",
     23: "OffsetForLeaderEpoch",
     28: "TxnOffsetCommit",
+    32: "DescribeConfigs",
+    37: "CreatePartitions",
     42: "DeleteGroups",
     47: "OffsetDelete",
     60: "DescribeCluster",
