@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinator_udf.log.embedded import EmbeddedLog, Held, TrimmedError
+from coordinator_udf.log.contents import Held
+from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.history import LogHistory, as_found
 from schemas.requests import LIVE, REQUEST_LOG, request_log_arrow

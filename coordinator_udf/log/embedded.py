@@ -16,19 +16,22 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
+from coordinator_udf.log.contents import Extent, Held, History
 from coordinator_udf.log.file import LogError, make_file, open_file
+from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns
+from coordinator_udf.log.rows import downtime_rows
 from coordinator_udf.protocol.errors import BadRequest
-from schemas.requests import LIVE, REQUEST_COLUMNS, request_log_arrow
+from coordinator_udf.protocol.requests import Topic
+from schemas.requests import LIVE, REQUEST_COLUMNS
 
-_SCHEMA: Final = request_log_arrow()
-_GIVEN: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("source", "offset"))
-_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+#: After how long without an append time is said to have stood still: some ticks, and less than the shortest session.
+DOWNTIME_AFTER_MS: Final = 3_000
 
 #: The most pages of the file that are given back while appenders wait.
 _VACUUM_PAGES: Final = 2_000
@@ -38,44 +41,6 @@ class TrimmedError(LogError):
     """Appends that are asked for were moved away from the log."""
 
 
-class Extent(NamedTuple):
-    """What the log holds: appends ``[first, next)``, and the number of rows ever appended."""
-
-    first: int
-    next: int
-    rows: int
-
-
-class History(NamedTuple):
-    """Where the appends go that leave the log.
-
-    Attributes:
-        id: names the log in the transactions of that table.
-        uri: the table.
-    """
-
-    id: str
-    uri: str
-
-
-class Held(NamedTuple):
-    """What the log holds at one moment.
-
-    Attributes:
-        first: the number of its first append.
-        next: the number that the next append will get.
-        first_offsets: for each partition, the offset of its first row in the log; all before are in the history.
-        next_offsets: for each partition, the offset that its next row will get.
-        history: where the appends before are; None as long as nobody takes them.
-    """
-
-    first: int
-    next: int
-    first_offsets: tuple[int, ...]
-    next_offsets: tuple[int, ...]
-    history: History | None
-
-
 class EmbeddedLog:
     """An open embedded log. Safe to share between threads; other processes open the same path.
 
@@ -83,6 +48,9 @@ class EmbeddedLog:
         path: the SQLite file.
         partitions: how many partitions (coordinator shards) the log has; fixed at its creation.
     """
+
+    #: After how long without an append the next one says that time stood still; None: never, as in recorded logs.
+    downtime_after_ms: int | None = DOWNTIME_AFTER_MS
 
     def __init__(self, path: Path, connection: sqlite3.Connection, partitions: int, clock: LogClock) -> None:
         self.path = path
@@ -149,13 +117,7 @@ class EmbeddedLog:
             BadRequest: a column is missing, has a wrong type, or names a partition that isn't there. Nothing is
                 appended.
         """
-        try:
-            given = {name: pa.array([row[name] for row in rows], _SCHEMA.field(name).type) for name in _GIVEN}
-        except KeyError as error:
-            raise BadRequest("a row of the request log", f"lacking {error}", "every column of REQUEST_LOG") from None
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise BadRequest("a row of the request log", str(error), "the column types of REQUEST_LOG") from error
-        return self.append_columns(given)
+        return self.append_columns(to_columns(rows))
 
     def append_columns(self, columns: Mapping[str, pa.Array]) -> int:
         """`append` for rows that are Arrow columns already."""
@@ -164,7 +126,8 @@ class EmbeddedLog:
     def append_all(self, appends: Iterable[Mapping[str, pa.Array]]) -> range:
         """Several appends, of Arrow columns each, of which the log gets all or none; returns their numbers.
 
-        Other appenders wait for as long as the iterable takes.
+        Other appenders wait for as long as the iterable takes. Where nobody has appended for `downtime_after_ms` before
+        them, a Downtime row in each partition goes first.
 
         Raises:
             BadRequest: there is none, or one can't be appended. Nothing is.
@@ -173,6 +136,8 @@ class EmbeddedLog:
         with self._transaction() as connection:
             for columns in appends:
                 partition, log_ts = self._checked_columns(columns)
+                if not numbers:
+                    self._note_downtime(connection, int(log_ts.max()))
                 numbers.append(self._insert(connection, columns, partition, log_ts))
         if not numbers:
             raise BadRequest("appends", "none", "at least one")
@@ -217,6 +182,35 @@ class EmbeddedLog:
             connection.execute("INSERT INTO history VALUES (?, ?)", history)
         return history
 
+    def created_topics(self) -> tuple[Topic, ...]:
+        """The topics that clients created, beside those of the settings file."""
+        with self._lock:
+            return _topics(self._connection)
+
+    def change_topics(
+        self, expected: tuple[Topic, ...], topics: tuple[Topic, ...], rows: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        """Changes the topics that clients created, and appends the rows that say so, both or neither.
+
+        Args:
+            expected: `created_topics` as the caller knows them.
+
+        Returns:
+            Whether it was done; not where others have changed them meanwhile.
+        """
+        columns = to_columns(rows)
+        checked = self._checked_columns(columns)
+        with self._transaction() as connection:
+            if _topics(connection) != expected:
+                return False
+            connection.execute("DELETE FROM topics")
+            connection.executemany(
+                "INSERT INTO topics VALUES (?, ?, ?)", [(t.name, t.partitions, t.id) for t in topics]
+            )
+            self._note_downtime(connection, int(checked[1].max()))
+            self._insert(connection, columns, *checked)
+        return True
+
     def rows_until(self, number: int) -> int:
         """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
         with self._lock:
@@ -228,7 +222,7 @@ class EmbeddedLog:
                 "SELECT rows_until, data FROM appends WHERE number >= ? ORDER BY number LIMIT 1", (number,)
             ).fetchone()
             if found is not None:
-                before_it: int = found[0] - _decode(found[1]).num_rows
+                before_it: int = found[0] - decode(found[1]).num_rows
                 return before_it
             rows: int = query("SELECT rows FROM log").fetchone()[0]
             return rows
@@ -265,7 +259,7 @@ class EmbeddedLog:
             for number, data in portion:
                 if number != expected:
                     break
-                yield _decode(data)
+                yield decode(data)
                 expected += 1
             if not portion or portion[-1][0] != expected - 1:
                 extent = self.extent()
@@ -283,7 +277,7 @@ class EmbeddedLog:
         before = min(before, extent.next)
         for start in range(extent.first, before, 1_000):
             stop = min(start + 1_000, before)
-            ends = _next_offsets(self.read(start, stop))
+            ends = next_offsets(self.read(start, stop))
             # In portions, so that appenders never wait for long.
             with self._transaction() as connection:
                 connection.execute("DELETE FROM appends WHERE number < ?", (stop,))
@@ -306,11 +300,27 @@ class EmbeddedLog:
                 return  # appended to as fast; what is free is used again
             free = left
 
+    def _note_downtime(self, connection: sqlite3.Connection, log_ts: int) -> None:
+        """Says on the log that time stood still, if nobody has appended for long before a row of this time."""
+        (head,) = connection.execute("SELECT MAX(log_ts) FROM heads").fetchone()
+        after_ms = self.downtime_after_ms
+        if after_ms is None or self._clock.skew_max_ms is None or not head or log_ts - head <= after_ms:
+            return
+        latest = self._clock.latest(self._anchor(connection))
+        until_ms = log_ts if latest is None else min(log_ts, latest)
+        if until_ms - head > after_ms:
+            columns = to_columns(downtime_rows(self.partitions, head, until_ms))
+            self._insert(connection, columns, *self._checked_columns(columns))
+
+    def _anchor(self, connection: sqlite3.Connection) -> Anchor:
+        stored = connection.execute("SELECT boot_id, wall_ms, steady_ms FROM log").fetchone()
+        return self._clock.anchor(None if stored[0] is None else Anchor(*stored))
+
     def _insert(
         self, connection: sqlite3.Connection, columns: Mapping[str, pa.Array], partition: np.ndarray, log_ts: np.ndarray
     ) -> int:
-        number, rows, *stored = connection.execute("SELECT next, rows, boot_id, wall_ms, steady_ms FROM log").fetchone()
-        anchor = self._clock.anchor(None if stored[0] is None else Anchor(*stored))
+        number, rows = connection.execute("SELECT next, rows FROM log").fetchone()
+        anchor = self._anchor(connection)
         latest = self._clock.latest(anchor)
         offsets = np.empty(len(partition), np.int64)
         stamped = log_ts if latest is None else np.minimum(log_ts, latest)
@@ -327,9 +337,9 @@ class EmbeddedLog:
                 (next_offset + len(mine), int(stamped[mine[-1]]), index),
             )
         full = {**columns, "source": pa.array([LIVE] * len(offsets)), "offset": offsets, "log_ts": stamped}
-        batch = pa.record_batch([full[name] for name in REQUEST_COLUMNS], schema=_SCHEMA)
+        batch = pa.record_batch([full[name] for name in REQUEST_COLUMNS], schema=SCHEMA)
         connection.execute(
-            "INSERT INTO appends VALUES (?, ?, ?, ?)", (number, rows + len(offsets), int(stamped.max()), _encode(batch))
+            "INSERT INTO appends VALUES (?, ?, ?, ?)", (number, rows + len(offsets), int(stamped.max()), encode(batch))
         )
         connection.execute(
             "UPDATE log SET next = ?, rows = ?, boot_id = ?, wall_ms = ?, steady_ms = ?",
@@ -355,7 +365,7 @@ class EmbeddedLog:
         return row
 
     def _checked_columns(self, columns: Mapping[str, pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        missing = [name for name in _GIVEN if name not in columns]
+        missing = [name for name in GIVEN_COLUMNS if name not in columns]
         if missing:
             raise BadRequest("columns of the request log", sorted(columns), "also " + ", ".join(missing))
         partition = self._checked(columns["partition"], "partition")
@@ -374,23 +384,6 @@ class EmbeddedLog:
         return np.array(column, dtype=np.int64)
 
 
-def _next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
-    """For each partition that has rows in the batches, the offset after its last one."""
-    ends: dict[int, int] = {}
-    for batch in batches:
-        # Offsets rise within a partition.
-        ends.update(zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True))
-    return {partition: offset + 1 for partition, offset in ends.items()}
-
-
-def _encode(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _SCHEMA, options=_IPC) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def _decode(data: bytes) -> pa.RecordBatch:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()
+def _topics(connection: sqlite3.Connection) -> tuple[Topic, ...]:
+    found = connection.execute("SELECT name, partitions, id FROM topics ORDER BY name").fetchall()
+    return tuple(Topic(name=name, partitions=partitions, id=topic_id) for name, partitions, topic_id in found)

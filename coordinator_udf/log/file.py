@@ -25,10 +25,11 @@ CREATE TABLE appends (number INTEGER PRIMARY KEY, rows_until INTEGER NOT NULL, l
 """
 
 #: What a log has beside that once appends may leave it: for each partition the offset of its first row that is still
-#: here (0 where nothing is said), and the table that the rows before are in.
-_TRIM_TABLES: Final = (
+#: here (0 where nothing is said), and the table that the rows before are in; and the topics that clients created.
+_LATER_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS firsts (partition INTEGER PRIMARY KEY, first_offset INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS history (id TEXT NOT NULL, uri TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS topics (name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, id TEXT NOT NULL)",
 )
 
 
@@ -53,7 +54,7 @@ def make_file(path: Path, partitions: int, clock_skew_max_ms: int | None, first_
     connection = sqlite3.connect(draft)
     with connection:
         connection.executescript("PRAGMA auto_vacuum=INCREMENTAL;" + _TABLES)
-        for statement in _TRIM_TABLES:
+        for statement in _LATER_TABLES:
             connection.execute(statement)
         connection.execute(
             "INSERT INTO log VALUES (?, ?, 0, 0, 0, NULL, NULL, NULL, ?)", (FORMAT, partitions, clock_skew_max_ms)
@@ -85,8 +86,8 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         version, partitions, skew = connection.execute("SELECT format, partitions, skew_max_ms FROM log").fetchone()
-        if version == FORMAT and not _has_trim_tables(connection):
-            for statement in _TRIM_TABLES:
+        if version == FORMAT and not _has_later_tables(connection):
+            for statement in _LATER_TABLES:
                 connection.execute(statement)
     except (sqlite3.DatabaseError, TypeError) as error:
         connection.close()
@@ -97,8 +98,10 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
     return connection, partitions, skew
 
 
-def _has_trim_tables(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'history'").fetchone() is not None
+def _has_later_tables(connection: sqlite3.Connection) -> bool:
+    names = "'firsts', 'history', 'topics'"
+    found = connection.execute(f"SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name IN ({names})")
+    return bool(found.fetchone()[0] == len(_LATER_TABLES))
 
 
 def sync(path: Path) -> None:

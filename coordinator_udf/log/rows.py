@@ -115,6 +115,12 @@ def control_rows(
     return [{"partition": partition, **shared} for partition in range(partitions)]
 
 
+def downtime_rows(partitions: int, from_ms: int, until_ms: int) -> list[dict[str, Any]]:
+    """The rows that say that nobody could append in between. Each is of the time of its partition's newest row."""
+    body = {"fromMs": from_ms, "untilMs": until_ms}
+    return control_rows(partitions=partitions, log_ts=0, api="Downtime", body=body)
+
+
 def _spanning_rows(row: dict[str, Any], api: str, body: Mapping[str, Any], partitions: int) -> list[dict[str, Any]]:
     field = SPANNING[api]
     if field is None:

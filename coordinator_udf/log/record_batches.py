@@ -1,0 +1,56 @@
+"""The rows of an append as an Arrow record batch of schemas.requests.REQUEST_LOG, and as the bytes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from coordinator_udf.protocol.errors import BadRequest
+from schemas.requests import REQUEST_COLUMNS, request_log_arrow
+
+SCHEMA: Final = request_log_arrow()
+
+#: The columns that an appender gives; the log adds the others.
+GIVEN_COLUMNS: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("source", "offset"))
+
+_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
+    """Rows as the columns that an appender gives.
+
+    Raises:
+        BadRequest: a column is missing or has a wrong type.
+    """
+    try:
+        return {name: pa.array([row[name] for row in rows], SCHEMA.field(name).type) for name in GIVEN_COLUMNS}
+    except KeyError as error:
+        raise BadRequest("a row of the request log", f"lacking {error}", "every column of REQUEST_LOG") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise BadRequest("a row of the request log", str(error), "the column types of REQUEST_LOG") from error
+
+
+def next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
+    """For each partition that has rows in the batches, the offset after its last one."""
+    ends: dict[int, int] = {}
+    for batch in batches:
+        # Offsets rise within a partition.
+        ends.update(zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True))
+    return {partition: offset + 1 for partition, offset in ends.items()}
+
+
+def encode(batch: pa.RecordBatch) -> bytes:
+    """The batch as an Arrow IPC stream of its own, compressed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=_IPC) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode(data: bytes) -> pa.RecordBatch:
+    """What `encode` made bytes of."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()

@@ -1,0 +1,19 @@
+"""Which topics exist: those of the settings file, and those that clients created, which the log keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from coordinator_udf.protocol.requests import Topic
+
+
+def known_topics(configured: Iterable[Topic], created: Iterable[Topic]) -> tuple[Topic, ...]:
+    """All topics, by name. Of one that both name, the settings file's counts."""
+    by_name = {topic.name: topic for topic in (*created, *configured)}
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+def metadata_body(topics: Iterable[Topic]) -> dict[str, list[dict[str, Any]]]:
+    """The body of a TopicMetadata row of the log."""
+    return {"topics": [{"name": topic.name, "partitions": topic.partitions, "id": topic.id} for topic in topics]}
