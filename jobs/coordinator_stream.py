@@ -47,7 +47,8 @@ def main(
     available_now: Annotated[bool, typer.Option("--available-now", help="Take what is there, then stop.")] = False,
     trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
     tick: Annotated[
-        int, typer.Option(min=50, metavar="MS", help="How often time passes; other sources are read as often.")
+        int,
+        typer.Option(min=50, max=1_000, metavar="MS", help="How often time passes; other sources are read as often."),
     ] = 500,
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
     fold_after: Annotated[
@@ -82,14 +83,17 @@ def main(
             max_rows=max_rows,
             recover=recover,
             fold_after_rows=fold_after,
+            clock_waits=listen is not None,
         )
-        door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config))
+        door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config), options.tables)
+        if door is not None:
+            door.reserve()
         stop = threading.Event()
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
-        answers = None if door is None else door.answers
+        told = (None, None) if door is None else (door.answers, door.records)
         with (
-            Coordinator(spark, options, settings, answers) as coordinator,
+            Coordinator(spark, options, settings, *told) as coordinator,
             nullcontext() if door is None else door.open(coordinator, stop),
         ):
             coordinator.wait(stop)

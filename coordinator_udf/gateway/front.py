@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +15,24 @@ from typing import Final
 
 import pyarrow as pa
 
+from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
-from coordinator_udf.gateway.responses_table import ResponsesFollower, ResponsesTable
+from coordinator_udf.gateway.responses_table import ResponsesFollower
+from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator
+from coordinator_udf.streaming.ticker import Ticker
 
 _log = logging.getLogger(__name__)
 
 _WATCH_S: Final = 2.0
 _WARM_S: Final = 0.05
+
+#: How often a gateway without a coordinator beside it lets time pass, in milliseconds.
+_CLOCK_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +73,36 @@ class GatewayOptions:
 class FrontDoor:
     """The gateway of a coordinator's own process: it can be handed answers before it is open, and when it is shut."""
 
-    def __init__(self, options: GatewayOptions) -> None:
+    def __init__(self, options: GatewayOptions, tables: str) -> None:
+        """A door that is shut, before a coordinator with tables in this folder.
+
+        Raises:
+            GatewaySettingsError: an option is wrong.
+        """
         self._options = options
         self._settings = options.settings()
         self._gateway: Gateway | None = None
+        self._listener: socket.socket | None = None
+        self._ends = PartitionEnds()
+        self._offsets_uri = f"{tables.rstrip('/')}/consumer_offsets"
+        self._loading = ThreadPoolExecutor(1, thread_name_prefix="gateway-ends")
+        self._loaded: Future[None] | None = None
+
+    def reserve(self) -> None:
+        """Takes the address, so that it is known before anything else is started that it is free.
+
+        What takes time is begun, too: reading which offsets were ever committed.
+
+        Raises:
+            GatewaySettingsError: the address can't be listened on.
+        """
+        with _address_in_words(self._options):
+            self._listener = bound_socket(self._settings.host, self._settings.port)
+        self._loaded = self._loading.submit(self._ends.load, self._offsets_uri)
+
+    def records(self, table: pa.Table) -> None:
+        """Takes the records of a micro-batch, before its answers."""
+        self._ends.add(table)
 
     def answers(self, table: pa.Table) -> None:
         """Takes the answers of a micro-batch (`Gateway.answers`)."""
@@ -83,7 +117,7 @@ class FrontDoor:
         without an answer waits until it times out.
 
         Args:
-            coordinator: it runs, and has put the topics of the settings file on its log.
+            coordinator: it runs, and has put the topics on its log; time passes on that log once clients are let in.
             stop: ends the waiting.
 
         Raises:
@@ -93,9 +127,20 @@ class FrontDoor:
             raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
         while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
             pass
-        gateway = Gateway(coordinator.log, coordinator.config.topics, self._settings, announce=False)
+        if self._loaded is not None:
+            self._loaded.result()
+        gateway = Gateway(
+            coordinator.log,
+            coordinator.config.topics,
+            self._settings,
+            announce=False,
+            listener=self._listener,
+            ends=self._ends,
+        )
+        # A client may ask at once, and its answer come at once.
+        self._gateway = gateway
         with _listening(gateway, self._options, threading.Event()):
-            self._gateway = gateway
+            coordinator.start_clock()
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             yield
 
@@ -112,11 +157,15 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
     request_log = EmbeddedLog.open(log)
     try:
         gateway = Gateway(request_log, topics, settings)
-        follower = ResponsesFollower(ResponsesTable(str(tables / "group_responses")), gateway.answers, poll_ms)
+        follower = ResponsesFollower(str(tables), gateway.answers, gateway.ends, poll_ms)
         follower.start()
+        # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
+        clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
         with _listening(gateway, options, stop):
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+            clock.start()
             stop.wait()
+            clock.stop()
         follower.stop()
     finally:
         request_log.close()
@@ -124,10 +173,8 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
 
 @contextmanager
 def _listening(gateway: Gateway, options: GatewayOptions, stop: threading.Event) -> Iterator[None]:
-    try:
+    with _address_in_words(options):
         gateway.start()
-    except OSError as error:
-        raise GatewaySettingsError(f"can't listen on {options.listen}: {error}; choose another --listen") from error
     watch = threading.Thread(target=_watch_topics, args=(gateway, options.config, stop), daemon=True)
     watch.start()
     try:
@@ -138,26 +185,35 @@ def _listening(gateway: Gateway, options: GatewayOptions, stop: threading.Event)
         watch.join()
 
 
+@contextmanager
+def _address_in_words(options: GatewayOptions) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise GatewaySettingsError(f"can't listen on {options.listen}: {error}; choose another --listen") from error
+
+
 def _watch_topics(gateway: Gateway, config: Path | None, stop: threading.Event) -> None:
-    """Reads the topics again when the file was written to. One that can't be read is logged, and the topics stay."""
-    if config is None:
-        return
+    """Takes over topics that clients of other gateways change, and those of the settings file when it is written to.
+
+    A file that can't be read is logged, and the topics stay.
+    """
     seen = _stamp(config)
     while not stop.wait(_WATCH_S):
         stamp = _stamp(config)
-        if stamp == seen:
-            continue
-        seen = stamp
         try:
-            gateway.set_topics(load_settings(config).topics)
+            if stamp != seen:
+                seen = stamp
+                gateway.set_topics(load_settings(config).topics)
+            gateway.look_at_topics()
         except (SettingsError, ValueError) as error:
             _log.warning("the topics stay as they were: %s", error)
         except Exception:  # noqa: BLE001  a log that fails now must not end the watch
             _log.exception("the topics could not be put on the log; write %s again to have it tried again", config)
 
 
-def _stamp(config: Path) -> int | None:
+def _stamp(config: Path | None) -> int | None:
     try:
-        return config.stat().st_mtime_ns
+        return None if config is None else config.stat().st_mtime_ns
     except OSError:
         return None

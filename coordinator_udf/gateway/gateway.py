@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -13,14 +14,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordinator_udf.gateway.apis.cluster import Node
+from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Shared
 from coordinator_udf.gateway.server.dispatch import Dispatcher
-from coordinator_udf.gateway.server.group_commit import GroupCommit, RequestLog
+from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.limits import ByteBudget
+from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.server.pending_requests import Coordinator
 from coordinator_udf.gateway.settings import GatewaySettings
-from coordinator_udf.gateway.topics import TopicCatalog
-from coordinator_udf.log.rows import control_rows
+from coordinator_udf.gateway.topic_store import TopicLog, TopicStore
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
@@ -58,19 +60,25 @@ class Gateway:
         topics: the topics that clients are to see.
         settings: where to listen, and the limits.
         announce: whether the topics are put on the log at the start; no, where somebody else has done so.
+        listener: a socket bound to the address already; it is listened on at the start.
+        ends: where partitions end.
     """
 
     def __init__(
         self,
-        log: RequestLog,
+        log: TopicLog,
         topics: Iterable[Topic],
         settings: GatewaySettings | None = None,
         *,
         announce: bool = True,
+        listener: socket.socket | None = None,
+        ends: PartitionEnds | None = None,
     ) -> None:
         self._request_log = log
         self._announce = announce
-        self._catalog = TopicCatalog(topics)
+        self._topics = TopicStore(log, topics)
+        self._listener = listener
+        self.ends = ends or PartitionEnds()
         self._settings = settings or GatewaySettings()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,7 +102,7 @@ class Gateway:
         if self._thread is not None:
             raise RuntimeError("this gateway was started before; make another one")
         if self._announce:
-            self._append_topics(self._catalog)
+            self._topics.announce()
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -136,17 +144,12 @@ class Gateway:
         return f"{self._settings.host}:{self.port}"
 
     def set_topics(self, topics: Iterable[Topic]) -> None:
-        """Changes the topics that clients see; where they differ from before, the log gets them. From any thread."""
-        catalog = TopicCatalog(topics)
-        if catalog == self._catalog:
-            return
-        self._append_topics(catalog)
-        self._catalog = catalog
+        """Changes the topics of the settings file; where all differ from before, the log gets them. From any thread."""
+        self._topics.configure(topics)
 
-        def change() -> None:
-            self._dispatcher.catalog = catalog
-
-        self._in_loop(change)
+    def look_at_topics(self) -> None:
+        """Takes over what clients of other gateways have created and deleted. From any thread."""
+        self._topics.look_again()
 
     def unanswered(self) -> int:
         """How many requests wait for the coordinator."""
@@ -173,12 +176,6 @@ class Gateway:
             # The loop was closed meanwhile: nobody is connected any more.
             _log.debug("the gateway has stopped; nobody waits for this")
 
-    def _append_topics(self, catalog: TopicCatalog) -> None:
-        log = self._request_log
-        log.append(
-            control_rows(partitions=log.partitions, log_ts=log.now_ms(), api="TopicMetadata", body=catalog.metadata())
-        )
-
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
@@ -196,9 +193,8 @@ class Gateway:
             self._request_log, linger_ms=settings.append_linger_ms, rows_max=settings.append_rows_max
         )
         self._coordinator = Coordinator(self._commit, self._request_log.partitions, settings)
-        server = await asyncio.start_server(
-            self._accept, settings.host, settings.port, limit=FREE_FRAME_BYTES, backlog=_BACKLOG
-        )
+        listener = self._listener or bound_socket(settings.host, settings.port)
+        server = await asyncio.start_server(self._accept, sock=listener, limit=FREE_FRAME_BYTES, backlog=_BACKLOG)
         self.port = server.sockets[0].getsockname()[1]
         node = Node(
             node_id=settings.node_id,
@@ -206,7 +202,7 @@ class Gateway:
             port=settings.advertised_port or self.port,
             cluster_id=settings.cluster_id,
         )
-        self._dispatcher = Dispatcher(self._coordinator, node, self._catalog)
+        self._dispatcher = Dispatcher(self._coordinator, node, self._topics, self.ends)
         self._shared = Shared(
             settings=settings,
             handler=self._dispatcher,

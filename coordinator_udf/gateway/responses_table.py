@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -17,9 +17,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
+from coordinator_udf.gateway.ends import RECORD_COLUMNS, PartitionEnds
+
 _log = logging.getLogger(__name__)
 
-_COLUMNS: Final = ["request_id", "body"]
+_ANSWER_COLUMNS: Final = ("request_id", "body")
 
 #: How often a quiet table is looked up anew: it may have been replaced, or its next commit cleaned away.
 _LOOK_UP_S: Final = 30.0
@@ -27,26 +29,30 @@ _RETRY_S: Final = 1.0
 _STOP_S: Final = 30.0
 
 
-class ResponsesTable:
-    """Reads what is new in a Delta table of answers. Only commits after the first look are read.
+class NewRows:
+    """Reads what is new in a Delta table that is appended to. Only commits after the first look are read.
 
     A commit is a file whose name is its number, so the next one can be asked for by its name, and it names the data
     files that it added: neither the table's listing nor its old files are read, however large the table has become.
 
     Args:
-        uri: where group_responses is, a path or a URL.
+        uri: where the table is, a path or a URL.
+        columns: what is read of each row; by default of an answer in group_responses.
         storage_options: as delta-rs takes them.
     """
 
-    def __init__(self, uri: str, storage_options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, uri: str, columns: Sequence[str] = _ANSWER_COLUMNS, storage_options: dict[str, str] | None = None
+    ) -> None:
         self._uri = uri
+        self._columns = list(columns)
         self._options = storage_options
         self._files: PyFileSystem | None = None
         self._next: int | None = None
         self._looked_at = float("-inf")
 
-    def new_answers(self) -> list[pa.Table]:
-        """The answers of the commits that came since the last call; columns request_id and body.
+    def read(self) -> list[pa.Table]:
+        """The rows of the commits that came since the last call.
 
         The first call looks where the table ends and finds nothing; of a table that isn't there yet all is new.
 
@@ -60,7 +66,7 @@ class ResponsesTable:
         found: list[pa.Table] = []
         number = self._next
         while (added := _added(self._files, number)) is not None:
-            found += [_read(self._files, path) for path in added]
+            found += [_read(self._files, path, self._columns) for path in added]
             number += 1
         self._next = number
         if found:
@@ -84,7 +90,7 @@ class ResponsesTable:
         elif expected > version + 1 or (expected <= version and _added(files, expected) is None):
             _log.warning(
                 "%s is at version %d where commit %d was expected next: it was replaced, or its log cleaned; "
-                "answers in between are lost to here, and their requests time out",
+                "rows in between are lost to here, and requests that they answered time out",
                 self._uri,
                 version,
                 expected,
@@ -103,28 +109,37 @@ def _added(files: PyFileSystem, number: int) -> list[str] | None:
     return [unquote(add["path"]) for add in adds if add is not None and add["dataChange"]]
 
 
-def _read(files: PyFileSystem, path: str) -> pa.Table:
-    return pq.read_table(path, columns=_COLUMNS, filesystem=files, partitioning=None)
+def _read(files: PyFileSystem, path: str, columns: list[str]) -> pa.Table:
+    return pq.read_table(path, columns=columns, filesystem=files, partitioning=None)
 
 
 class ResponsesFollower:
-    """A thread that hands the new answers of a table to a gateway.
+    """A thread that hands the new answers of a coordinator to a gateway.
 
     Args:
-        deliver: what takes them: `Gateway.answers`.
+        tables: the folder of the coordinator's tables.
+        deliver: what takes the answers: `Gateway.answers`.
+        ends: learns of offsets that were committed before their commits are answered.
         interval_ms: the pause between two looks.
     """
 
-    def __init__(self, table: ResponsesTable, deliver: Callable[[pa.Table], None], interval_ms: int = 25) -> None:
-        self._table = table
+    def __init__(
+        self, tables: str, deliver: Callable[[pa.Table], None], ends: PartitionEnds, interval_ms: int = 25
+    ) -> None:
+        self._answers = NewRows(f"{tables}/group_responses")
+        self._offsets_uri = f"{tables}/consumer_offsets"
+        self._offsets = NewRows(self._offsets_uri, RECORD_COLUMNS)
         self._deliver = deliver
+        self._ends = ends
         self._interval_s = interval_ms / 1000
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gateway-responses", daemon=True)
 
     def start(self) -> None:
-        """Looks where the table ends, so that answers from now on are seen, and follows it from there."""
-        self._table.new_answers()
+        """Looks where the tables end, so that rows from now on are seen, and follows them from there."""
+        self._answers.read()
+        self._offsets.read()
+        self._ends.load(self._offsets_uri)
         self._thread.start()
 
     def stop(self) -> None:
@@ -136,7 +151,11 @@ class ResponsesFollower:
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             try:
-                for answers in self._table.new_answers():
+                found = self._answers.read()
+                # A micro-batch writes its records before its answers.
+                for records in self._offsets.read() if found else ():
+                    self._ends.add(records)
+                for answers in found:
                     self._deliver(answers)
             except (OSError, DeltaError) as error:
                 _log.warning("the answers can't be read now, trying again in %g s: %s", _RETRY_S, error)

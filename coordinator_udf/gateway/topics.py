@@ -1,4 +1,4 @@
-"""The topics that exist as far as the gateway and its clients are concerned: they come from the settings file."""
+"""The topics that exist as far as the gateway and its clients are concerned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,3 @@ class TopicCatalog:
     def with_id(self, topic_id: str) -> Topic | None:
         """The topic with that id (Kafka's url-safe base64)."""
         return self._by_id.get(topic_id)
-
-    def metadata(self) -> dict[str, list[dict[str, str | int]]]:
-        """The body of a TopicMetadata row of the log."""
-        return {"topics": [{"name": t.name, "partitions": t.partitions, "id": t.id} for t in self.topics]}

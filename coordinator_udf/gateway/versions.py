@@ -22,8 +22,8 @@ LOCAL: Final[dict[str, tuple[int, int]]] = {
     "DescribeConfigs": (1, 4),
 }
 
-#: What is told to be served and isn't. librdkafka takes a broker without Produce v0 for one of 2013, asks it for Fetch v0
-#: and never gets anything; so Kafka, too, tells of versions that it doesn't serve (KAFKA-18659).
+#: What is told to be served and isn't. librdkafka takes a broker without Produce v0 for one of 2013, asks it for
+#: Fetch v0 and never gets anything; so Kafka, too, tells of versions that it doesn't serve (KAFKA-18659).
 _TOLD: Final = {"Produce": (0, 12)}
 
 #: What the coordinator answers, through the log. Transactional commits are not among them: a client needs

@@ -21,12 +21,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import history_uri, next_offsets
 from coordinator_udf.log.rows import control_rows
+from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
 from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
-from coordinator_udf.streaming.sink import Answers, CoordinatorSink
+from coordinator_udf.streaming.sink import CoordinatorSink, Rows
 from coordinator_udf.streaming.sources import requests as sources
 from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.status import StatusLine
@@ -64,6 +65,7 @@ class StreamOptions:
         tick_ms: how often the job makes time pass. A log without ticks of its own has a micro-batch as often, no more.
         max_rows: the most rows of the embedded log in one micro-batch.
         recover: load the groups from consumer_offsets and begin a new checkpoint with that.
+        clock_waits: whether time stands still until `Coordinator.start_clock`, as nobody can append before.
         fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
             the table request_log; 0: they stay for good.
     """
@@ -78,6 +80,7 @@ class StreamOptions:
     tick_ms: int = 500
     max_rows: int = DEFAULT_MAX_ROWS
     recover: bool = False
+    clock_waits: bool = False
     fold_after_rows: int = DEFAULT_FOLD_AFTER_ROWS
 
 
@@ -89,15 +92,23 @@ class Coordinator:
     Args:
         spark: made by session.coordinator_session.
         answers: is given the answers of each micro-batch once they are written.
+        records: is given the records of each micro-batch once they are written, before the answers.
     """
 
     def __init__(
-        self, spark: SparkSession, options: StreamOptions, config: CoordinatorConfig, answers: Answers | None = None
+        self,
+        spark: SparkSession,
+        options: StreamOptions,
+        config: CoordinatorConfig,
+        answers: Rows | None = None,
+        records: Rows | None = None,
     ) -> None:
         self.options = options
         self.config = config
         self._spark = spark
         self._answers = answers
+        self._records = records
+        self._ticker: Ticker | None = None
         self._exit = ExitStack()
         self.log: EmbeddedLog | None = None
         self._sink: CoordinatorSink | None = None
@@ -143,6 +154,11 @@ class Coordinator:
             self._folder.stop()
             self._folder.fold_due()
 
+    def start_clock(self) -> None:
+        """Lets time pass on the embedded log from now on; only with `clock_waits`, and once."""
+        if self._ticker is not None:
+            self._ticker.start()
+
     def stop(self) -> None:
         """Ends the query after the micro-batch that is under way; does nothing if it has ended."""
         query, sink = self.query, self.sink
@@ -173,7 +189,7 @@ class Coordinator:
         tables = OutputTables(options.tables, self._spark)
         undo.callback(tables.close)
         self._refuse_new_checkpoint_on_old_tables(tables)
-        self._sink = CoordinatorSink(tables, self._answers)
+        self._sink = CoordinatorSink(tables, self._answers, self._records)
         outputs = coordinate(self._requests(undo), self.config.settings)
         writer = (
             outputs.writeStream.queryName("coordinator")
@@ -235,9 +251,10 @@ class Coordinator:
             recover(self._spark, log, options.tables, options.checkpoint, self.config, now_ms=now_ms)
         tell_topics(log, self.config)
         if not options.available_now:
-            ticker = Ticker(log, options.tick_ms)
-            ticker.start()
-            undo.callback(ticker.stop)
+            self._ticker = Ticker(log, options.tick_ms)
+            undo.callback(self._ticker.stop)
+            if not options.clock_waits:
+                self._ticker.start()
         if self._folder is not None:
             self._folder.start()
         start = read_start(options.checkpoint)
@@ -291,10 +308,11 @@ class Coordinator:
 
 
 def tell_topics(log: EmbeddedLog, config: CoordinatorConfig) -> None:
-    """Puts the topics of a settings file on the log; no time passes by that."""
-    body = sources.topics_body(config)
-    if body:
-        log.append(control_rows(partitions=log.partitions, log_ts=0, api="TopicMetadata", body=json.loads(body)))
+    """Puts the topics on the log, those of a settings file and those that clients created; no time passes by that."""
+    topics = known_topics(config.topics, log.created_topics())
+    # Where nobody says which topics exist, a tick gives the first micro-batch something to do.
+    api, body = ("TopicMetadata", metadata_body(topics)) if topics else ("Tick", None)
+    log.append(control_rows(partitions=log.partitions, log_ts=0, api=api, body=body))
 
 
 @contextmanager

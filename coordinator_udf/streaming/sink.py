@@ -32,8 +32,8 @@ class GivenUp(Exception):
     """A micro-batch that had not begun when the coordinator was stopped."""
 
 
-#: Is given the rows of group_responses of a micro-batch once they are in the table.
-Answers = Callable[[pa.Table], None]
+#: Is given the rows of a micro-batch that are in their table by now.
+Rows = Callable[[pa.Table], None]
 
 
 @dataclass
@@ -60,19 +60,21 @@ class CoordinatorSink:
 
     Args:
         tables: where to write.
-        answers: called after each write.
+        answers: is given the rows of group_responses after each write.
+        records: is given the rows of consumer_offsets, before the answers.
 
     Attributes:
         is_holding: whether a micro-batch waits to be given up.
     """
 
-    def __init__(self, tables: OutputTables, answers: Answers | None = None) -> None:
+    def __init__(self, tables: OutputTables, answers: Rows | None = None, records: Rows | None = None) -> None:
         self.tables = tables
         self.totals = Totals()
         self.is_holding = False
         self._held = threading.Event()
         self._given_up = threading.Event()
         self._answers = answers
+        self._records = records
         self._stored = StoredAssignments(lambda: tables.table("consumer_offsets"))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -111,6 +113,8 @@ class CoordinatorSink:
         self._stored.remember(outputs)
         self.tables.write(tables, query_id, batch_id)
         self._count(packed, tables)
+        if self._records is not None and len(tables["consumer_offsets"]):
+            self._records(tables["consumer_offsets"])
         if self._answers is not None and len(tables["group_responses"]):
             self._answers(tables["group_responses"])
 

@@ -22,10 +22,13 @@ class Ticker:
     Args:
         log: the log, shared with others.
         interval_ms: the time between two ticks: by so much a timer fires later at most.
+        only_when_quiet: whether a tick is left out while others append.
     """
 
-    def __init__(self, log: EmbeddedLog, interval_ms: int) -> None:
+    def __init__(self, log: EmbeddedLog, interval_ms: int, *, only_when_quiet: bool = False) -> None:
         self._log = log
+        self._only_when_quiet = only_when_quiet
+        self._interval_ms = interval_ms
         self._interval_s = interval_ms / 1_000
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
@@ -37,16 +40,22 @@ class Ticker:
     def stop(self) -> None:
         """Stops; no tick is appended after this returns."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def tick(self) -> int:
         """Appends one tick; returns the append's number."""
         return self._log.append(control_rows(partitions=self._log.partitions, log_ts=self._log.now_ms(), api="Tick"))
 
+    def _is_quiet(self) -> bool:
+        newest = self._log.newest_log_ts()
+        return newest is None or self._log.now_ms() - newest >= self._interval_ms
+
     def _run(self) -> None:
         while True:
             try:
-                self.tick()
+                if not self._only_when_quiet or self._is_quiet():
+                    self.tick()
             except sqlite3.OperationalError as error:
                 # Somebody holds the log for a minute, or the disk is full. A tick that is missed is no loss, the next
                 # one says the later time; that time stands still has to be said.

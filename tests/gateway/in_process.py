@@ -14,6 +14,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.embedded import EmbeddedLog
@@ -44,6 +45,7 @@ class InProcessCoordinator:
         self._shards = [Shard(partition, settings) for partition in range(log.partitions)]
         self._assignments: dict[RecordAt, dict[str, bytes]] = {}
         self._answer = answer
+        self.ends: PartitionEnds | None = None
         self._pause_s = pause_s
         self._done = 0
         self._stop = threading.Event()
@@ -96,6 +98,8 @@ class InProcessCoordinator:
             self._assignments.setdefault(at, {})[row["member_id"]] = row["payload"]
         tables = to_tables(complete_assignments(table, self._stored))
         self.rejected += tables["rejected_requests"].num_rows
+        if self.ends is not None:
+            self.ends.add(tables["consumer_offsets"])
         self.responses.append(tables["group_responses"])
         self._answer(tables["group_responses"])
 
@@ -119,6 +123,7 @@ class Front:
         self.gateway = Gateway(self.log, known, gateway or GatewaySettings(port=0))
         kafka = {"group.initial.rebalance.delay.ms": 300, **(settings or {})}
         self.coordinator = InProcessCoordinator(self.log, Settings.from_kafka(kafka), self.gateway.answers, pause_s)
+        self.coordinator.ends = self.gateway.ends
 
     @property
     def address(self) -> str:

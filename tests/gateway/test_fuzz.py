@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from coordinator_udf.gateway.apis.cluster import Node
+from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.server.connection import Closed, Connection, Shared
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.limits import ByteBudget, Held
 from coordinator_udf.gateway.server.pending_requests import Coordinator
 from coordinator_udf.gateway.settings import GatewaySettings
-from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.versions import ADVERTISED
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.protocol.wire import request_bytes
@@ -121,7 +122,7 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
     settings = GatewaySettings()
     commit = GroupCommit(log, linger_ms=1, rows_max=5_000)
     coordinator = Coordinator(commit, log.partitions, settings)
-    dispatcher = Dispatcher(coordinator, Node(1, "h", 9092, "c"), TopicCatalog(KNOWN))
+    dispatcher = Dispatcher(coordinator, Node(1, "h", 9092, "c"), TopicStore(log, KNOWN), PartitionEnds())
     budget = ByteBudget(settings.queued_bytes_max)
     shared = Shared(settings, dispatcher, budget, asyncio.Semaphore(settings.max_in_flight), lambda _: None)
     reader, writer = await _loose_ends()

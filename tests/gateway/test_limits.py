@@ -69,7 +69,7 @@ def test_large_requests_wait_for_memory(alone: Alone) -> None:
         (struct.pack(">i", 0), "announces 0 bytes"),
         (struct.pack(">i", 2**30), "announces 1073741824 bytes"),
         (struct.pack(">i", 3) + b"abc", "malformed request header"),
-        (struct.pack(">ihhih", 10, 0, 9, 1, -1), "api key 0 v9 is not served"),
+        (struct.pack(">ihhih", 10, 22, 9, 1, -1), "api key 22 v9 is not served"),
         (struct.pack(">ihhih", 10, 11, 10, 1, -1), "api key 11 v10 is not served"),
         (struct.pack(">ihhihi", 14, 12, 0, 1, -1, -1), "malformed Heartbeat v0: groupId at byte 12 is null"),
     ],

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from coordinator_udf.gateway.responses_table import ResponsesTable
+from coordinator_udf.gateway.responses_table import NewRows
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings
 from schemas.tables import table_arrow
@@ -36,13 +36,13 @@ def answers(*ids: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=table_arrow("group_responses"))
 
 
-def read(table: ResponsesTable) -> list[str]:
-    return [row for found in table.new_answers() for row in found.column("request_id").to_pylist()]
+def read(table: NewRows) -> list[str]:
+    return [row for found in table.read() for row in found.column("request_id").to_pylist()]
 
 
 def test_only_what_is_new_is_read_and_each_answer_once(tmp_path: Path) -> None:
     uri = str(tmp_path / "group_responses")
-    table = ResponsesTable(uri)
+    table = NewRows(uri)
     assert read(table) == []
     write_deltalake(uri, answers("a"))
     assert read(table) == ["a"]
@@ -50,7 +50,7 @@ def test_only_what_is_new_is_read_and_each_answer_once(tmp_path: Path) -> None:
     write_deltalake(uri, answers("d"), mode="append")
     assert read(table) == ["b", "c", "d"]
     assert read(table) == []
-    late = ResponsesTable(uri)
+    late = NewRows(uri)
     assert read(late) == []
     DeltaTable(uri).optimize.compact()
     write_deltalake(uri, answers("e"), mode="append")
@@ -61,7 +61,7 @@ def test_a_table_that_was_replaced_is_followed_from_its_end(tmp_path: Path, monk
     uri = str(tmp_path / "group_responses")
     for request_id in "abc":
         write_deltalake(uri, answers(request_id), mode="append")
-    table = ResponsesTable(uri)
+    table = NewRows(uri)
     assert read(table) == []
     shutil.rmtree(uri)
     write_deltalake(uri, answers("x"))

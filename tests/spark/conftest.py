@@ -22,7 +22,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.session import register_sources
-from coordinator_udf.streaming.sink import Answers
+from coordinator_udf.streaming.sink import Rows
 from coordinator_udf.tables.rows import to_tables
 from schemas.requests import LIVE, REQUEST_COLUMNS
 from schemas.tables import TABLES
@@ -116,7 +116,7 @@ Run = Callable[..., Coordinator]
 def run(coordinator_spark: SparkSession, tmp_path: Path) -> Run:
     """Runs a coordinator on what is in the log under `tmp_path`, to its end."""
 
-    def drain(settings: Settings, answers: Answers | None = None, **options: Any) -> Coordinator:
+    def drain(settings: Settings, answers: Rows | None = None, **options: Any) -> Coordinator:
         import threading
 
         chosen = StreamOptions(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import Node
-from coordinator_udf.gateway.apis.shaping import answer
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.wire.shaping import answer
 
 #: Kafka's ConfigResource.Type.
 _TOPIC: Final = 2

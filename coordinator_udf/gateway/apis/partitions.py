@@ -1,7 +1,7 @@
 """ListOffsets, Fetch, OffsetForLeaderEpoch: partitions that exist and hold nothing, so that a consumer stays content.
 
-A partition begins at 0 and ends wherever its reader stands: a consumer that comes back with a committed offset finds
-itself at the end of the partition, and not out of its range.
+A partition begins at 0 and ends at the highest offset that was committed, or wherever its reader stands, if that is
+further: a consumer that comes back with a committed offset finds itself in the partition's range.
 """
 
 from __future__ import annotations
@@ -10,38 +10,50 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import LEADER_EPOCH
+from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.wire.shaping import answer
 
 #: Timestamps that ask for a place: LATEST, EARLIEST, EARLIEST_LOCAL.
-_PLACES: Final = frozenset((-1, -2, -4))
+_LATEST: Final = -1
+_PLACES: Final = frozenset((_LATEST, -2, -4))
 _UNKNOWN: Final = -1
+
+#: kafka-go takes an answer without records for broken unless its reader stands at the end, and connects anew for ever.
+#: It asks in this version, so in this one a partition ends where its reader stands.
+_KAFKA_GOS_VERSION: Final = 10
+
+#: How long before a client's maximum a Fetch is answered.
+_EARLY_MS: Final = 100
 _END_OF_EPOCH: Final = 2**63 - 1
 
 
-def list_offsets(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> dict[str, Any]:
-    """Offset 0 for the beginning and the end; no record has any timestamp."""
+def list_offsets(
+    version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends: PartitionEnds
+) -> dict[str, Any]:
+    """Offset 0 for the beginning, the highest committed one for the end; no record has any timestamp."""
     topics = []
     for entry in request["topics"]:
         topic = catalog.named(entry["name"])
-        partitions = [_place(topic, partition) for partition in entry["partitions"]]
+        partitions = [_place(topic, partition, ends) for partition in entry["partitions"]]
         topics.append({"name": entry["name"], "partitions": partitions})
     return answer("ListOffsets", version, topics=topics)
 
 
-def _place(topic: Topic | None, partition: Mapping[str, Any]) -> dict[str, Any]:
+def _place(topic: Topic | None, partition: Mapping[str, Any], ends: PartitionEnds) -> dict[str, Any]:
     index = partition["partitionIndex"]
     found = {"partitionIndex": index, "timestamp": _UNKNOWN, "offset": _UNKNOWN, "leaderEpoch": _UNKNOWN}
-    if not _exists(topic, index):
+    if topic is None or not _exists(topic, index):
         return {**found, "errorCode": int(Errors.UNKNOWN_TOPIC_OR_PARTITION)}
     if partition["timestamp"] in _PLACES:
-        found |= {"offset": 0, "leaderEpoch": LEADER_EPOCH}
+        offset = ends.end(topic, index) if partition["timestamp"] == _LATEST else 0
+        found |= {"offset": offset, "leaderEpoch": LEADER_EPOCH}
     return {**found, "errorCode": 0}
 
 
-def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> dict[str, Any]:
+def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends: PartitionEnds) -> dict[str, Any]:
     """No records.
 
     No fetch session is ever opened (a broker may decline, KIP-227): each answer lists every partition asked for.
@@ -51,20 +63,22 @@ def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> di
     responses = []
     for entry in request["topics"]:
         topic, missing = _fetched_topic(entry, catalog)
-        partitions = [_nothing(topic, partition, missing) for partition in entry["partitions"]]
+        partitions = [_nothing(version, topic, partition, missing, ends) for partition in entry["partitions"]]
         responses.append({"topic": entry.get("topic"), "topicId": entry.get("topicId"), "partitions": partitions})
     return answer("Fetch", version, errorCode=0, sessionId=0, responses=responses)
 
 
 def fetch_wait_ms(request: Mapping[str, Any], catalog: TopicCatalog) -> int:
-    """How long to wait for records: the client's maximum; not at all where something is wrong or nothing is asked."""
+    """How long to wait for records: nearly as long as the client would; not at all where something is wrong."""
     if _has_session(request) or not request["topics"] or request["minBytes"] <= 0:
         return 0
     for entry in request["topics"]:
         topic, _ = _fetched_topic(entry, catalog)
         if not all(_exists(topic, partition["partition"]) for partition in entry["partitions"]):
             return 0
-    return max(int(request["maxWaitMs"]), 0)
+    # Some clients (kafka-go) give up little later than that, and an answer takes its time on a busy machine.
+    wait_ms = max(int(request["maxWaitMs"]), 0)
+    return wait_ms - min(wait_ms // 4, _EARLY_MS)
 
 
 def _has_session(request: Mapping[str, Any]) -> bool:
@@ -79,10 +93,14 @@ def _fetched_topic(entry: Mapping[str, Any], catalog: TopicCatalog) -> tuple[Top
     return topic, Errors.UNKNOWN_TOPIC_ID if topic is None else Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _nothing(topic: Topic | None, partition: Mapping[str, Any], missing: Errors) -> dict[str, Any]:
+def _nothing(
+    version: int, topic: Topic | None, partition: Mapping[str, Any], missing: Errors, ends: PartitionEnds
+) -> dict[str, Any]:
     index, offset = partition["partition"], partition["fetchOffset"]
     there = _exists(topic, index)
-    end = max(offset, 0) if there else -1
+    end = -1
+    if topic is not None and there:
+        end = max(offset, 0 if version == _KAFKA_GOS_VERSION else ends.end(topic, index))
     return {
         "partitionIndex": index,
         "errorCode": 0 if there else int(missing),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from coordinator_udf.gateway.apis.shaping import answer
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.wire.shaping import answer
 
 #: What a producer is told, from v8 on.
 REFUSAL: Final = "this is a group coordinator, which stores no records: produce to the cluster that has the topic"
 
 
 def is_answered(request: Mapping[str, Any]) -> bool:
-    """Whether the producer waits for an answer. Where it doesn't, a broker closes the connection to tell of an error."""
+    """Whether the producer waits for an answer; if not, a broker closes the connection to tell of an error."""
     return bool(request["acks"] != 0)
 
 

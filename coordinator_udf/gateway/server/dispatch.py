@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from coordinator_udf.gateway.apis import cluster, partitions
-from coordinator_udf.gateway.server.connection import Incoming, MakeBody, Started
+from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
+from coordinator_udf.gateway.apis.configs import describe_configs
+from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.server.connection import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import WAITING, Call, Coordinator
-from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.gateway.topic_store import Decide, TopicStore
 from coordinator_udf.gateway.versions import LOCAL, is_served
 from coordinator_udf.protocol.errors import Errors
 
+#: What changes topics.
+_CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics"))
+
 
 class Dispatcher:
-    """Starts requests. ``catalog`` may be set to another one at any time, in the loop."""
+    """Starts requests."""
 
-    def __init__(self, coordinator: Coordinator, node: cluster.Node, catalog: TopicCatalog) -> None:
+    def __init__(self, coordinator: Coordinator, node: cluster.Node, topics: TopicStore, ends: PartitionEnds) -> None:
         self._coordinator = coordinator
         self._node = node
-        self.catalog = catalog
+        self._topics = topics
+        self._ends = ends
 
     def __call__(self, incoming: Incoming) -> Started:
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
@@ -31,8 +37,13 @@ class Dispatcher:
         if not is_served(api, version):
             return Started(_later(partial(cluster.api_versions, 0, Errors.UNSUPPORTED_VERSION), 0), 0, False)
         if api == "Fetch":
-            wait_ms = partitions.fetch_wait_ms(incoming.body, self.catalog)
+            wait_ms = partitions.fetch_wait_ms(incoming.body, self._topics.catalog)
             return Started(_later(lambda: self._local(api, version, read_again()), wait_ms), version, True)
+        if api == "Produce" and not produce.is_answered(incoming.body):
+            raise Closed(f"a Produce that wants no answer: {produce.REFUSAL}")
+        if api in _CHANGES:
+            change = partial(self._change, api, version, incoming.body)
+            return Started(asyncio.get_running_loop().run_in_executor(None, change), version, False)
         if api in LOCAL:
             return Started(_later(lambda: self._local(api, version, read_again()), 0), version, False)
         call = Call(api, version, header.client_id, incoming.host, incoming.body)
@@ -42,16 +53,29 @@ class Dispatcher:
         return Started(self._coordinator.call(call, read_again, on_log), version, waits)
 
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        catalog, ends, node = self._topics.catalog, self._ends, self._node
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "ApiVersions": lambda: cluster.api_versions(version),
-            "Metadata": lambda: cluster.metadata(version, body, self._node, self.catalog),
-            "FindCoordinator": lambda: cluster.find_coordinator(version, body, self._node),
-            "DescribeCluster": lambda: cluster.describe_cluster(version, body, self._node),
-            "ListOffsets": lambda: partitions.list_offsets(version, body, self.catalog),
-            "Fetch": lambda: partitions.fetch(version, body, self.catalog),
-            "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, self.catalog),
+            "Metadata": lambda: cluster.metadata(version, body, node, catalog),
+            "FindCoordinator": lambda: cluster.find_coordinator(version, body, node),
+            "DescribeCluster": lambda: cluster.describe_cluster(version, body, node),
+            "ListOffsets": lambda: partitions.list_offsets(version, body, catalog, ends),
+            "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
+            "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, catalog),
+            "Produce": lambda: produce.produce(version, body, catalog),
+            "DescribeConfigs": lambda: describe_configs(version, body, node, catalog),
         }
         return answers[api]()
+
+    def _change(self, api: str, version: int, body: Mapping[str, Any]) -> MakeBody:
+        """Changes topics, in a thread that may wait for the log."""
+        changes: dict[str, Decide[Mapping[str, Any]]] = {
+            "CreateTopics": partial(topic_admin.create_topics, version, body, self._node.node_id),
+            "CreatePartitions": partial(topic_admin.create_partitions, version, body),
+            "DeleteTopics": partial(topic_admin.delete_topics, version, body),
+        }
+        answered = self._topics.change(changes[api])
+        return lambda: answered
 
 
 def _nothing() -> None:

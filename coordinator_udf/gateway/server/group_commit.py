@@ -17,8 +17,6 @@ _log = logging.getLogger(__name__)
 class RequestLog(Protocol):
     """A log that rows can be appended to; coordinator_udf.log.embedded.EmbeddedLog is one."""
 
-    partitions: int
-
     def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
         """Appends rows durably and in order, all or none."""
 

@@ -85,7 +85,7 @@ func obey(ctx context.Context, group *kafka.ConsumerGroup, generation *kafka.Gen
 func read(generation *kafka.Generation, config member.Config, topic string, assignment kafka.PartitionAssignment) {
 	generation.Start(func(ctx context.Context) {
 		reader := kafka.NewReader(kafka.ReaderConfig{
-			Brokers: []string{config.Address}, Topic: topic, Partition: assignment.ID, MaxWait: 500 * time.Millisecond,
+			Brokers: []string{config.Address}, Topic: topic, Partition: assignment.ID, MaxWait: 2 * time.Second,
 			ErrorLogger: kafka.LoggerFunc(func(text string, args ...any) { member.Error("read", fmt.Errorf(text, args...)) }),
 		})
 		defer reader.Close()
