@@ -95,21 +95,28 @@ class ClassicMember:
         if self._is_closed:
             return None
         loop = self._consumer.heartbeats
-        heartbeat_ms = FOREVER_MS if loop is None else loop.deadline_ms()
-        background = [
-            None if heartbeat_ms == FOREVER_MS else heartbeat_ms,
-            self._context.client.metadata_deadline_ms,
-        ]
-        # What is due while a call holds the network up waits for that.
-        is_held_up = self._is_settling or self._context.client.depth > 0
-        earliest_ms = self._clock.now_ms + 1 if is_held_up else 0
-        deadlines = [self._calls.deadline_ms]
-        deadlines += [deadline for deadline in background if deadline is not None and deadline >= earliest_ms]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadlines = [FOREVER_MS if loop is None else loop.deadline_ms()]
+        metadata_ms = self._context.client.metadata_deadline_ms
+        if metadata_ms is not None:
+            deadlines.append(metadata_ms)
+        if self._is_settling:
+            deadlines = [self._held_up(deadline) for deadline in deadlines]
+        elif self._context.client.depth:
+            deadlines = [deadlines[0], *map(self._held_up, deadlines[1:])]
+        call_ms = self._calls.deadline_ms
+        first_ms = min([*deadlines, FOREVER_MS if call_ms is None else call_ms])
+        return None if first_ms == FOREVER_MS else max(first_ms, self._clock.now_ms)
 
     def call_deadline_ms(self) -> int | None:
         """Returns when the call that the application is blocked in goes on by itself, or None."""
         return None if self._is_closed else self._calls.deadline_ms
+
+    def _held_up(self, deadline_ms: int) -> int:
+        """What is due while a call holds the network up waits for that; there is only a state to report."""
+        now_ms = self._clock.now_ms
+        if deadline_ms > now_ms:
+            return deadline_ms
+        return now_ms if self._state() != self._last_state else FOREVER_MS
 
     def _take(self, event: inputs.Input) -> None:
         client = self._context.client
@@ -220,9 +227,15 @@ class ClassicMember:
                 return
 
     def _report(self) -> None:
+        state = self._state()
+        if state != self._last_state:
+            self._last_state = state
+            self._context.outputs.append(state)
+
+    def _state(self) -> ClassicStateChange:
         membership, loop = self._context.membership, self._consumer.heartbeats
         generation = membership.generation
-        state = ClassicStateChange(
+        return ClassicStateChange(
             membership.state,
             generation.generation_id,
             generation.member_id,
@@ -234,9 +247,6 @@ class ClassicMember:
             loop is not None and loop.is_enabled,
             tuple(sorted(self._context.subscriptions.assigned_partitions())),
         )
-        if state != self._last_state:
-            self._last_state = state
-            self._context.outputs.append(state)
 
 
 class CallInProgress(Exception):
