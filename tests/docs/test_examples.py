@@ -1,0 +1,54 @@
+"""What the pages show as printed is what is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_udf.replay.judge.report import summary
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.sql.shell import Shell
+from tests.conftest import ROOT, SAMPLE_LOG
+from tests.docs.pages import PAGES, Example, examples
+
+SHOWN = [example for page in PAGES for example in examples(page)]
+REPLAYS = [example for example in SHOWN if "jobs/replay_requests.py" in example.command]
+QUESTIONS = [example for example in SHOWN if example.command[0] == "scripts/sql"]
+
+
+def name_of(example: Example) -> str:
+    return f"{example.page.relative_to(ROOT)}: {' '.join(example.command)[:60]}"
+
+
+@pytest.fixture(scope="module")
+def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The tables of the sample, and what is said of them."""
+    folder = tmp_path_factory.mktemp("replayed")
+    request = ReplayRequest((SAMPLE_LOG,), folder, ReplayOptions.load(None, (), None))
+    check_request(request)
+    return folder, list(summary(replay(spark, request, lambda _: None)))
+
+
+@pytest.mark.parametrize("example", REPLAYS, ids=name_of)
+def test_a_replay_says_what_is_shown(example: Example, replayed: tuple[Path, list[str]]) -> None:
+    shown, dots, _ = example.output.partition("...\n")
+    lines = [line.rstrip() for line in replayed[1]]
+    assert shown.splitlines() == lines[: len(shown.splitlines())] if dots else shown.splitlines() == lines
+
+
+@pytest.mark.parametrize("example", QUESTIONS, ids=name_of)
+def test_a_question_has_the_answer_that_is_shown(
+    example: Example, spark: SparkSession, replayed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(spark, str(replayed[0]), max_rows=1000, vertical=False)
+    shell.run(example.command[-1])
+    assert capsys.readouterr().out.strip() == example.output.strip()
+
+
+def test_every_example_is_tried_and_prints_something() -> None:
+    tried = [*REPLAYS, *QUESTIONS]
+    assert [name_of(example) for example in SHOWN if example not in tried] == []
+    assert all(example.output.strip() for example in tried)
