@@ -61,7 +61,8 @@ class Context:
         next_seq: the number of the next thing that is said.
         said: what was decided.
         appended: the records among it, for shards that keep their log: offset, type, key, value, producer id.
-        append_failed: whether what the request in hand would have written was too large for the log.
+        append_failed_at: where the log ended when it didn't take what an operation would have written; None if it took
+            all since the shard looked last. Set by `fits`.
     """
 
     def __init__(self, settings: Settings, timers: Timers) -> None:
@@ -84,7 +85,7 @@ class Context:
         self.next_seq = 0
         self.said = Said()
         self.appended: list[LogEntry] | None = None
-        self.append_failed = False
+        self.append_failed_at: int | None = None
 
     def begin_request(self, row: Request, body: Any = None) -> None:
         """What happens from now on is ascribed to this request.
@@ -219,8 +220,15 @@ class Context:
         return offset
 
     def fits(self, records: Sequence[Sizes]) -> bool:
-        """Whether the log takes these records, which one request writes all or none of."""
-        return batch_bytes(records) <= self.settings.group_metadata_max_bytes
+        """Whether the log takes these records, which one operation writes all or none of.
+
+        Who is told no writes nothing; that the write failed is noted here, and what follows from it for other groups is
+        done when the operation is over (GroupStore.undo_unwritten).
+        """
+        if batch_bytes(records) <= self.settings.group_metadata_max_bytes:
+            return True
+        self.append_failed_at = self.end_offset
+        return False
 
     def fits_group(self, group: ClassicGroup, sizes: dict[str, int]) -> bool:
         """Whether the log takes the record of a group whose members' assignments have these sizes in bytes."""

@@ -58,17 +58,26 @@ class GroupStore:
         ctx.note(group, None, GroupEvent.CREATED)
         return group
 
-    def undo_unwritten(self, ctx: Context) -> None:
-        """What follows from records that were too large for the log: groups that nothing was ever written of are gone.
+    def undo_unwritten(self, ctx: Context, end_offset: int) -> None:
+        """What follows from records that were too large for the log: Kafka goes back to where the log ends.
 
-        Kafka goes back to where the log ends, and with it every group that came to be since something was logged.
+        With it go the groups that came to be since something was logged and of which nothing was ever written, and
+        those come back that ended since without a record.
+
+        Args:
+            end_offset: where the log ended then; a regular expression may have been resolved and written since.
         """
+        ctx.append_failed_at = None
         for group in list(self.groups.values()):
-            if not isinstance(group, ClassicGroup) or not group.is_empty() or group.created_at < ctx.end_offset:
+            if not isinstance(group, ClassicGroup) or not group.is_empty() or group.created_at < end_offset:
                 continue
             del self.groups[group.group_id]
             _forget_pending(ctx, group)
             ctx.move(group, GroupEvent.STORE_FAILED)
+        for group_id, (since, ended) in self.ghosts.items():
+            if since == end_offset and group_id not in self.groups:
+                self.groups[group_id] = ended
+        self.ghosts = {}
 
     def apply(
         self,

@@ -91,9 +91,6 @@ def answer_request(ctx: Context, store: GroupStore, availability: Availability, 
         BadRequest: what the row says can't be a request.
     """
     HANDLERS[row.api](ctx, store, _UNAVAILABLE[availability], row, body)
-    if ctx.append_failed:
-        ctx.append_failed = False
-        store.undo_unwritten(ctx)
 
 
 def _reply(ctx: Context, row: Request, body: Body, refs: tuple[int, ...] = ()) -> None:

@@ -68,6 +68,8 @@ class Shard(ShardState):
                 self._handle(row)
             elif api != "Tick":
                 self._control(row)
+            if ctx.append_failed_at is not None:
+                self.store.undo_unwritten(ctx, ctx.append_failed_at)
             if ctx.appended:
                 self._keep_appended()
         except Exception as error:
@@ -150,5 +152,7 @@ class Shard(ShardState):
         if timer.key.kind == kinds.EXPIRY:
             expire_offsets(self.ctx, self.store)
             self.arm_expiry(until_ms)
-            return
-        fire(self.ctx, self.store, timer)
+        else:
+            fire(self.ctx, self.store, timer)
+        if self.ctx.append_failed_at is not None:
+            self.store.undo_unwritten(self.ctx, self.ctx.append_failed_at)

@@ -8,7 +8,7 @@ from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.file import topic_id
 from tests.groups.conftest import Worlds
 from tests.groups.consumer_member import SETTINGS, Consumer, settle
-from tests.groups.harness import World
+from tests.groups.harness import G, World
 
 SMALL = Topic(name="t0", partitions=4, id=topic_id("t0"))
 LARGE = Topic(name="t0", partitions=400, id=topic_id("t0"))
@@ -60,3 +60,38 @@ def test_a_session_that_can_not_be_ended_is_tried_again(worlds: Worlds) -> None:
     assert member.join().error == "NONE"
     world.advance(45_000)
     assert world.members() == []
+
+
+def fail_a_write(world: World) -> None:
+    """Another group's member joins, whose records are too large."""
+    world.set_topics(LARGE)
+    assert Consumer(world, "z", group="other").join().error == "UNKNOWN_SERVER_ERROR"
+
+
+def test_a_group_that_made_room_for_nobody_comes_back(world: World) -> None:
+    member = Consumer(world, "a")
+    member.join()
+    member.leave()
+    assert world.join("nobody").error == "UNKNOWN_MEMBER_ID"
+    assert world.inside() is None
+    fail_a_write(world)
+    assert world.state() == "Empty"
+    assert world.delete_groups(G).errors == {G: "NONE"}
+
+
+def test_it_stays_away_once_something_was_written(world: World) -> None:
+    member = Consumer(world, "a")
+    member.join()
+    member.leave()
+    assert world.join("nobody").error == "UNKNOWN_MEMBER_ID"
+    assert world.commit(None, {("t0", 0): 1}, group="simple").records
+    fail_a_write(world)
+    assert world.inside() is None
+
+
+def test_a_classic_group_of_which_nothing_was_written_is_gone(world: World) -> None:
+    # A commit in a name that nobody has makes a simple group, and then finds nothing that it may write.
+    world.commit(None, {("t0", 0): 1}, group="simple", metadata="m" * 5_000)
+    assert world.state("simple") == "Empty"
+    fail_a_write(world)
+    assert world.inside("simple") is None

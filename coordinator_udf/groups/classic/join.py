@@ -232,7 +232,6 @@ class Join:
         ctx, group = self.ctx, self.group
         sizes = {m.member_id: m.assignment.size for m in group.members.values() if m.assignment is not None}
         if not ctx.fits_group(group, sizes):
-            ctx.append_failed = True
             return False
         value = group_metadata_value(group)
         refs = tuple(sorted({m.assignment.record_offset for m in group.members.values() if m.assignment is not None}))

@@ -88,7 +88,6 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
     assigned = {entry.member_id: entry.assignment for entry in body.assignments}
     sizes = {member_id: len(assigned.get(member_id, b"")) for member_id in group.members}
     if not ctx.fits_group(group, sizes):
-        ctx.append_failed = True
         reset_assignment(ctx, group, Errors.UNKNOWN_SERVER_ERROR)
         reason = (
             f"Error UNKNOWN_SERVER_ERROR when storing group assignment during SyncGroup (member: {body.member_id})."

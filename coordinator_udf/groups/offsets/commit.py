@@ -261,7 +261,6 @@ def write_or_refuse(ctx: Context, records: Sequence[Sizes]) -> None:
         ApiError: UNKNOWN_SERVER_ERROR.
     """
     if records and not ctx.fits(records):
-        ctx.append_failed = True
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
 
 

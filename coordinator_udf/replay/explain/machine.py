@@ -185,7 +185,7 @@ class GroupMachine:
         ctx.now_ms, ctx.end_offset, ctx.next_seq = snapshot.now_ms, snapshot.end_offset, snapshot.next_seq
         ctx.topics = snapshot.topics
         ctx.topics_version, ctx.new_topics_version = snapshot.topics_version, snapshot.new_topics_version
-        ctx.append_failed = False
+        ctx.append_failed_at = None
         if ctx.appended is not None:
             ctx.appended.clear()
         for rows in ctx.said.by_kind().values():
