@@ -13,7 +13,7 @@ from coordinator_udf.replay.members.recording import Recording, read_recording
 from tests.conftest import ROOT, shared
 
 SAMPLES = ROOT / "tests" / "data" / "members"
-FAMILIES = ("loop-consumer",)
+FAMILIES = ("loop-classic", "loop-consumer", "loop-mixed")
 
 
 def _recordings(family: str) -> list[Path]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.protocol.consumer_protocol import (
     MalformedConsumerProtocol,
     decode_assignment,
     decode_subscription,
 )
+from coordinator_udf.replay.judge.canonical import canonical_answer as canonical_body
 from coordinator_udf.replay.members.recording import Line
 
 #: What Kafka's texts are for people, and what repeats a request's bytes for convenience.
@@ -34,6 +37,17 @@ def canonical(line: Line) -> Line:
     elif line["type"] == "onAssignment":
         kept["partitions"] = sorted(line["partitions"])
     return kept
+
+
+def canonical_answer(api: str, body: Mapping[str, Any]) -> Any:
+    """Returns an answer in the form that is compared, with what members put into it read as theirs."""
+    read = dict(body)
+    if api == "JoinGroup":
+        read["members"] = [{**member, "metadata": _subscription(member["metadata"])} for member in body["members"]]
+    elif api == "SyncGroup":
+        read["assignment"] = _assignment(body["assignment"])
+    # The bytes that are left in there are of the sticky assignors' user data.
+    return canonical_body(api, msgspec.to_builtins(read))
 
 
 def _join(body: Line) -> Line:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from coordinator_udf.replay.judge.canonical import canonical_answer
+from coordinator_udf.replay.members.canonical import canonical_answer
 from coordinator_udf.replay.members.recorded_coordinator import Failover, RecordedCoordinator, RequestKey
 from coordinator_udf.replay.members.recording import Line, Recording
 
