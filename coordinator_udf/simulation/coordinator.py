@@ -1,0 +1,109 @@
+"""The coordinator of a world: a shard on one of several brokers, which answers at once or once in a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
+from coordinator_udf.simulation.network import Connection
+from coordinator_udf.simulation.process import drawn_id
+
+BROKERS = 3
+_NONE, _COORDINATOR_NOT_AVAILABLE = 0, 15
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer for the connection on which its request came."""
+
+    connection: Connection
+    request: Request
+    ts_ms: int
+    body: Mapping[str, Any]
+
+
+class Coordinator:
+    """A coordinator. It says which groups are whose only through what it answers."""
+
+    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, draws: Random) -> None:
+        self._draws = draws
+        self.shard = VirtualTimeShard(settings, topics, now_ms)
+        self._elsewhere = VirtualTimeShard(settings, (), now_ms)
+        self._elsewhere.unload(now_ms)
+        self._node = 0
+        self._is_down = False
+        self._asked: dict[str, tuple[Connection, Request]] = {}
+        self._numbers = 0
+
+    def request(self, now_ms: int, connection: Connection, request: Request) -> list[Answered]:
+        """Handles a request; returns what is answered at this moment, to it and to others."""
+        if request.api == "FindCoordinator":
+            return [Answered(connection, request, now_ms, self._where(request))]
+        self._numbers += 1
+        request_id = str(self._numbers)
+        self._asked[request_id] = connection, request
+        client_id, _, run = connection.member.partition("/")
+        here = request.to == f"coordinator-{self._node}" and not self._is_down
+        shard = self.shard if here else self._elsewhere
+        shard.request(
+            now_ms,
+            request_id=request_id,
+            api=request.api,
+            api_version=request.api_version,
+            client_id=client_id,
+            client_host=f"/process-{run}",
+            body=request.body,
+            proposed_member_id=f"{client_id}-{drawn_id(self._draws)}" if request.api == "JoinGroup" else None,
+        )
+        return self._answers(shard)
+
+    def advance(self, now_ms: int) -> list[Answered]:
+        """Lets timers fire that are due; returns what is answered."""
+        self.shard.advance(now_ms)
+        return self._answers(self.shard)
+
+    def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
+        """Says which topics exist from now on."""
+        self.shard.set_topics(now_ms, topics)
+
+    def go_down(self, now_ms: int) -> list[Answered]:
+        """The coordinator goes away; who waits is told."""
+        self._is_down = True
+        self.shard.unload(now_ms)
+        return self._answers(self.shard)
+
+    def come_back(self, now_ms: int) -> None:
+        """The coordinator is loaded on the next broker."""
+        self._is_down = False
+        self._node = (self._node + 1) % BROKERS
+        self.shard.load(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns the time of the next timer, or None."""
+        return None if self._is_down else self.shard.next_deadline_ms()
+
+    def _answers(self, shard: VirtualTimeShard) -> list[Answered]:
+        return [
+            Answered(*self._asked.pop(answer.request_id), answer.ts_ms, answer.body)
+            for answer in shard.answers()
+            if answer.request_id in self._asked
+        ]
+
+    def _where(self, request: Request) -> dict[str, Any]:
+        """Returns the answer to FindCoordinator."""
+        error = _COORDINATOR_NOT_AVAILABLE if self._is_down else _NONE
+        node = -1 if self._is_down else self._node
+        told = {"nodeId": node, "host": "" if node < 0 else f"broker{node}", "port": -1 if node < 0 else 9092}
+        told |= {"errorCode": error, "errorMessage": None if error == _NONE else "The coordinator is not available."}
+        if request.api_version < 4:
+            return {"throttleTimeMs": 0, **told}
+        return {
+            "throttleTimeMs": 0,
+            "coordinators": [{"key": key, **told} for key in request.body["coordinatorKeys"]],
+        }

@@ -1,0 +1,186 @@
+"""What is planned to happen in a world, as data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.simulation.network import Connection
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A member's process starts."""
+
+    plan: MemberPlan
+
+
+@dataclass(frozen=True, slots=True)
+class RequestArrives:
+    """A request arrives at its broker."""
+
+    connection: Connection
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerArrives:
+    """An answer arrives at its member."""
+
+    connection: Connection
+    request: Request
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NextRequest:
+    """A broker looks for the next request of a connection."""
+
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class TimesOut:
+    """A member has waited as long as it does for an answer."""
+
+    connection: Connection
+    req: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A connection is lost."""
+
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataArrives:
+    """A member learns what the cluster looks like."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The coordinator handles what has come since it last did."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGrows:
+    """A topic appears, or has more partitions."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoesDown:
+    """The coordinator goes away for a while."""
+
+    down_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComesBack:
+    """The coordinator is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollOver:
+    """A call of poll returns."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOver:
+    """An application has done what it does between two polls."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """An application stops polling for a while."""
+
+    member: str
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumes:
+    """An application polls again."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackOver:
+    """A rebalance callback returns."""
+
+    member: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closes:
+    """An application closes its consumer."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crashes:
+    """A process is killed."""
+
+    member: str
+
+
+Event = (
+    Start
+    | RequestArrives
+    | AnswerArrives
+    | NextRequest
+    | TimesOut
+    | Lost
+    | MetadataArrives
+    | Batch
+    | TopicGrows
+    | GoesDown
+    | ComesBack
+    | PollOver
+    | WorkOver
+    | Stalls
+    | Resumes
+    | CallbackOver
+    | Closes
+    | Crashes
+)
+
+
+def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
+    """Yields what a plan says will happen, with its time in milliseconds from the start."""
+    for topic in plan.topics:
+        if topic.at_ms > 0:
+            yield topic.at_ms, TopicGrows(topic.name, topic.partitions)
+    for failover in plan.failovers:
+        yield failover.at_ms, GoesDown(failover.down_ms)
+    for member in plan.members:
+        yield member.start_ms, Start(member)
+        for stall in member.stalls:
+            yield stall.at_ms, Stalls(member.name, stall.length_ms)
+        if member.close_at_ms is not None:
+            yield member.close_at_ms, Closes(member.name)
+        if member.crash_at_ms is not None:
+            yield member.crash_at_ms, Crashes(member.name)
+
+
+def topic_id(name: str) -> str:
+    """Returns a topic's id in Kafka's url-safe base64: the same for a name in every world."""
+    return base64.urlsafe_b64encode(hashlib.md5(name.encode(), usedforsecurity=False).digest()).decode().rstrip("=")

@@ -1,0 +1,50 @@
+"""What happened in a world, for its measures, its invariants and its tables. Times in milliseconds since the epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_udf.groups.decisions import Said
+from coordinator_udf.members.inputs import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEvent:
+    """Something that a member's application did or was told.
+
+    Attributes:
+        event: start, assigned, revoked, lost, stall, resume, close, closed, crash or error.
+    """
+
+    ts_ms: int
+    group_id: str
+    client_id: str
+    run: int
+    event: str
+    partitions: tuple[TopicPartition, ...] = ()
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """All that happened in a world, in order.
+
+    Attributes:
+        requests: how many requests of each API came to the coordinator.
+        decisions: what the coordinator decided.
+    """
+
+    start_ms: int
+    end_ms: int
+    partitions: dict[str, int]
+    events: list[MemberEvent] = field(default_factory=list)
+    requests: dict[str, int] = field(default_factory=dict)
+    decisions: list[Said] = field(default_factory=list)
+
+    def count(self, api: str) -> None:
+        """Counts a request."""
+        self.requests[api] = self.requests.get(api, 0) + 1
+
+
+Row = dict[str, Any]

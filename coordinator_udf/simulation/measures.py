@@ -1,0 +1,121 @@
+"""What a group's events mean for its partitions: how long they had no owner, and how often they moved.
+
+A partition has an owner while some process that was told that it is assigned has not been told that it is revoked or
+lost, was not killed and has not closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coordinator_udf.groups.decisions import COLUMNS, Said
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.history import History, MemberEvent
+
+_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transition"])}
+_RECORD = {name: place for place, name in enumerate(COLUMNS["record"])}
+#: The timers that remove members.
+_REMOVING_TIMERS = frozenset({"session", "rebalance"})
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What happened to a group in a span of time.
+
+    Attributes:
+        rebalances: generations that were formed, or epochs of a group of type consumer.
+        unowned_s: seconds without an owner, summed over partitions.
+        moves: partitions that were assigned to another client than the last one.
+        expulsions: members that the coordinator removed because they were silent.
+    """
+
+    rebalances: int
+    unowned_s: float
+    moves: int
+    expulsions: int
+
+
+def measured(history: History, group_id: str, partitions: Iterable[TopicPartition], span: tuple[int, int]) -> Measures:
+    """Measures one group of a world in a span of milliseconds since the epoch."""
+    events = [event for event in history.events if event.group_id == group_id]
+    return Measures(
+        rebalances=sum(span[0] <= ts_ms <= span[1] for ts_ms in rebalance_times(history.decisions, group_id)),
+        unowned_s=unowned_ms(events, list(partitions), span) / 1000,
+        moves=sum(span[0] <= ts_ms <= span[1] for ts_ms in move_times(events)),
+        expulsions=sum(span[0] <= ts_ms <= span[1] for ts_ms in expulsion_times(history.decisions, group_id)),
+    )
+
+
+def rebalance_times(decisions: Iterable[Said], group_id: str) -> list[int]:
+    """Returns when a group's join phases were complete with members in it, and when its epochs were bumped."""
+    times: list[int] = []
+    epoch = 0
+    for said in decisions:
+        for row in said.transitions:
+            if row[_TRANSITION["group_id"]] == group_id:
+                body = json.loads(row[_TRANSITION["body"]])
+                if body["to_state"] == "CompletingRebalance":
+                    times.append(row[_TRANSITION["ts"]])
+        for row in said.records:
+            if row[_RECORD["group_id"]] == group_id and row[_RECORD["record_type"]] == "ConsumerGroupMetadata":
+                value = row[_RECORD["body"]]
+                bumped = 0 if value is None else json.loads(value)["epoch"]
+                if bumped > epoch:
+                    times.append(row[_RECORD["ts"]])
+                epoch = bumped
+    return times
+
+
+def expulsion_times(decisions: Iterable[Said], group_id: str) -> list[int]:
+    """Returns when the coordinator removed members that were silent for too long, each once."""
+    times: dict[str | None, int] = {}
+    for said in decisions:
+        for row in said.transitions:
+            if row[_TRANSITION["group_id"]] == group_id:
+                body = json.loads(row[_TRANSITION["body"]])
+                if body["cause_timer"] in _REMOVING_TIMERS:
+                    times.setdefault(body["cause_member_id"], row[_TRANSITION["ts"]])
+    return sorted(times.values())
+
+
+def first_disturbance_ms(events: Iterable[MemberEvent]) -> int | None:
+    """Returns when a process first stalled, closed or was killed; None if none did."""
+    return next((event.ts_ms for event in events if event.event in {"stall", "close", "crash"}), None)
+
+
+def unowned_ms(events: Sequence[MemberEvent], partitions: Sequence[TopicPartition], span: tuple[int, int]) -> int:
+    """Returns the milliseconds without an owner in a span, summed over partitions."""
+    owners: dict[TopicPartition, set[str]] = defaultdict(set)
+    start_ms, end_ms = span
+    last_ms, total = start_ms, 0
+    for event in events:
+        now_ms = min(max(event.ts_ms, start_ms), end_ms)
+        total += sum(not owners[partition] for partition in partitions) * (now_ms - last_ms)
+        last_ms = now_ms
+        process = f"{event.client_id}/{event.run}"
+        if event.event == "assigned":
+            for partition in event.partitions:
+                owners[partition].add(process)
+        elif event.event in {"revoked", "lost"}:
+            for partition in event.partitions:
+                owners[partition].discard(process)
+        elif event.event in {"crash", "closed"}:
+            for of_partition in owners.values():
+                of_partition.discard(process)
+    return total + sum(not owners[partition] for partition in partitions) * (end_ms - last_ms)
+
+
+def move_times(events: Iterable[MemberEvent]) -> list[int]:
+    """Returns when partitions were assigned to another client than the one that last had them."""
+    last: dict[TopicPartition, str] = {}
+    times: list[int] = []
+    for event in events:
+        if event.event == "assigned":
+            for partition in event.partitions:
+                if last.setdefault(partition, event.client_id) != event.client_id:
+                    times.append(event.ts_ms)
+                    last[partition] = event.client_id
+    return times

@@ -1,0 +1,75 @@
+"""Connections between members and brokers: in order both ways, one request of a connection handled at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.simulation.plan import NetworkPlan
+
+
+@dataclass(slots=True)
+class Connection:
+    """A member's connection to a node.
+
+    Attributes:
+        there_ms, back_ms: when the last message arrived on either end.
+        handling: the request that the broker has in hand; those behind it wait.
+        in_flight: the requests without an answer, by their numbers.
+    """
+
+    member: str
+    node: str
+    there_ms: int = 0
+    back_ms: int = 0
+    handling: Request | None = None
+    waiting: deque[Request] = field(default_factory=deque)
+    in_flight: dict[int, Request] = field(default_factory=dict)
+    is_open: bool = True
+
+
+class Network:
+    """All connections of a world. What is drawn comes from the world's own generator."""
+
+    def __init__(self, plan: NetworkPlan, draws: Random) -> None:
+        self._plan = plan
+        self._draws = draws
+        self._connections: dict[tuple[str, str], Connection] = {}
+
+    def connection(self, member: str, node: str) -> Connection:
+        """Returns the member's connection to a node, a new one where there is none."""
+        return self._connections.setdefault((member, node), Connection(member, node))
+
+    def close(self, member: str, node: str) -> Connection | None:
+        """Closes a connection; what is in flight on it never arrives. Returns it, or None where there is none."""
+        closed = self._connections.pop((member, node), None)
+        if closed is not None:
+            closed.is_open = False
+        return closed
+
+    def close_all(self, member: str) -> list[Connection]:
+        """Closes all connections of a member."""
+        nodes = [node for name, node in self._connections if name == member]
+        return [closed for node in nodes if (closed := self.close(member, node)) is not None]
+
+    def send(self, connection: Connection, request: Request, now_ms: int) -> int:
+        """Puts a request on its way. Returns when it arrives."""
+        connection.in_flight[request.req] = request
+        connection.there_ms = max(connection.there_ms, now_ms + self.latency_ms())
+        return connection.there_ms
+
+    def answer(self, connection: Connection, now_ms: int) -> int:
+        """Puts an answer on its way. Returns when it arrives."""
+        connection.back_ms = max(connection.back_ms, now_ms + self.latency_ms())
+        return connection.back_ms
+
+    def latency_ms(self) -> int:
+        """Draws how long a message takes."""
+        low, high = self._plan.latency_ms
+        return low if low == high else self._draws.randint(low, high)
+
+    def is_lost(self) -> bool:
+        """Draws whether a connection gets lost with a request."""
+        return self._plan.loss > 0 and self._draws.random() < self._plan.loss

@@ -1,0 +1,100 @@
+"""What a world is made of and what happens in it, as data. Times are milliseconds from the world's start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic, from a time on with so many partitions. The last one said of a name counts; none delete it."""
+
+    name: str
+    partitions: int
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The application doesn't call poll for a while."""
+
+    at_ms: int
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """One process of a member.
+
+    Attributes:
+        client_id: stays when a process is replaced by another.
+        run: counts the processes of a client id from 1.
+        properties: Kafka's consumer properties.
+        close_at_ms: when the application closes the consumer.
+        crash_at_ms: when the process is killed.
+        poll_ms: how long a call of poll lasts if nothing comes of it.
+        process_ms: how long the application works between two calls.
+        callback_ms: how long a rebalance callback takes.
+    """
+
+    client_id: str
+    run: int
+    group_id: str
+    topics: tuple[str, ...]
+    start_ms: int
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    close_at_ms: int | None = None
+    crash_at_ms: int | None = None
+    stalls: tuple[Stall, ...] = ()
+    poll_ms: int = 200
+    process_ms: int = 20
+    callback_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        """The process's name, unique in its world."""
+        return f"{self.client_id}/{self.run}"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPlan:
+    """How long a message takes from end to end, evenly drawn from a range, and how many connections get lost.
+
+    Attributes:
+        loss: the share of requests with which the connection is lost.
+    """
+
+    latency_ms: tuple[int, int] = (1, 1)
+    loss: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """The coordinator goes away and is loaded again after a while."""
+
+    at_ms: int
+    down_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPlan:
+    """A world.
+
+    Attributes:
+        settings: the coordinator's, under Kafka's names.
+        lateness_ms: how late members' own timers are, each drawn from these: their machines are busy, too.
+        cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
+        end_ms: when the world ends.
+    """
+
+    members: tuple[MemberPlan, ...]
+    topics: tuple[TopicPlan, ...]
+    end_ms: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    network: NetworkPlan = NetworkPlan()
+    failovers: tuple[Failover, ...] = ()
+    lateness_ms: tuple[int, ...] = (0,)
+    cadence_ms: int = 0
+    start_ms: int = 1_700_000_000_000

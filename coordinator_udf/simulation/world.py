@@ -1,0 +1,339 @@
+"""A world: an event queue in virtual time, with members, their network, topics and a coordinator.
+
+It is the same for the same seed.
+
+At one moment the coordinator's timers come first, then events in the order in which they were planned, then what
+members do by themselves, in the order of their processes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from coordinator_udf.members import inputs
+from coordinator_udf.members.cluster_view import ClusterView, TopicView
+from coordinator_udf.members.outputs import (
+    Callback,
+    ErrorRaised,
+    Hangup,
+    MetadataRequest,
+    OperationDone,
+    Output,
+    Request,
+)
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.coordinator import BROKERS, Answered, Coordinator
+from coordinator_udf.simulation.history import History, MemberEvent
+from coordinator_udf.simulation.network import Connection, Network
+from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.process import Doing, Process, make_process
+
+#: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
+_POLLS_AT_ONCE = 10
+
+_EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
+
+
+@dataclass(order=True, slots=True)
+class _Planned:
+    ts_ms: int
+    order: int
+    event: e.Event = field(compare=False)
+
+
+class World:
+    """One world. `run` lets it happen; ``history`` has what happened."""
+
+    def __init__(self, plan: WorldPlan, seed: int) -> None:
+        """Makes a world in which nothing has happened.
+
+        Raises:
+            SettingsError: a setting of the coordinator makes no sense.
+        """
+        self._plan = plan
+        self._draws = Random(seed)
+        self._now_ms = plan.start_ms
+        self._topics: dict[str, Topic] = {}
+        for topic in plan.topics:
+            if topic.at_ms <= 0:
+                self._grow(topic.name, topic.partitions)
+        settings = Settings.from_kafka(plan.settings)
+        self._network = Network(plan.network, self._draws)
+        self._coordinator = Coordinator(settings, self._topics.values(), plan.start_ms, self._draws)
+        self._processes: dict[str, Process] = {}
+        self._queue: list[_Planned] = []
+        self._deadlines: list[tuple[int, int, str]] = []
+        self._order = 0
+        self._batch: list[tuple[Connection, Request]] = []
+        self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, {t.name: t.partitions for t in plan.topics})
+        for event in e.planned(plan):
+            self._at(plan.start_ms + event[0], event[1])
+
+    def run(self) -> History:
+        """Lets everything happen up to the world's end."""
+        end_ms = self._plan.start_ms + self._plan.end_ms
+        while self._step(end_ms):
+            pass
+        self.history.decisions = self._coordinator.shard.decisions
+        return self.history
+
+    # ---- time
+
+    def _at(self, ts_ms: int, event: e.Event) -> None:
+        self._order += 1
+        heapq.heappush(self._queue, _Planned(max(ts_ms, self._now_ms), self._order, event))
+
+    def _step(self, end_ms: int) -> bool:
+        queued = self._queue[0].ts_ms if self._queue else end_ms + 1
+        timer = self._coordinator.next_deadline_ms()
+        timer = end_ms + 1 if timer is None else max(timer, self._now_ms)
+        member = self._next_member()
+        own = end_ms + 1 if member is None else max(member[0], self._now_ms)
+        now_ms = min(queued, timer, own)
+        if now_ms > end_ms:
+            return False
+        self._now_ms = now_ms
+        if timer == now_ms:
+            self._send_back(self._coordinator.advance(now_ms))
+        elif queued == now_ms:
+            self._happen(heapq.heappop(self._queue).event)
+        elif member is not None:
+            heapq.heappop(self._deadlines)
+            process = self._processes[member[2]]
+            self._give(process, inputs.Tick())
+            self._again(process)
+        return True
+
+    def _next_member(self) -> tuple[int, int, str] | None:
+        """Returns the next deadline of a member that is still its next; forgets those that were put off."""
+        while self._deadlines:
+            deadline, wakes, name = self._deadlines[0]
+            process = self._processes[name]
+            if process.lives and wakes == process.wakes:
+                return deadline, wakes, name
+            heapq.heappop(self._deadlines)
+        return None
+
+    def _watch(self, process: Process, earliest_ms: int = 0) -> None:
+        process.wakes += 1
+        deadline = process.machine.next_deadline_ms()
+        if process.lives and deadline is not None:
+            if deadline > self._now_ms:
+                deadline += self._draws.choice(self._plan.lateness_ms)
+            # A deadline at which nothing happened is not met twice in one millisecond.
+            entry = max(deadline, earliest_ms), process.wakes, process.plan.name
+            heapq.heappush(self._deadlines, entry)
+
+    # ---- events
+
+    def _happen(self, event: e.Event) -> None:
+        match event:
+            case e.Start(plan):
+                process = self._processes[plan.name] = make_process(plan, self._draws)
+                self._tell(process, "start")
+                self._give(process, inputs.Tick())
+                self._give(process, inputs.Subscribe(plan.topics))
+                self._poll(process)
+                self._at(self._now_ms + plan.poll_ms, e.PollOver(plan.name))
+            case e.RequestArrives(connection, request):
+                self._arrive(connection, request)
+            case e.AnswerArrives(connection, request, body):
+                if connection.is_open and request.req in connection.in_flight:
+                    del connection.in_flight[request.req]
+                    self._to_member(connection.member, inputs.Response(request.req, body))
+            case e.NextRequest(connection):
+                self._next_request(connection)
+            case e.TimesOut(connection, req):
+                if req in connection.in_flight:
+                    self._lose(connection)
+            case e.Lost(connection):
+                self._lose(connection)
+            case e.MetadataArrives(member):
+                self._to_member(member, inputs.Metadata(self._view()))
+            case e.Batch():
+                batch, self._batch = self._batch, []
+                for connection, request in batch:
+                    self._handle(connection, request)
+            case _:
+                self._happen_outside(event)
+
+    def _happen_outside(self, event: e.Event) -> None:
+        match event:
+            case e.TopicGrows(name, partitions):
+                self._grow(name, partitions)
+                self._coordinator.set_topics(self._now_ms, self._topics.values())
+            case e.GoesDown(down_ms):
+                self._send_back(self._coordinator.go_down(self._now_ms))
+                self._at(self._now_ms + down_ms, e.ComesBack())
+            case e.ComesBack():
+                self._coordinator.come_back(self._now_ms)
+            case e.PollOver(name) | e.WorkOver(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name):
+                process = self._processes.get(name)
+                if process is not None and process.lives:
+                    self._application(process, event)
+            case e.Closes(name) | e.Crashes(name):
+                process = self._processes.get(name)
+                if process is not None and process.lives:
+                    self._end(process, is_crash=isinstance(event, e.Crashes))
+
+    def _application(self, process: Process, event: e.Event) -> None:
+        """Lets the application's loop go on: poll, then work, then poll again, unless it stalls."""
+        plan = process.plan
+        match event:
+            case e.PollOver() if process.doing is Doing.POLLING:
+                process.doing = Doing.PROCESSING
+                self._at(self._now_ms + plan.process_ms, e.WorkOver(plan.name))
+            case e.WorkOver() if process.doing is Doing.PROCESSING:
+                self._resume(process)
+            case e.Stalls(_, length_ms) if process.doing in {Doing.POLLING, Doing.PROCESSING}:
+                process.doing = Doing.STALLED
+                self._tell(process, "stall")
+                self._at(self._now_ms + length_ms, e.Resumes(plan.name))
+            case e.Resumes() if process.doing is Doing.STALLED:
+                self._tell(process, "resume")
+                self._resume(process)
+            case e.CallbackOver(_, method):
+                process.in_callback = None
+                self._give(process, inputs.CallbackDone(method))
+                self._again(process)
+
+    def _resume(self, process: Process) -> None:
+        process.doing = Doing.POLLING
+        self._poll(process)
+        self._at(self._now_ms + process.plan.poll_ms, e.PollOver(process.plan.name))
+
+    def _end(self, process: Process, *, is_crash: bool) -> None:
+        if is_crash:
+            self._tell(process, "crash")
+            self._gone(process)
+        else:
+            self._tell(process, "close")
+            process.doing = Doing.CLOSING
+            self._give(process, inputs.Close(30_000))
+
+    def _gone(self, process: Process) -> None:
+        process.doing = Doing.GONE
+        process.owned = frozenset()
+        for connection in self._network.close_all(process.plan.name):
+            self._next_request(connection)
+
+    # ---- members
+
+    def _to_member(self, name: str, event: inputs.Input) -> None:
+        process = self._processes[name]
+        if process.lives:
+            self._give(process, event)
+            self._again(process)
+
+    def _poll(self, process: Process) -> None:
+        if process.in_callback is None:
+            self._give(process, inputs.Poll())
+
+    def _again(self, process: Process) -> None:
+        """An application that is in poll goes on at once with what came for it."""
+        if process.doing is Doing.POLLING and process.in_callback is None:
+            for _ in range(_POLLS_AT_ONCE):
+                if not self._give(process, inputs.Poll()):
+                    return
+
+    def _give(self, process: Process, event: inputs.Input) -> bool:
+        """Gives a member an input; returns whether it did anything."""
+        outputs = process.machine.handle(self._now_ms, event)
+        for output in outputs:
+            self._take(process, output)
+        self._watch(process, self._now_ms + (isinstance(event, inputs.Tick) and not outputs))
+        return bool(outputs)
+
+    def _take(self, process: Process, output: Output) -> None:
+        name = process.plan.name
+        match output:
+            case Request():
+                self._send(self._network.connection(name, output.to), output)
+            case MetadataRequest():
+                self._at(self._now_ms + 2 * self._network.latency_ms(), e.MetadataArrives(name))
+            case Hangup(node):
+                self._network.close(name, node)
+            case Callback(method, partitions):
+                self._tell(process, _EVENT_OF[method], partitions)
+                for reaction in process.reactions(output):
+                    self._give(process, reaction)
+                if process.plan.callback_ms:
+                    over_ms = self._now_ms + process.plan.callback_ms
+                    process.in_callback = output, over_ms
+                    self._at(over_ms, e.CallbackOver(name, method))
+            case OperationDone("close"):
+                self._tell(process, "closed")
+                self._gone(process)
+            case ErrorRaised(op, class_name, message):
+                self._tell(process, "error", detail=f"{op}: {class_name}: {message}")
+            case _:
+                pass
+
+    def _tell(
+        self, process: Process, event: str, partitions: Iterable[inputs.TopicPartition] = (), detail: str | None = None
+    ) -> None:
+        plan = process.plan
+        told = MemberEvent(self._now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail)
+        self.history.events.append(told)
+
+    # ---- network
+
+    def _send(self, connection: Connection, request: Request) -> None:
+        arrives_ms = self._network.send(connection, request, self._now_ms)
+        self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
+        if self._network.is_lost():
+            self._at(arrives_ms, e.Lost(connection))
+        else:
+            self._at(arrives_ms, e.RequestArrives(connection, request))
+
+    def _arrive(self, connection: Connection, request: Request) -> None:
+        connection.waiting.append(request)
+        if connection.handling is None:
+            self._next_request(connection)
+
+    def _next_request(self, connection: Connection) -> None:
+        if connection.handling is None and connection.waiting:
+            request = connection.handling = connection.waiting.popleft()
+            self.history.count(request.api)
+            cadence_ms = self._plan.cadence_ms
+            if cadence_ms and request.api != "FindCoordinator":
+                if not self._batch:
+                    since_ms = (self._now_ms - self._plan.start_ms) % cadence_ms
+                    self._at(self._now_ms + cadence_ms - since_ms, e.Batch())
+                self._batch.append((connection, request))
+            else:
+                self._handle(connection, request)
+
+    def _handle(self, connection: Connection, request: Request) -> None:
+        self._send_back(self._coordinator.request(self._now_ms, connection, request))
+
+    def _send_back(self, answers: Iterable[Answered]) -> None:
+        for answer in answers:
+            connection = answer.connection
+            connection.handling = None
+            if connection.is_open:
+                arrives_ms = self._network.answer(connection, self._now_ms)
+                self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
+            self._at(self._now_ms, e.NextRequest(connection))
+
+    def _lose(self, connection: Connection) -> None:
+        if not connection.is_open:
+            return
+        self._network.close(connection.member, connection.node)
+        self._to_member(connection.member, inputs.Disconnect(connection.node))
+
+    # ---- topics
+
+    def _grow(self, name: str, partitions: int) -> None:
+        known = self._topics.get(name)
+        topic_id = e.topic_id(name) if known is None else known.id
+        self._topics[name] = Topic(name, partitions, topic_id)
+
+    def _view(self) -> ClusterView:
+        topics = {topic.name: TopicView(topic.name, topic.id, topic.partitions) for topic in self._topics.values()}
+        return ClusterView(tuple(range(BROKERS)), topics)

@@ -1,0 +1,127 @@
+"""Worlds of members, network, topics and a coordinator: what must hold in each, and that a seed tells all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.world import World
+
+_BASE: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000, "max.poll.interval.ms": 30_000}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "range": _BASE | {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor"},
+    "cooperative": _BASE
+    | {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"},
+    "consumer": {"group.protocol": "consumer", "max.poll.interval.ms": 30_000},
+}
+_SETTINGS = {
+    "group.consumer.session.timeout.ms": 10_000,
+    "group.consumer.min.session.timeout.ms": 10_000,
+    "group.consumer.heartbeat.interval.ms": 1_000,
+    "group.consumer.min.heartbeat.interval.ms": 1_000,
+    "group.initial.rebalance.delay.ms": 500,
+}
+_PARTITIONS = 7
+
+
+def _plan(protocol: str, **changes: Any) -> WorldPlan:
+    members = tuple(MemberPlan(f"c{number}", 1, "g", ("t",), 300 * number, PROTOCOLS[protocol]) for number in range(3))
+    plan = WorldPlan(members, (TopicPlan("t", _PARTITIONS),), 60_000, _SETTINGS, NetworkPlan((1, 5)))
+    return replace(plan, **changes)
+
+
+def _owners(history: History) -> dict[TopicPartition, set[str]]:
+    """Who owns what at a world's end, as the members were told."""
+    owners: dict[TopicPartition, set[str]] = defaultdict(set)
+    for event in history.events:
+        process = f"{event.client_id}/{event.run}"
+        if event.event == "assigned":
+            for partition in event.partitions:
+                owners[partition].add(process)
+        elif event.event in {"revoked", "lost"}:
+            for partition in event.partitions:
+                owners[partition].discard(process)
+        elif event.event in {"crash", "closed"}:
+            for of_partition in owners.values():
+                of_partition.discard(process)
+    return owners
+
+
+def _is_shared_out(history: History, partitions: int) -> bool:
+    owners = _owners(history)
+    return all(len(owners[TopicPartition("t", number)]) == 1 for number in range(partitions))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_comes_to_own_everything_once(protocol: str) -> None:
+    history = World(_plan(protocol), 1).run()
+    assert _is_shared_out(history, _PARTITIONS)
+    assert not [event for event in history.events if event.event == "error"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_seed_tells_all(protocol: str) -> None:
+    plan = _plan(protocol, network=NetworkPlan((1, 50), loss=0.01), lateness_ms=(0, 3, 40))
+    first, again, other = World(plan, 3).run(), World(plan, 3).run(), World(plan, 4).run()
+    assert first.events == again.events
+    assert first.requests == again.requests
+    assert first.events != other.events
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_grows_under_a_group(protocol: str) -> None:
+    members = _plan(protocol).members
+    members = tuple(
+        replace(member, properties={**member.properties, "metadata.max.age.ms": 5_000}) for member in members
+    )
+    topics = TopicPlan("t", _PARTITIONS), TopicPlan("t", _PARTITIONS + 4, at_ms=20_000)
+    assert _is_shared_out(World(_plan(protocol, members=members, topics=topics), 2).run(), _PARTITIONS + 4)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_coordinator_that_answers_once_in_a_while_is_enough(protocol: str) -> None:
+    assert _is_shared_out(World(_plan(protocol, cadence_ms=500), 2).run(), _PARTITIONS)
+
+
+@st.composite
+def _faulty(draw: st.DrawFn) -> WorldPlan:
+    """A world whose last fault is at 50 s and that goes on for two minutes."""
+    plan = _plan(draw(st.sampled_from(sorted(PROTOCOLS))), end_ms=170_000)
+    times = st.integers(1_000, 50_000)
+    members = []
+    for member in plan.members:
+        fault = draw(st.sampled_from(("none", "crash", "close", "stall")))
+        at_ms = draw(times)
+        changes: dict[str, dict[str, Any]] = {
+            "none": {},
+            "crash": {"crash_at_ms": at_ms},
+            "close": {"close_at_ms": at_ms},
+            "stall": {"stalls": (Stall(at_ms, draw(st.integers(100, 45_000))),)},
+        }
+        members.append(replace(member, **changes[fault]))
+    failovers = tuple(Failover(draw(times), draw(st.integers(0, 5_000))) for _ in range(draw(st.integers(0, 2))))
+    survivor = MemberPlan("survivor", 1, "g", ("t",), draw(times), plan.members[0].properties)
+    return replace(plan, members=(*members, survivor), failovers=_apart(failovers))
+
+
+def _apart(failovers: tuple[Failover, ...]) -> tuple[Failover, ...]:
+    """Failovers of which none begins before the one before it is over."""
+    apart: list[Failover] = []
+    for failover in sorted(failovers, key=lambda one: one.at_ms):
+        if not apart or failover.at_ms > apart[-1].at_ms + apart[-1].down_ms:
+            apart.append(failover)
+    return tuple(apart)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(_faulty(), st.integers(0, 2**32))
+def test_after_the_last_fault_everything_has_one_owner_again(plan: WorldPlan, seed: int) -> None:
+    assert _is_shared_out(World(plan, seed).run(), _PARTITIONS)
