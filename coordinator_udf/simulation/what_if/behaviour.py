@@ -1,0 +1,224 @@
+"""What a member's process did, taken from its requests: when it started and ended, polled late, how it was set up."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.plan import Stall
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+
+#: The Java assignors by the names under which members vote for them.
+STRATEGIES = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+_POLL_EXPIRED = "consumer poll timeout has expired"
+_DEFAULT_HEARTBEAT_MS = 3_000
+#: A member that has been silent for so many of its intervals has ended.
+_SILENT_INTERVALS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """A process. Times in milliseconds since the epoch.
+
+    Attributes:
+        properties: Kafka's consumer properties, as far as the requests tell them.
+        turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time.
+        lateness_ms: how much later than it was due each heartbeat came.
+        unknown: what the requests don't tell, in words.
+    """
+
+    process: Process
+    properties: dict[str, Any]
+    topics: tuple[str, ...]
+    start_ms: float
+    close_ms: float | None
+    crash_ms: float | None
+    stalls: tuple[Stall, ...]
+    turnaround_ms: tuple[float, ...]
+    lateness_ms: tuple[float, ...]
+    unknown: tuple[str, ...]
+
+
+def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
+    """Takes a process's behaviour from its requests."""
+    unknown: list[str] = []
+    properties = _properties(process, unknown)
+    interval_ms = int(properties["heartbeat.interval.ms"])
+    close_ms, crash_ms = _end(process, interval_ms, _commit_ms(process), log_end_ms, unknown)
+    return Behaviour(
+        process,
+        properties,
+        _topics(process),
+        process.found_ms,
+        close_ms,
+        crash_ms,
+        tuple(_stalls(process, properties)),
+        tuple(_turnarounds(process)),
+        tuple(_lateness(process, interval_ms)),
+        tuple(unknown),
+    )
+
+
+def _properties(process: Process, unknown: list[str]) -> dict[str, Any]:
+    commit_ms = _commit_ms(process)
+    properties: dict[str, Any] = {
+        "enable.auto.commit": commit_ms is not None,
+        "heartbeat.interval.ms": _heartbeat_ms(process, unknown),
+        "metadata.max.age.ms": 300_000,
+    }
+    if commit_ms is not None:
+        properties["auto.commit.interval.ms"] = commit_ms
+    joins = process.of("JoinGroup")
+    if joins:
+        request = joins[-1].request
+        names = [protocol["name"] for protocol in request["protocols"]]
+        properties |= {
+            "session.timeout.ms": request["sessionTimeoutMs"],
+            "max.poll.interval.ms": request.get("rebalanceTimeoutMs", request["sessionTimeoutMs"]),
+            "partition.assignment.strategy": [STRATEGIES.get(name, STRATEGIES["range"]) for name in names],
+        }
+        foreign = [name for name in names if name not in STRATEGIES]
+        if foreign:
+            unknown.append(f"{process.client_id} votes for {', '.join(foreign)}, which is simulated as range")
+        instance_id = request.get("groupInstanceId")
+    else:
+        first = process.of("ConsumerGroupHeartbeat")[0].request
+        properties |= {"group.protocol": "consumer", "max.poll.interval.ms": first["rebalanceTimeoutMs"]}
+        if first.get("serverAssignor"):
+            properties["group.remote.assignor"] = first["serverAssignor"]
+        instance_id = first.get("instanceId")
+    if instance_id:
+        properties["group.instance.id"] = instance_id
+    return properties
+
+
+def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
+    beats = process.of("ConsumerGroupHeartbeat")
+    told = [entry.response or {"errorCode": -1} for entry in beats]
+    intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"]]
+    if intervals:
+        return int(intervals[-1])
+    gaps = _gaps(process.of("Heartbeat"))
+    if not gaps:
+        unknown.append(f"the heartbeat interval of {process.client_id} is taken to be Kafka's default")
+        return _DEFAULT_HEARTBEAT_MS
+    return _rounded(median(gaps))
+
+
+def _commit_ms(process: Process) -> int | None:
+    """Returns the interval of automatic commits, None if there are no regular ones."""
+    gaps = _gaps(process.of("OffsetCommit"))
+    return None if len(gaps) < 2 else max(100, _rounded(median(gaps)))
+
+
+def _gaps(entries: Sequence[Entry]) -> list[float]:
+    return [arrived_ms(later) - arrived_ms(earlier) for earlier, later in pairwise(entries)]
+
+
+def _rounded(interval_ms: float) -> int:
+    """Returns an interval as a person would have set it: timers are never early and mostly a little late."""
+    step = 100 if interval_ms < 2_000 else 500
+    return max(step, int((interval_ms + 0.3 * step) // step) * step)
+
+
+def _end(
+    process: Process, interval_ms: int, commit_ms: int | None, log_end_ms: float, unknown: list[str]
+) -> tuple[float | None, float | None]:
+    """Returns when the process closed its consumer, or was killed."""
+    last = process.entries[-1]
+    last_ms = arrived_ms(last)
+    if last.api == "LeaveGroup" and not _is_expiry(last):
+        return last_ms, None
+    if last.api == "ConsumerGroupHeartbeat" and last.request.get("memberEpoch", 0) < 0:
+        return last_ms, None
+    answered = answered_ms(last)
+    if log_end_ms - answered <= _SILENT_INTERVALS * interval_ms:
+        return None, None
+    # It would have sent something by then.
+    beats, commits = process.of("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup"), process.of("OffsetCommit")
+    due = [answered_ms(beats[-1]) + interval_ms] if beats else [answered + interval_ms]
+    if commits and commit_ms is not None:
+        due.append(arrived_ms(commits[-1]) + commit_ms)
+    ended_ms = (answered + max(min(due), answered)) / 2
+    what = "was killed or closed" if process_is_static(process) else "was killed"
+    within_ms = max(min(due) - answered, 0)
+    unknown.append(f"{process.client_id} ({process.run}) {what} within {within_ms:.0f} ms of its last request")
+    return None, ended_ms
+
+
+def process_is_static(process: Process) -> bool:
+    """Returns whether a process is a static member, which says nothing when it closes."""
+    return any(entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
+
+
+def _is_expiry(entry: Entry) -> bool:
+    members = entry.request.get("members") or [{}]
+    return _POLL_EXPIRED in str(members[0].get("reason") or "")
+
+
+def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
+    """Returns the times in which the application didn't poll, from their start, in milliseconds since the epoch."""
+    max_poll_ms = int(properties["max.poll.interval.ms"])
+    stalls = []
+    for place, entry in enumerate(process.entries):
+        is_leave = entry.api == "LeaveGroup" and _is_expiry(entry)
+        left_848 = entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch", 0) < 0
+        back = process.entries[place + 1 :]
+        if is_leave or (left_848 and back):
+            began_ms = arrived_ms(entry) - max_poll_ms
+            ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
+            stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))
+    return stalls or _silences(process, properties, max_poll_ms)
+
+
+def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int) -> list[Stall]:
+    """Returns stalls of a static member, which doesn't leave: its heartbeats end with its poll interval."""
+    longest_ms = _SILENT_INTERVALS * int(properties["heartbeat.interval.ms"])
+    stalls = []
+    for before, after in pairwise(process.entries):
+        silent_ms = arrived_ms(after) - answered_ms(before)
+        if silent_ms > longest_ms and after.api in {"JoinGroup", "Heartbeat", "ConsumerGroupHeartbeat"}:
+            began_ms = arrived_ms(before) - max_poll_ms
+            stalls.append(Stall(round(began_ms), round(arrived_ms(after) - began_ms)))
+    return stalls
+
+
+def _turnarounds(process: Process) -> list[float]:
+    found, joined_ms = [], None
+    for entry in process.entries:
+        if entry.api == "JoinGroup" and entry.response and not entry.response["errorCode"]:
+            joined_ms = entry.written_us / 1000
+        elif entry.api == "SyncGroup" and joined_ms is not None:
+            found.append(max(0.0, arrived_ms(entry) - joined_ms))
+            joined_ms = None
+    return found
+
+
+def _lateness(process: Process, interval_ms: int) -> list[float]:
+    """Returns how late heartbeats were that came one interval after another one."""
+    gaps = _gaps(process.of("Heartbeat", "ConsumerGroupHeartbeat"))
+    return [max(0.0, gap - interval_ms) for gap in gaps if 0.9 * interval_ms <= gap <= 1.5 * interval_ms]
+
+
+def _topics(process: Process) -> tuple[str, ...]:
+    for entry in reversed(process.of("JoinGroup")):
+        for protocol in entry.request["protocols"]:
+            try:
+                return tuple(sorted(decode_subscription_topics(base64.b64decode(protocol["metadata"]))))
+            except (MalformedConsumerProtocol, ValueError):
+                continue
+    for entry in reversed(process.of("ConsumerGroupHeartbeat")):
+        if entry.request.get("subscribedTopicNames"):
+            return tuple(sorted(entry.request["subscribedTopicNames"]))
+    return ()

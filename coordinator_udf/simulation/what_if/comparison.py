@@ -1,0 +1,162 @@
+"""Runs a group's world as it was and as it would have been, and compares what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median_low
+from typing import Any
+
+from coordinator_udf.settings.coordinator import Settings, SettingsError
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured, rebalance_times
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.what_if.behaviour import STRATEGIES
+from coordinator_udf.simulation.what_if.group_log import GroupLog
+from coordinator_udf.simulation.world import World
+
+#: A simulated rebalance is the recorded one if it was formed within so many milliseconds of it, or within a tenth of
+#: its length.
+MATCH_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be otherwise. None and empty leave all as it was.
+
+    Attributes:
+        settings: the coordinator's, under Kafka's names.
+        is_static: whether each client id is a static member's instance id.
+        assignor: a client's assignor (range, roundrobin, sticky, cooperative-sticky), or a coordinator's.
+        cadence_ms: how often the coordinator answers.
+    """
+
+    settings: Mapping[str, Any] | None = None
+    is_static: bool = False
+    assignor: str | None = None
+    protocol: str | None = None
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    cadence_ms: int | None = None
+
+    def check(self) -> None:
+        """Looks whether the change can be made.
+
+        Raises:
+            SettingsError: an assignor that there is not, or a setting that makes no sense.
+        """
+        known = ("uniform", "range") if self.protocol == "consumer" else tuple(STRATEGIES)
+        if self.assignor is not None and self.assignor not in known:
+            raise SettingsError(f"assignor is {self.assignor!r}, expected {', '.join(known)}")
+        Settings.from_kafka(self.settings or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How much of what really happened happens again under the settings as they were."""
+
+    recorded: int
+    simulated: int
+    matched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a group, as it was and as it would have been; the middle of several seeds."""
+
+    group_id: str
+    calibration: Calibration
+    base: Measures
+    changed: Measures
+    unknown: tuple[str, ...]
+
+
+def changed_plan(plan: WorldPlan, change: Change) -> WorldPlan:
+    """Returns the plan of a world with some settings changed."""
+    settings = {**plan.settings, **(change.settings or {})}
+    if change.protocol == "consumer" and change.assignor:
+        settings["group.consumer.assignors"] = [change.assignor]
+    if change.session_timeout_ms is not None and change.protocol == "consumer":
+        settings["group.consumer.session.timeout.ms"] = change.session_timeout_ms
+        settings["group.consumer.min.session.timeout.ms"] = min(45_000, change.session_timeout_ms)
+    return replace(
+        plan,
+        settings=settings,
+        members=tuple(_changed_member(member, change) for member in plan.members),
+        cadence_ms=plan.cadence_ms if change.cadence_ms is None else change.cadence_ms,
+    )
+
+
+def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
+    properties = dict(member.properties)
+    if change.protocol == "consumer":
+        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
+            properties.pop(name, None)
+        properties["group.protocol"] = "consumer"
+    elif change.protocol == "classic":
+        properties.pop("group.protocol", None)
+    if change.is_static:
+        properties["group.instance.id"] = member.client_id
+    if change.protocol != "consumer" and properties.get("group.protocol") != "consumer":
+        if change.assignor:
+            properties["partition.assignment.strategy"] = [STRATEGIES[change.assignor]]
+        if change.session_timeout_ms is not None:
+            properties["session.timeout.ms"] = change.session_timeout_ms
+        if change.heartbeat_interval_ms is not None:
+            properties["heartbeat.interval.ms"] = change.heartbeat_interval_ms
+    if change.max_poll_interval_ms is not None:
+        properties["max.poll.interval.ms"] = change.max_poll_interval_ms
+    return replace(member, properties=properties)
+
+
+def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[int | None, int | None]) -> Outcome:
+    """Runs a group's world under the settings as they were and as changed, once for each seed.
+
+    Args:
+        span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance on.
+    """
+    base = [World(group.plan, seed).run() for seed in seeds]
+    changed = [World(changed_plan(group.plan, change), seed).run() for seed in seeds]
+    return Outcome(
+        group.group_id,
+        _calibration(group, base),
+        _middle(_measure(group, history, span) for history in base),
+        _middle(_measure(group, history, span) for history in changed),
+        group.unknown,
+    )
+
+
+def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
+    start_ms = first_disturbance_ms(history.events) if span[0] is None else span[0]
+    end_ms = history.end_ms if span[1] is None else min(span[1], history.end_ms)
+    return measured(history, group.group_id, group.partitions, (start_ms or history.start_ms, end_ms))
+
+
+def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
+    simulated = [rebalance_times(history.decisions, group.group_id) for history in histories]
+    matched = [_matched(group, times) for times in simulated]
+    return Calibration(len(group.rebalances), median_low(map(len, simulated)), median_low(matched))
+
+
+def _matched(group: GroupLog, times: Sequence[int]) -> int:
+    free = list(times)
+    matched = 0
+    for rebalance in group.rebalances:
+        near = min(free, key=lambda time: abs(time - rebalance.end_ms), default=None)
+        allowed = max(MATCH_MS, (rebalance.end_ms - rebalance.start_ms) / 10)
+        if near is not None and abs(near - rebalance.end_ms) <= allowed:
+            free.remove(near)
+            matched += 1
+    return matched
+
+
+def _middle(measures: Iterable[Measures]) -> Measures:
+    """Returns counts in the middle, and the mean of times."""
+    all_measures = list(measures)
+    return Measures(
+        median_low(m.rebalances for m in all_measures),
+        round(fmean(m.unowned_s for m in all_measures), 3),
+        median_low(m.moves for m in all_measures),
+        median_low(m.expulsions for m in all_measures),
+    )

@@ -1,0 +1,206 @@
+"""One group of a broker's request log as the plan of a world, and what really happened to it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import Any
+
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_assignment
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, find_processes
+
+#: Room before the first event of a world, so that nothing has to happen before it begins.
+_LEAD_MS = 1_000
+#: A join phase that ended so soon after the first member came had no initial delay.
+_NO_DELAY_MS = 1_000
+_DEFAULT_DELAY_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A generation or epoch as it was formed. Times in milliseconds since the epoch.
+
+    Attributes:
+        start_ms: when the first member asked for it, or its first sign.
+        end_ms: when the last member of it was answered.
+    """
+
+    number: int
+    start_ms: float
+    end_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLog:
+    """A group of a log.
+
+    Attributes:
+        plan: the world in which its members do again what they did.
+        rebalances: what really happened.
+        unknown: what the log doesn't tell, in words.
+    """
+
+    group_id: str
+    plan: WorldPlan
+    partitions: tuple[TopicPartition, ...]
+    rebalances: tuple[Rebalance, ...]
+    first_disturbance_ms: float | None
+    unknown: tuple[str, ...]
+
+
+def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[GroupLog]:
+    """Reads the groups of a log that members joined.
+
+    Args:
+        settings: the coordinator's, as far as they are known, under Kafka's names.
+    """
+    if not entries:
+        return []
+    end_ms = max(entry.written_us for entry in entries) / 1000
+    created = _created(entries)
+    return [
+        group
+        for group_id, processes in find_processes(entries).items()
+        if (group := _group(group_id, processes, created, end_ms, settings)) is not None
+    ]
+
+
+def _group(
+    group_id: str, processes: list[Process], created: Mapping[str, int], end_ms: float, settings: Mapping[str, Any]
+) -> GroupLog | None:
+    behaviours = [behaviour_of(process, end_ms) for process in processes]
+    unknown = [text for behaviour in behaviours for text in behaviour.unknown]
+    rebalances = recorded_rebalances(processes)
+    if not rebalances:
+        return None
+    topics = _topics(behaviours, processes, created, unknown)
+    start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
+    plan = WorldPlan(
+        members=tuple(_member(group_id, behaviour, start_ms) for behaviour in behaviours),
+        topics=tuple(TopicPlan(name, partitions) for name, partitions in topics.items()),
+        end_ms=int(end_ms) - start_ms,
+        settings={**_settings(behaviours, rebalances, unknown), **settings},
+        network=_network(behaviours),
+        lateness_ms=tuple(sorted(round(late) for b in behaviours for late in b.lateness_ms)) or (0,),
+        start_ms=start_ms,
+    )
+    disturbances = [
+        time
+        for behaviour in behaviours
+        for time in (behaviour.close_ms, behaviour.crash_ms, *(stall.at_ms for stall in behaviour.stalls))
+        if time is not None
+    ]
+    return GroupLog(
+        group_id,
+        plan,
+        tuple(TopicPartition(name, number) for name, count in topics.items() for number in range(count)),
+        tuple(rebalances),
+        min(disturbances, default=None),
+        tuple(unknown),
+    )
+
+
+def _member(group_id: str, behaviour: Behaviour, start_ms: int) -> MemberPlan:
+    def at(time_ms: float | None) -> int | None:
+        return None if time_ms is None else round(time_ms) - start_ms
+
+    return MemberPlan(
+        client_id=behaviour.process.client_id,
+        run=behaviour.process.run,
+        group_id=group_id,
+        topics=behaviour.topics,
+        start_ms=round(behaviour.start_ms) - start_ms,
+        properties=behaviour.properties,
+        close_at_ms=at(behaviour.close_ms),
+        crash_at_ms=at(behaviour.crash_ms),
+        stalls=tuple(Stall(stall.at_ms - start_ms, stall.length_ms) for stall in behaviour.stalls),
+    )
+
+
+def recorded_rebalances(processes: Iterable[Process]) -> list[Rebalance]:
+    """Returns the generations that members were told of, and the epochs of groups of type consumer, in order."""
+    spans: dict[int, list[float]] = {}
+    for process in processes:
+        for entry in process.of("JoinGroup", "ConsumerGroupHeartbeat"):
+            body = entry.response or {}
+            number = body.get("generationId" if entry.api == "JoinGroup" else "memberEpoch", 0)
+            if not body.get("errorCode") and number > 0:
+                spans.setdefault(number, []).extend((arrived_ms(entry), answered_ms(entry)))
+    by_join = any(process.of("JoinGroup") for process in processes)
+    return [
+        Rebalance(number, min(times), max(times) if by_join else min(times)) for number, times in sorted(spans.items())
+    ]
+
+
+def _settings(behaviours: list[Behaviour], rebalances: list[Rebalance], unknown: list[str]) -> dict[str, Any]:
+    """Returns the coordinator's settings that the log tells of."""
+    settings: dict[str, Any] = {}
+    beats = [int(b.properties["heartbeat.interval.ms"]) for b in behaviours if "group.protocol" in b.properties]
+    if beats:
+        settings["group.consumer.heartbeat.interval.ms"] = beats[0]
+        settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, beats[0])
+        unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
+    else:
+        first = rebalances[0]
+        is_delayed = first.end_ms - first.start_ms >= _NO_DELAY_MS
+        settings["group.initial.rebalance.delay.ms"] = _DEFAULT_DELAY_MS if is_delayed else 0
+    sessions = [int(b.properties["session.timeout.ms"]) for b in behaviours if "session.timeout.ms" in b.properties]
+    if sessions:
+        settings["group.min.session.timeout.ms"] = min(6_000, *sessions)
+        settings["group.max.session.timeout.ms"] = max(1_800_000, *sessions)
+    return settings
+
+
+def _network(behaviours: list[Behaviour]) -> NetworkPlan:
+    """Returns the latency that explains how fast members went on after they were answered: half of it each way."""
+    turns = sorted(turn for behaviour in behaviours for turn in behaviour.turnaround_ms)
+    if len(turns) < 4:
+        return NetworkPlan((1, 2))
+    tenths = quantiles(turns, n=10)
+    return NetworkPlan((max(1, round(tenths[0] / 2)), max(1, round(tenths[-1] / 2))))
+
+
+def _created(entries: Iterable[Entry]) -> dict[str, int]:
+    """Returns the numbers of partitions with which topics were created."""
+    return {
+        topic["name"]: int(topic["numPartitions"])
+        for entry in entries
+        if entry.api == "CreateTopics"
+        for topic in entry.request.get("topics", ())
+        if int(topic.get("numPartitions", -1)) > 0
+    }
+
+
+def _topics(
+    behaviours: list[Behaviour], processes: list[Process], created: Mapping[str, int], unknown: list[str]
+) -> dict[str, int]:
+    """Returns the topics that members want with their numbers of partitions, as far as anything tells them."""
+    seen: dict[str, int] = {}
+    for process in processes:
+        for entry in process.of("SyncGroup"):
+            for given in entry.request["assignments"]:
+                try:
+                    assigned = decode_assignment(base64.b64decode(given["assignment"])).partitions
+                except (MalformedConsumerProtocol, ValueError):
+                    continue
+                for name, numbers in assigned.items():
+                    seen[name] = max([seen.get(name, 0), *(number + 1 for number in numbers)])
+        for entry in process.of("OffsetCommit"):
+            for topic in entry.request.get("topics", ()):
+                numbers = [partition["partitionIndex"] + 1 for partition in topic["partitions"]]
+                if topic.get("name"):
+                    seen[topic["name"]] = max([seen.get(topic["name"], 0), *numbers])
+    wanted = dict.fromkeys(name for behaviour in behaviours for name in behaviour.topics)
+    topics = {}
+    for name in wanted:
+        if name in created or name in seen:
+            topics[name] = created.get(name, seen.get(name, 0))
+        else:
+            unknown.append(f"the partitions of the topic {name}, which is left out")
+    return topics

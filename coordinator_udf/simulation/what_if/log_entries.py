@@ -1,0 +1,32 @@
+"""Reads the lines of a broker's request log for their members' behaviour; lines of anything else are passed over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.replay.inputs.broker_log.line import MARK, Entry, parse_line
+from coordinator_udf.replay.inputs.text_lines import Line, read_lines
+from coordinator_udf.user_errors import InputError
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """Returns the requests of a log.
+
+    Raises:
+        InputError: the file can't be read, or has no line of Kafka's request log that can be read.
+    """
+    entries: list[Entry] = []
+    broken: str | None = None
+    for line in read_lines(path):
+        if not isinstance(line, Line) or MARK not in line.text:
+            continue
+        try:
+            entries.append(parse_line(line.number, line.text))
+        except BadRequest as error:
+            broken = f"line {line.number}: {error}"
+    if not entries:
+        raise InputError(
+            f"{path} has no line of Kafka's request log{f' that can be read ({broken})' if broken else ''}"
+        )
+    return entries

@@ -1,0 +1,105 @@
+"""Finds the processes of a group's members in a broker's request log: who sent which requests, in which order.
+
+A process is told by its connections: a member that joins without a member id on a connection that its client id has not
+used before is a new process; so is one with a new member id of its own (KIP-848). A known member id on a new connection
+is the same process, connected anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+
+_MEMBERS_APIS = frozenset(
+    {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
+)
+
+
+@dataclass(slots=True)
+class Process:
+    """One process of a member.
+
+    Attributes:
+        entries: its requests about its group, in the order of their arrival.
+        found_ms: when it first asked for its coordinator, in milliseconds since the epoch; its first request else.
+    """
+
+    group_id: str
+    client_id: str
+    run: int
+    found_ms: float
+    connections: set[str] = field(default_factory=set)
+    member_ids: set[str] = field(default_factory=set)
+    entries: list[Entry] = field(default_factory=list)
+
+    def of(self, *apis: str) -> list[Entry]:
+        """Returns its requests of some APIs."""
+        return [entry for entry in self.entries if entry.api in apis]
+
+
+def arrived_ms(entry: Entry) -> float:
+    """Returns when a request arrived, in milliseconds since the epoch."""
+    return entry.arrived_us / 1000
+
+
+def answered_ms(entry: Entry) -> float:
+    """Returns when a request was answered, in milliseconds since the epoch."""
+    return entry.answered_us / 1000
+
+
+def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
+    """Returns each group's processes in the order in which they began."""
+    groups: dict[str, list[Process]] = defaultdict(list)
+    asked: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for entry in sorted(entries, key=lambda entry: entry.arrived_us):
+        client_id = entry.client_id or ""
+        if entry.api == "FindCoordinator":
+            asked[client_id].append((arrived_ms(entry), entry.connection))
+        if entry.api not in _MEMBERS_APIS or entry.response is None:
+            continue
+        group_id = entry.request.get("groupId") or ""
+        process = _process_of(groups[group_id], entry, client_id)
+        if process is None:
+            if not _begins(entry):
+                continue
+            process = _new_process(groups[group_id], entry, asked[client_id])
+            groups[group_id].append(process)
+        process.connections.add(entry.connection)
+        process.entries.append(entry)
+        for member_id in (entry.request.get("memberId"), (entry.response or {}).get("memberId")):
+            if member_id:
+                process.member_ids.add(member_id)
+    return {group_id: processes for group_id, processes in groups.items() if processes}
+
+
+def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Process | None:
+    member_id = entry.request.get("memberId")
+    if entry.api == "LeaveGroup" and "members" in entry.request:
+        member_id = entry.request["members"][0].get("memberId") if entry.request["members"] else None
+    for process in reversed(processes):
+        if process.client_id == client_id and entry.connection in process.connections:
+            return process
+    for process in reversed(processes):
+        if member_id and member_id in process.member_ids and process.client_id == client_id:
+            return process
+    return None
+
+
+def _begins(entry: Entry) -> bool:
+    """Returns whether a request can be a process's first: one that joins."""
+    if entry.api == "JoinGroup":
+        return True
+    return entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch") == 0
+
+
+def _new_process(processes: list[Process], entry: Entry, asked: list[tuple[float, str]]) -> Process:
+    client_id = entry.client_id or ""
+    earlier = [process for process in processes if process.client_id == client_id]
+    since_ms = max((arrived_ms(process.entries[-1]) for process in earlier if process.entries), default=0.0)
+    found = [time for time, connection in asked if since_ms < time <= arrived_ms(entry)]
+    found_ms = found[0] if found and arrived_ms(entry) - found[0] < 10_000 else arrived_ms(entry)
+    group_id = entry.request.get("groupId") or ""
+    return Process(group_id, client_id, 1 + len(earlier), found_ms)

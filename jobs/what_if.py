@@ -1,0 +1,133 @@
+"""Asks what a broker's log would have looked like under other settings.
+
+``python jobs/what_if.py LOG --session-timeout-ms 30000``: each member's behaviour is taken from the log and run again
+in virtual time, first under the settings as they were (the calibration), then under the changed ones.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from coordinator_udf.simulation.what_if.comparison import Change, compare
+from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
+from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.report import as_json, report_lines
+from coordinator_udf.user_errors import InputError, UserError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+_CLIENT = "As if every client had this consumer property."
+
+
+@app.command()
+def main(
+    *,
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="A broker's request log (kafka.request.logger), plain or gzip.")
+    ],
+    group: Annotated[list[str] | None, typer.Option(help="Only this group; may be repeated.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A changed setting of the coordinator.")
+    ] = None,
+    base_settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--base-set", metavar="NAME=VALUE", help="A setting that the coordinator had when the log was written."
+        ),
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="As if each client id were a static member's instance id.")
+    ] = False,
+    assignor: Annotated[
+        str | None,
+        typer.Option(
+            help="range, roundrobin, sticky or cooperative-sticky; uniform or range with --protocol consumer."
+        ),
+    ] = None,
+    protocol: Annotated[Literal["classic", "consumer"] | None, typer.Option(help="The group protocol.")] = None,
+    session_timeout_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
+    heartbeat_interval_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
+    max_poll_interval_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
+    coordinator_cadence_ms: Annotated[
+        int | None, typer.Option(min=0, help="As if the coordinator answered once in so many milliseconds.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Count from then on (ISO 8601, UTC, or ms); default: from the first disturbance.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Count until then; default: the log's end.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many worlds to run; figures are the middle of them.")] = 20,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")] = None,
+) -> None:
+    """Compares what happened to a log's groups with what would have happened under other settings."""
+    try:
+        groups = _groups(read_groups(read_entries(log), _pairs(base_settings)), group, log)
+        change = Change(
+            settings=_pairs(settings),
+            is_static=static,
+            assignor=assignor,
+            protocol=protocol,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            cadence_ms=coordinator_cadence_ms,
+        )
+        change.check()
+        span = _time(start), _time(end)
+        outcomes = []
+        for number, one in enumerate(groups, 1):
+            typer.echo(f"what-if: {one.group_id} ({number} of {len(groups)}), {seeds} worlds twice", err=True)
+            outcomes.append(compare(one, change, range(seeds), span))
+    except UserError as error:
+        typer.echo(f"what-if: {error}", err=True)
+        raise typer.Exit(2) from error
+    for line in report_lines(outcomes):
+        typer.echo(line)
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(outcomes)), indent=2) + b"\n")
+
+
+def _groups(groups: list[GroupLog], wanted: list[str] | None, log: Path) -> list[GroupLog]:
+    chosen = [one for one in groups if wanted is None or one.group_id in wanted]
+    if not chosen:
+        known = ", ".join(one.group_id for one in groups) or "none"
+        raise InputError(f"{log} has no such group whose members joined; it has: {known}")
+    return chosen
+
+
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{text!r} is no setting, expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _time(text: str | None) -> int | None:
+    """Reads a time: milliseconds since the epoch, or ISO 8601, of UTC where it names no zone."""
+    if text is None:
+        return None
+    if text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{text!r} is no time, expected one like 2026-11-22T06:33:12 or milliseconds") from None
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+if __name__ == "__main__":
+    app()
