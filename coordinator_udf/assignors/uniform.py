@@ -13,7 +13,7 @@ from coordinator_udf.assignors.spec import GroupSpec
 from coordinator_udf.assignors.uniform_heterogeneous import assign_heterogeneous
 from coordinator_udf.java_order.maps import PartitionSets
 from coordinator_udf.java_order.tables import set_table, uuid_order
-from coordinator_udf.java_order.walks import Target, walked_target
+from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 
 
 class UniformAssignor:
@@ -45,7 +45,7 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
     unfilled: list[tuple[str, int]] = []
     for index, (member_id, member) in enumerate(spec.members.items()):
         has_extra = extra > 0
-        given[member_id], room = _keep(walked_target(member.target), wanted, quota + has_extra, unassigned)
+        given[member_id], room = _keep(target_in_kafka_order(member.target), wanted, quota + has_extra, unassigned)
         if room > 0 and has_extra and len(spec.members) - index > extra:
             # One of the members to come can have the extra partition without anything moving.
             room -= 1

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode
 from coordinator_udf.assignors.spec import GroupSpec
 from coordinator_udf.java_order.maps import PartitionSets
 from coordinator_udf.java_order.tables import table_for
-from coordinator_udf.java_order.walks import Target, walked_target
+from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 
 _MAX_ROUNDS = 16
 
@@ -44,7 +44,9 @@ class _Work:
         }
         self.loads = [0] * len(self.member_ids)
         #: What each member has: as it was, or a copy that was changed.
-        self.given: list[Target | PartitionSets] = [walked_target(member.target) for member in spec.members.values()]
+        self.given: list[Target | PartitionSets] = [
+            target_in_kafka_order(member.target) for member in spec.members.values()
+        ]
         self.topics = sorted(self.subscribers, key=self._rank)
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:

@@ -20,7 +20,7 @@ from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.limits import ByteBudget
 from coordinator_udf.gateway.server.listener import bound_socket
-from coordinator_udf.gateway.server.pending_requests import Coordinator
+from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topic_store import TopicLog, TopicStore
 from coordinator_udf.protocol.requests import Topic
@@ -87,7 +87,7 @@ class Gateway:
         self._failure: BaseException | None = None
         self._closed: Counter[str] = Counter()
         self._connections: set[asyncio.Task[None]] = set()
-        self._coordinator: Coordinator
+        self._pending: PendingRequests
         self._commit: GroupCommit
         self._dispatcher: Dispatcher
         self.port = self._settings.port
@@ -129,14 +129,14 @@ class Gateway:
         loop = self._loop
         if loop is None or not table.num_rows:
             return
-        prefix = self._coordinator.prefix
+        prefix = self._pending.prefix
         ids = table.column("request_id").to_pylist()
         mine = [i for i, request_id in enumerate(ids) if request_id is not None and request_id.startswith(prefix)]
         if not mine:
             return
         bodies = table.column("body").take(pa.array(mine, pa.int64())).to_pylist()
         pairs = [(ids[i], body) for i, body in zip(mine, bodies, strict=True)]
-        self._in_loop(lambda: self._coordinator.deliver(pairs))
+        self._in_loop(lambda: self._pending.deliver(pairs))
 
     @property
     def address(self) -> str:
@@ -153,16 +153,16 @@ class Gateway:
 
     def unanswered(self) -> int:
         """How many requests wait for the coordinator."""
-        return len(self._coordinator) if self._loop is not None else 0
+        return len(self._pending) if self._loop is not None else 0
 
     def status(self) -> GatewayStatus:
         """What the gateway is doing; from any thread, roughly."""
         return GatewayStatus(
             connections=len(self._connections),
-            unanswered=len(self._coordinator),
+            unanswered=len(self._pending),
             appends=self._commit.appends,
             rows=self._commit.rows,
-            timed_out=self._coordinator.timed_out,
+            timed_out=self._pending.timed_out,
             closed=dict(self._closed),
         )
 
@@ -192,7 +192,7 @@ class Gateway:
         self._commit = GroupCommit(
             self._request_log, linger_ms=settings.append_linger_ms, rows_max=settings.append_rows_max
         )
-        self._coordinator = Coordinator(self._commit, self._request_log.partitions, settings)
+        self._pending = PendingRequests(self._commit, self._request_log.partitions, settings)
         listener = self._listener or bound_socket(settings.host, settings.port)
         server = await asyncio.start_server(self._accept, sock=listener, limit=FREE_FRAME_BYTES, backlog=_BACKLOG)
         self.port = server.sockets[0].getsockname()[1]
@@ -202,7 +202,7 @@ class Gateway:
             port=settings.advertised_port or self.port,
             cluster_id=settings.cluster_id,
         )
-        self._dispatcher = Dispatcher(self._coordinator, node, self._topics, self.ends)
+        self._dispatcher = Dispatcher(self._pending, node, self._topics, self.ends)
         self._shared = Shared(
             settings=settings,
             handler=self._dispatcher,

@@ -80,7 +80,7 @@ def list_groups(
     states = {state.lower().strip() for state in states_filter}
     types = {type_.lower() for type_ in types_filter}
     listed = []
-    for group_id in dict.fromkeys([*store.groups, *store.ghosts]):
+    for group_id in dict.fromkeys([*store.groups, *store.unlogged_ends]):
         group = store.committed(ctx, group_id)
         if group is None or (states and group.state.value.lower() not in states):
             continue

@@ -32,7 +32,7 @@ class GroupStore:
         self.groups: MutableMapping[str, Group] = {} if groups is None else groups
         self.offsets = OffsetStore() if offsets is None else offsets
         #: Groups that ended without a record, with the log's end then: readers of the log know of them until it grows.
-        self.ghosts: dict[str, tuple[int, Group]] = {}
+        self.unlogged_ends: dict[str, tuple[int, Group]] = {}
 
     def get(self, group_id: str) -> Group | None:
         """A group as the latest decision left it."""
@@ -40,16 +40,16 @@ class GroupStore:
 
     def committed(self, ctx: Context, group_id: str) -> Group | None:
         """A group, if a reader of the log can know of it: something was logged since it came to be."""
-        ghost = self.ghosts.get(group_id)
-        if ghost is not None and ghost[0] == ctx.end_offset:
-            return ghost[1]
+        ended = self.unlogged_ends.get(group_id)
+        if ended is not None and ended[0] == ctx.end_offset:
+            return ended[1]
         group = self.groups.get(group_id)
         return group if group is not None and group.created_at < ctx.end_offset else None
 
     def vanish(self, ctx: Context, group_id: str) -> None:
         """Ends a group without a record."""
-        self.ghosts = {name: ghost for name, ghost in self.ghosts.items() if ghost[0] == ctx.end_offset}
-        self.ghosts[group_id] = (ctx.end_offset, self.groups.pop(group_id))
+        self.unlogged_ends = {name: ended for name, ended in self.unlogged_ends.items() if ended[0] == ctx.end_offset}
+        self.unlogged_ends[group_id] = (ctx.end_offset, self.groups.pop(group_id))
 
     def create(self, ctx: Context, group_id: str) -> ClassicGroup:
         """Makes an empty group that wasn't there."""
@@ -74,10 +74,10 @@ class GroupStore:
             del self.groups[group.group_id]
             _forget_pending(ctx, group)
             ctx.move(group, GroupEvent.STORE_FAILED)
-        for group_id, (since, ended) in self.ghosts.items():
+        for group_id, (since, ended) in self.unlogged_ends.items():
             if since == end_offset and group_id not in self.groups:
                 self.groups[group_id] = ended
-        self.ghosts = {}
+        self.unlogged_ends = {}
 
     def apply(
         self,

@@ -13,12 +13,12 @@ Assigned = dict[str, dict[int, int]]
 Target = dict[str, tuple[int, ...]]
 
 
-def walked_target(target: Target) -> Target:
+def target_in_kafka_order(target: Target) -> Target:
     """A target of the group's state in the order in which Kafka walks it (Assignment.fromRecord)."""
     return {topic_id: tuple(int_order(target[topic_id])) for topic_id in uuid_order(target)}
 
 
-def walked_assigned(assigned: Assigned) -> Assigned:
+def assigned_in_kafka_order(assigned: Assigned) -> Assigned:
     """Partitions of a member's state in the order in which Kafka walks them (Utils.assignmentFromTopicPartitions)."""
     return {
         topic_id: {

@@ -25,7 +25,7 @@ class History(NamedTuple):
     uri: str
 
 
-class Held(NamedTuple):
+class LogSnapshot(NamedTuple):
     """What the log holds at one moment.
 
     Attributes:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from coordinator_udf.log.contents import Held
+from coordinator_udf.log.contents import LogSnapshot
 from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.history import LogHistory, as_found
@@ -23,7 +23,7 @@ _ROWS_MAX = 10_000
 _SCHEMA = request_log_arrow()
 
 
-def request_log(spark: SparkSession, path: Path, held: Held | None = None) -> DataFrame:
+def request_log(spark: SparkSession, path: Path, snapshot: LogSnapshot | None = None) -> DataFrame:
     """What a request log holds, a row a request (columns: REQUEST_LOG).
 
     Each row comes once, also where the log is folded while the rows are read.
@@ -31,21 +31,21 @@ def request_log(spark: SparkSession, path: Path, held: Held | None = None) -> Da
     The tasks read the embedded log's file; so it must be on a disk that they see.
 
     Args:
-        held: what the log held at the moment that is meant; by default that is now.
+        snapshot: what the log held at the moment that is meant; by default that is now.
 
     Raises:
         LogError: the log can't be read, or its history isn't where the log says.
     """
-    if held is None:
+    if snapshot is None:
         log = EmbeddedLog.open(path)
-        held = log.held()
+        snapshot = log.snapshot()
         log.close()
     # What the log has no more is in the history by now, and stays there.
-    rows = spark.range(0, 1, 1, 1).mapInArrow(partial(_read_held, path.absolute(), held), REQUEST_LOG)
-    before = history_of(path, held)
+    rows = spark.range(0, 1, 1, 1).mapInArrow(partial(_read_snapshot, path.absolute(), snapshot), REQUEST_LOG)
+    before = history_of(path, snapshot)
     if before is None:
         return rows
-    firsts = ", ".join(f"{offset}L" for offset in held.first_offsets)
+    firsts = ", ".join(f"{offset}L" for offset in snapshot.first_offsets)
     return (
         spark.read.format("delta")
         .load(before.uri)
@@ -56,44 +56,44 @@ def request_log(spark: SparkSession, path: Path, held: Held | None = None) -> Da
     )
 
 
-def history_of(path: Path, held: Held) -> LogHistory | None:
+def history_of(path: Path, snapshot: LogSnapshot) -> LogHistory | None:
     """The history of a log; None where nothing is in it yet.
 
     Raises:
         LogError: the history isn't where the log says.
     """
-    if held.history is None:
+    if snapshot.history is None:
         return None
-    uri = as_found(held.history.uri, path)
+    uri = as_found(snapshot.history.uri, path)
     if DeltaTable.is_deltatable(uri):
-        return LogHistory(uri, held.history.id)
-    if any(held.first_offsets):
+        return LogHistory(uri, snapshot.history.id)
+    if any(snapshot.first_offsets):
         raise LogError(
-            f"what was in {path} before append {held.first} is in the table {uri}, which isn't there: put the log back "
-            "beside its tables"
+            f"what was in {path} before append {snapshot.first} is in the table {uri}, which isn't there: put the log "
+            "back beside its tables"
         )
     return None
 
 
-def _read_held(path: Path, held: Held, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_snapshot(path: Path, snapshot: LogSnapshot, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that the log held at a moment, in order; those that were folded since come from the history."""
     log = EmbeddedLog.open(path)
     try:
-        at, offsets = held.first, np.array(held.first_offsets)
-        while at < held.next:
+        at, offsets = snapshot.first, np.array(snapshot.first_offsets)
+        while at < snapshot.next:
             try:
-                for rows, until in gathered(log.read(at, held.next), at):
+                for rows, until in gathered(log.read(at, snapshot.next), at):
                     np.maximum.at(offsets, np.asarray(rows.column("partition")), np.asarray(rows.column("offset")) + 1)
                     at = until
                     yield from rows.to_batches()
             except TrimmedError:
-                now = log.held()
+                now = log.snapshot()
                 before = history_of(path, now)
                 if before is None:
                     raise
-                stop = np.minimum(now.first_offsets, held.next_offsets)
+                stop = np.minimum(now.first_offsets, snapshot.next_offsets)
                 yield from before.rows(offsets.tolist(), stop.tolist())
-                at, offsets = min(now.first, held.next), np.maximum(offsets, stop)
+                at, offsets = min(now.first, snapshot.next), np.maximum(offsets, stop)
     finally:
         log.close()
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
-from coordinator_udf.log.contents import Extent, Held, History
+from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import LogError, make_file, open_file
 from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns
 from coordinator_udf.log.rows import downtime_rows
@@ -156,7 +156,7 @@ class EmbeddedLog:
         newest: int | None = self._one("SELECT MAX(log_ts) FROM heads")[0]
         return newest
 
-    def held(self) -> Held:
+    def snapshot(self) -> LogSnapshot:
         """What the log holds now, all of it as of one moment."""
         with self._lock:
             connection = self._connection
@@ -171,7 +171,7 @@ class EmbeddedLog:
             finally:
                 connection.execute("COMMIT")
         first_offsets, next_offsets = zip(*offsets, strict=True)
-        return Held(first, until, first_offsets, next_offsets, None if history is None else History(*history))
+        return LogSnapshot(first, until, first_offsets, next_offsets, None if history is None else History(*history))
 
     def keep_history(self, uri: str) -> History:
         """Says where the appends go that leave the log, and returns that with the log's name there."""

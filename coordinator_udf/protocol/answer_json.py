@@ -33,7 +33,7 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
     return _encode(body).decode()
 
 
-class Form:
+class AnswerTemplate:
     """The JSON of answers that differ in one text alone."""
 
     __slots__ = ("_head", "_tail")

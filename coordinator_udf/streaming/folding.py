@@ -40,29 +40,29 @@ def claim_history(log: EmbeddedLog, tables: str) -> LogHistory:
         FoldError: the log has another history, or the table holds another log's rows.
     """
     uri = history_uri(tables)
-    held = log.held()
+    snapshot = log.snapshot()
     instead = "or start with --fold-after 0, and the log stays as it is"
-    if held.history is not None:
-        kept = as_found(held.history.uri, log.path)
-        until = LogHistory(uri, held.history.id).until()
-        if until > held.next:
+    if snapshot.history is not None:
+        kept = as_found(snapshot.history.uri, log.path)
+        until = LogHistory(uri, snapshot.history.id).until()
+        if until > snapshot.next:
             raise FoldError(
-                f"the table {uri} holds {log.path} up to append {until}, but the log ends before append {held.next}, "
-                f"so it is an older copy: bring the newer one back, choose other --tables, {instead}"
+                f"the table {uri} holds {log.path} up to append {until}, but the log ends before append "
+                f"{snapshot.next}, so it is an older copy: bring the newer one back, choose other --tables, {instead}"
             )
-        if until < held.first:
+        if until < snapshot.first:
             raise FoldError(
-                f"what was in the request log {log.path} before append {held.first} is in {kept}, but the tables are "
-                f"in {tables}: name the folder of that table, {instead}"
+                f"what was in the request log {log.path} before append {snapshot.first} is in {kept}, but the tables "
+                f"are in {tables}: name the folder of that table, {instead}"
             )
         if until == 0 and kept != as_found(as_kept(uri, log.path), log.path):
-            there = LogHistory(kept, held.history.id).until()
+            there = LogHistory(kept, snapshot.history.id).until()
             if there:
                 raise FoldError(
                     f"the history of the request log {log.path} is {kept}, but the tables are in {tables}: name the "
                     f"folder of that table, {instead}"
                 )
-    elif any(end > first for end, first in zip(next_offsets(uri), held.first_offsets, strict=False)):
+    elif any(end > first for end, first in zip(next_offsets(uri), snapshot.first_offsets, strict=False)):
         raise FoldError(
             f"the table {uri} has the rows of another request log than {log.path}: choose other --tables, move that "
             f"table away, {instead}"

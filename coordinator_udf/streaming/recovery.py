@@ -75,8 +75,8 @@ def recover(
             f"there is a checkpoint at {checkpoint}: start without --recover-from-offsets to go on from it, or name a "
             "new --checkpoint to load the groups from consumer_offsets"
         )
-    held = log.held()
-    before = request_log(spark, log.path, held).where(f"source = '{LIVE}'")
+    snapshot = log.snapshot()
+    before = request_log(spark, log.path, snapshot).where(f"source = '{LIVE}'")
     oldest_ms = (log.newest_log_ts() or 0) - WAIT_MAX_MS
     seqs = _next_seqs(tables, log.partitions)
     body = topics_body(config) or _topics(before)
@@ -92,7 +92,7 @@ def recover(
             if body:
                 yield _as_append(control_rows(**controls, log_ts=0, api="TopicMetadata", body=json.loads(body)))
             yield from unanswered.read()
-            yield from _appended_since(log.path, held.next)
+            yield from _appended_since(log.path, snapshot.next)
             yield _as_append(control_rows(**controls, log_ts=now_ms, api="LoadEnd"))
 
         appends = log.append_all(dict(zip(append.schema.names, append.columns, strict=True)) for append in load())

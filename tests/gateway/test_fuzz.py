@@ -19,8 +19,8 @@ from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.server.connection import Closed, Connection, Shared
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
-from coordinator_udf.gateway.server.limits import ByteBudget, Held
-from coordinator_udf.gateway.server.pending_requests import Coordinator
+from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
+from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.versions import ADVERTISED
@@ -121,8 +121,8 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
     rng = random.Random(SEED)
     settings = GatewaySettings()
     commit = GroupCommit(log, linger_ms=1, rows_max=5_000)
-    coordinator = Coordinator(commit, log.partitions, settings)
-    dispatcher = Dispatcher(coordinator, Node(1, "h", 9092, "c"), TopicStore(log, KNOWN), PartitionEnds())
+    pending = PendingRequests(commit, log.partitions, settings)
+    dispatcher = Dispatcher(pending, Node(1, "h", 9092, "c"), TopicStore(log, KNOWN), PartitionEnds())
     budget = ByteBudget(settings.queued_bytes_max)
     shared = Shared(settings, dispatcher, budget, asyncio.Semaphore(settings.max_in_flight), lambda _: None)
     reader, writer = await _loose_ends()
@@ -132,7 +132,7 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
     before = peak_kib()
     for number in range(frames):
         try:
-            started = connection._start(frame(rng), Held(budget, 0)).started
+            started = connection._start(frame(rng), HeldBytes(budget, 0)).started
         except Closed:
             outcomes["closed"] += 1
             continue
@@ -143,7 +143,7 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
             started.answer.cancel()
         if number % 2_000 == 0:
             await asyncio.sleep(0.01)
-            assert len(coordinator) < 2_000
+            assert len(pending) < 2_000
     await asyncio.sleep(0.5)
     committing.cancel()
     writer.close()

@@ -1,4 +1,4 @@
-"""Answers as JSON: what a version can't carry is cut, and a form that was filled in is what rendering makes."""
+"""Answers as JSON: what a version can't carry is cut, and a template that was filled in is what rendering makes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_udf.groups.classic.rebalance import join_body, sync_body
-from coordinator_udf.protocol.answer_json import Form, render
+from coordinator_udf.protocol.answer_json import AnswerTemplate, render
 from coordinator_udf.protocol.answers import RESPONSES, shape
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import VERSIONS
@@ -26,20 +26,20 @@ def test_a_filled_form_of_a_join_is_the_answer(version: int, leader: str, member
     def body(member_id: str) -> dict[str, object]:
         return join_body(generation_id=3, protocol_type="t", protocol_name=protocol, leader=leader, member_id=member_id)
 
-    filled = Form("JoinGroup", version, body(""), "memberId").fill(member_id)
+    filled = AnswerTemplate("JoinGroup", version, body(""), "memberId").fill(member_id)
     assert filled == render("JoinGroup", version, body(member_id))
     assert json.loads(filled)["memberId"] == member_id
 
 
 @given(version=sync_versions, protocol=tricky | st.none(), assignment=tricky)
 def test_a_filled_form_of_a_sync_is_the_answer(version: int, protocol: str | None, assignment: str) -> None:
-    filled = Form("SyncGroup", version, sync_body(Errors.NONE, "t", protocol), "assignment").fill(assignment)
+    filled = AnswerTemplate("SyncGroup", version, sync_body(Errors.NONE, "t", protocol), "assignment").fill(assignment)
     assert filled == render("SyncGroup", version, sync_body(Errors.NONE, "t", protocol, assignment))
 
 
 def test_a_form_without_its_field_is_an_error() -> None:
     with pytest.raises(ValueError, match="version 4 of SyncGroup has no field 'protocolName'"):
-        Form("SyncGroup", 4, sync_body(), "protocolName")
+        AnswerTemplate("SyncGroup", 4, sync_body(), "protocolName")
 
 
 @pytest.mark.parametrize(

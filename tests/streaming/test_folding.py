@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from coordinator_udf.log.dataframe import _read_held
+from coordinator_udf.log.dataframe import _read_snapshot
 from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
 from coordinator_udf.log.history import LogHistory, next_offsets
 from coordinator_udf.log.rows import control_rows
@@ -74,7 +74,7 @@ def in_log(log: EmbeddedLog) -> list[tuple[int, int]]:
 
 def dense(log: EmbeddedLog) -> list[tuple[int, int]]:
     """The places of all rows that there ever were."""
-    return [(partition, offset) for partition, end in enumerate(log.held().next_offsets) for offset in range(end)]
+    return [(partition, offset) for partition, end in enumerate(log.snapshot().next_offsets) for offset in range(end)]
 
 
 def test_folding_moves_rows_and_folding_again_moves_none(log: EmbeddedLog, tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_folding_moves_rows_and_folding_again_moves_none(log: EmbeddedLog, tmp_p
     assert log.end_within(35, 50, 7) == 39, "a bound by rows goes by rows of the log, not of its history"
     rows = DeltaTable(history.uri).to_pyarrow_table().to_pylist()
     assert {row["source"] for row in rows} == {"live"}
-    assert max(row["offset"] for row in rows if row["partition"] == 0) < log.held().first_offsets[0]
+    assert max(row["offset"] for row in rows if row["partition"] == 0) < log.snapshot().first_offsets[0]
 
 
 def test_a_fold_that_died_between_its_steps_is_completed(log: EmbeddedLog, tmp_path: Path) -> None:
     history = claim_history(log, str(tmp_path / "tables"))
     history.append(pa.Table.from_batches(log.read(0, 10)), 10)
-    held = log.held()
-    now = [row for batch in _read_held(log.path, held, iter(())) for row in batch.to_pylist()]
-    before = [row for batch in history.rows([0] * PARTITIONS, held.first_offsets) for row in batch.to_pylist()]
+    snapshot = log.snapshot()
+    now = [row for batch in _read_snapshot(log.path, snapshot, iter(())) for row in batch.to_pylist()]
+    before = [row for batch in history.rows([0] * PARTITIONS, snapshot.first_offsets) for row in batch.to_pylist()]
     assert places(before + now) == dense(log), "what is in both is read once"
     assert fold(log, history, 30) == 30
     assert sorted(in_history(tmp_path) + in_log(log)) == dense(log)
@@ -145,18 +145,18 @@ def test_kill_9_in_the_middle_of_a_fold_loses_and_doubles_nothing(log: EmbeddedL
 def test_who_reads_while_the_log_is_folded_reads_each_row_once(log: EmbeddedLog, tmp_path: Path) -> None:
     history = claim_history(log, str(tmp_path / "tables"))
     fold(log, history, 5)
-    held = log.held()
+    snapshot = log.snapshot()
     expected = in_log(log)
     append(log, 600)
     fold(log, history, 20)
-    rows = [row for batch in _read_held(log.path, held, iter(())) for row in batch.to_pylist()]
+    rows = [row for batch in _read_snapshot(log.path, snapshot, iter(())) for row in batch.to_pylist()]
     assert places(rows) == expected, "a part had been folded when the reader began"
     fold(log, history, 60)
-    rows = [row for batch in _read_held(log.path, held, iter(())) for row in batch.to_pylist()]
+    rows = [row for batch in _read_snapshot(log.path, snapshot, iter(())) for row in batch.to_pylist()]
     assert places(rows) == expected, "all of it had been"
-    held = log.held()
+    snapshot = log.snapshot()
     expected = in_log(log)
-    reader = _read_held(log.path, held, iter(()))
+    reader = _read_snapshot(log.path, snapshot, iter(()))
     reading = threading.Thread(target=lambda: rows.extend(row for batch in reader for row in batch.to_pylist()))
     rows.clear()
     reading.start()
@@ -180,7 +180,7 @@ def test_the_file_gets_smaller(tmp_path: Path) -> None:
 def test_a_new_log_goes_on_where_the_history_ends(log: EmbeddedLog, tmp_path: Path) -> None:
     fold(log, claim_history(log, str(tmp_path / "tables")), 50)
     uri = str(tmp_path / "tables" / "request_log")
-    assert next_offsets(uri) == list(log.held().next_offsets)
+    assert next_offsets(uri) == list(log.snapshot().next_offsets)
     log.path.unlink()
     other = EmbeddedLog.create(tmp_path / "log2", PARTITIONS, first_offsets=next_offsets(uri))
     append(other, 10)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from coordinator_udf.gateway.server.limits import ByteBudget, Held
+from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.versions import is_served
 from coordinator_udf.protocol.wire import (
@@ -55,7 +55,7 @@ class Incoming(NamedTuple):
     body: Mapping[str, Any]
     read_again: MakeBody
     host: str
-    held: Held
+    held: HeldBytes
 
 
 class Started(NamedTuple):
@@ -157,7 +157,7 @@ class Connection:
             budgeted = size if size > FREE_FRAME_BYTES else 0
             if budgeted:
                 await self._shared.budget.take(budgeted)
-            held = Held(self._shared.budget, budgeted)
+            held = HeldBytes(self._shared.budget, budgeted)
             try:
                 outgoing = self._start(await self._read_exactly(size), held)
             except BaseException:
@@ -168,7 +168,7 @@ class Connection:
             # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
             await asyncio.sleep(0)
 
-    def _start(self, frame: bytes, held: Held) -> _Outgoing:
+    def _start(self, frame: bytes, held: HeldBytes) -> _Outgoing:
         try:
             header = read_request_header(frame)
         except MalformedFrame as error:

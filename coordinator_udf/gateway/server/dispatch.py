@@ -11,7 +11,7 @@ from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_adm
 from coordinator_udf.gateway.apis.configs import describe_configs
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.server.connection import Closed, Incoming, MakeBody, Started
-from coordinator_udf.gateway.server.pending_requests import WAITING, Call, Coordinator
+from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
 from coordinator_udf.gateway.topic_store import Decide, TopicStore
 from coordinator_udf.gateway.versions import LOCAL, is_served
 from coordinator_udf.protocol.errors import Errors
@@ -23,8 +23,8 @@ _CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics")
 class Dispatcher:
     """Starts requests."""
 
-    def __init__(self, coordinator: Coordinator, node: cluster.Node, topics: TopicStore, ends: PartitionEnds) -> None:
-        self._coordinator = coordinator
+    def __init__(self, pending: PendingRequests, node: cluster.Node, topics: TopicStore, ends: PartitionEnds) -> None:
+        self._pending = pending
         self._node = node
         self._topics = topics
         self._ends = ends
@@ -50,7 +50,7 @@ class Dispatcher:
         waits = api in WAITING
         # A request that waits for others must not keep memory from those others.
         on_log = incoming.held.release if waits else _nothing
-        return Started(self._coordinator.call(call, read_again, on_log), version, waits)
+        return Started(self._pending.call(call, read_again, on_log), version, waits)
 
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         catalog, ends, node = self._topics.catalog, self._ends, self._node

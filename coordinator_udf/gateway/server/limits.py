@@ -44,7 +44,7 @@ class ByteBudget:
             turn.set_result(None)
 
 
-class Held:
+class HeldBytes:
     """Bytes taken from a budget, given back once, whoever does it first."""
 
     __slots__ = ("_budget", "_size")

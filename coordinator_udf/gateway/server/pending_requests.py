@@ -51,7 +51,7 @@ class _Pending:
     timer: asyncio.TimerHandle
 
 
-class Coordinator:
+class PendingRequests:
     """The requests of this gateway that the coordinator owes an answer to. Everything here runs in the loop."""
 
     def __init__(self, commit: GroupCommit, partitions: int, settings: GatewaySettings) -> None:

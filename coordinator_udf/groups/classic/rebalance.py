@@ -29,7 +29,7 @@ from coordinator_udf.groups.records.classic import (
     placeholder,
 )
 from coordinator_udf.java_order.tables import INITIAL_TABLE, grown_table, hash_order
-from coordinator_udf.protocol.answer_json import Form
+from coordinator_udf.protocol.answer_json import AnswerTemplate
 from coordinator_udf.protocol.errors import Errors
 
 #: Members name their rebalance timeout as they like, and log time stands still while a timer fires: with one of 0 the
@@ -149,12 +149,12 @@ def answer_assignment(
 ) -> None:
     """Answers a SyncGroup with the member's assignment, which is empty where the leader forgot the member."""
     assignment = member.assignment
-    form = _assignment_form(api_version, group.protocol_type, group.protocol_name)
+    template = _assignment_template(api_version, group.protocol_type, group.protocol_name)
     ctx.answer_in_json(
         request_id,
         "SyncGroup",
         api_version,
-        form.fill(placeholder(assignment)),
+        template.fill(placeholder(assignment)),
         error_code=_NONE,
         group_id=group.group_id,
         member_id=member.member_id,
@@ -163,8 +163,8 @@ def answer_assignment(
 
 
 @lru_cache(maxsize=1024)
-def _assignment_form(api_version: int, protocol_type: str | None, protocol_name: str | None) -> Form:
-    return Form("SyncGroup", api_version, sync_body(Errors.NONE, protocol_type, protocol_name), "assignment")
+def _assignment_template(api_version: int, protocol_type: str | None, protocol_name: str | None) -> AnswerTemplate:
+    return AnswerTemplate("SyncGroup", api_version, sync_body(Errors.NONE, protocol_type, protocol_name), "assignment")
 
 
 def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
@@ -270,7 +270,7 @@ def _begin_generation(
 def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member]) -> None:
     """Answers all who have joined, the leader with who is in the group."""
     followers = generation_body(group, "", with_members=False)
-    forms: dict[int, Form] = {}
+    templates: dict[int, AnswerTemplate] = {}
     for member in members:
         member_id = member.member_id
         if member_id == group.leader:
@@ -281,14 +281,14 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member
         if parked is None:
             continue
         version = parked.api_version
-        form = forms.get(version)
-        if form is None:
-            form = forms[version] = Form("JoinGroup", version, followers, "memberId")
+        template = templates.get(version)
+        if template is None:
+            template = templates[version] = AnswerTemplate("JoinGroup", version, followers, "memberId")
         ctx.answer_in_json(
             parked.request_id,
             "JoinGroup",
             version,
-            form.fill(member_id),
+            template.fill(member_id),
             error_code=_NONE,
             group_id=group.group_id,
             member_id=member_id,

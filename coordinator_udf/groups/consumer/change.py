@@ -41,7 +41,7 @@ from coordinator_udf.groups.records.consumer import (
 )
 from coordinator_udf.groups.records.consumer_sizes import consumer_record_sizes
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.java_order.walks import Target, walked_target
+from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: So long nobody looks at the topics unless they are known to have changed.
@@ -172,7 +172,7 @@ class Change:
         names = subscribed_names(member, group.resolved_regexes)
         topic_ids = subscribed_topic_ids(ctx.topics, names)
         if not self._target_is_new:
-            target = walked_target(target)
+            target = target_in_kafka_order(target)
         goal = Goal(epoch, target, topic_ids, bool(names), subscription_changed, group.partition_epoch, owned)
         updated = reconcile(member, goal)
         if updated == member:

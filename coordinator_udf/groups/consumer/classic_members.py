@@ -38,7 +38,7 @@ from coordinator_udf.groups.model.consumer import (
 from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.tables import int_order
-from coordinator_udf.java_order.walks import walked_assigned
+from coordinator_udf.java_order.walks import assigned_in_kafka_order
 from coordinator_udf.protocol.consumer_protocol import (
     MalformedConsumerProtocol,
     Subscription,
@@ -204,7 +204,7 @@ def sync_classic_member(ctx: Context, group: ConsumerGroup, row: Request, body: 
     names = {topic.id: topic.name for topic in ctx.topics.values()}
     partitions = {
         names[topic_id]: int_order(partitions)
-        for topic_id, partitions in walked_assigned(member.assigned).items()
+        for topic_id, partitions in assigned_in_kafka_order(member.assigned).items()
         if topic_id in names
     }
     answer: dict[str, Any] = {

@@ -41,7 +41,7 @@ from coordinator_udf.groups.records.classic import (
 )
 from coordinator_udf.groups.records.consumer import NewRecord, group_records, group_tombstones
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.java_order.walks import Target, walked_target
+from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.consumer_protocol import (
     MalformedConsumerProtocol,
     decode_assignment,
@@ -161,7 +161,7 @@ def _convert_member(ctx: Context, group: ClassicGroup, member: Member, converted
             subscribed_topic_names=tuple(sorted(set(subscription.topics))),
             assigned={
                 topic_id: dict.fromkeys(partitions, group.generation_id)
-                for topic_id, partitions in walked_target(target).items()
+                for topic_id, partitions in target_in_kafka_order(target).items()
             },
             classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
         )
@@ -292,5 +292,7 @@ def _by_name(topics: Mapping[str, Topic], target: Target) -> dict[str, list[int]
     """Partitions by topic name, in the order in which Kafka writes them; topics that are gone are left out."""
     names = {topic.id: topic.name for topic in topics.values()}
     return {
-        names[topic_id]: list(partitions) for topic_id, partitions in walked_target(target).items() if topic_id in names
+        names[topic_id]: list(partitions)
+        for topic_id, partitions in target_in_kafka_order(target).items()
+        if topic_id in names
     }

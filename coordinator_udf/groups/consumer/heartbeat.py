@@ -32,7 +32,7 @@ from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.consumer import LEFT, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.java_order.walks import walked_assigned
+from coordinator_udf.java_order.walks import assigned_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import ConsumerGroupHeartbeat
@@ -281,6 +281,6 @@ def _assignment(member: ConsumerMember) -> dict[str, Any]:
     return {
         "topicPartitions": [
             {"topicId": topic_id, "partitions": list(partitions)}
-            for topic_id, partitions in walked_assigned(member.assigned).items()
+            for topic_id, partitions in assigned_in_kafka_order(member.assigned).items()
         ]
     }

@@ -29,14 +29,14 @@ from coordinator_udf.groups.records.consumer import (
     REGEX,
     current_assignment,
     group_epoch,
+    member_in_kafka_order,
     member_metadata,
     member_tombstones,
     target_member,
     tombstone,
-    walked_member,
 )
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.java_order.walks import walked_assigned, walked_target
+from coordinator_udf.java_order.walks import assigned_in_kafka_order, target_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 
@@ -116,8 +116,8 @@ def join_static(change: Change, member_id: str, instance_id: str, *, create: boo
     change.records += [
         *member_tombstones(group.group_id, existing.member_id),
         member_metadata(group.group_id, member),
-        target_member(group.group_id, member_id, walked_target(group.target(existing.member_id))),
-        current_assignment(group.group_id, walked_member(member)),
+        target_member(group.group_id, member_id, target_in_kafka_order(group.target(existing.member_id))),
+        current_assignment(group.group_id, member_in_kafka_order(member)),
     ]
     return member
 
@@ -156,8 +156,10 @@ def note_come(change: Change, replaced: ConsumerMember | None, member: ConsumerM
 def leave_for_a_while(ctx: Context, store: GroupStore, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member goes and says that it will be back: what it has stays its own until its session ends."""
     change = Change(ctx, store, group)
-    walked = walked_assigned(member.assigned)
-    assigned = walked_assigned({topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in walked.items()})
+    in_order = assigned_in_kafka_order(member.assigned)
+    assigned = assigned_in_kafka_order(
+        {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in in_order.items()}
+    )
     away = replace(member, member_epoch=LEFT_FOR_A_WHILE, assigned=assigned, pending_revocation={})
     change.records.append(current_assignment(group.group_id, away))
     change.write(GroupEvent.MEMBER_LEFT)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from coordinator_udf.groups.model.consumer import ConsumerMember, MemberState
 from coordinator_udf.java_order.maps import JavaMap, by_partition, by_topic, copied_partitions, copied_topics
 from coordinator_udf.java_order.tables import int_order, set_table
-from coordinator_udf.java_order.walks import Assigned, Target, walked_assigned
+from coordinator_udf.java_order.walks import Assigned, Target, assigned_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: What a member says that it still holds: topic id -> partitions. None: it doesn't say, so it still holds all.
@@ -80,7 +80,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
     # Without any name left Kafka goes on although there is nothing to take: the previous epoch then becomes this one.
     if not unwanted and (goal.wants_topics or member.pending_revocation):
         return member
-    has, giving_up = walked_assigned(member.assigned), walked_assigned(member.pending_revocation)
+    has, giving_up = assigned_in_kafka_order(member.assigned), assigned_in_kafka_order(member.pending_revocation)
     if not goal.wants_topics and not giving_up:
         assigned, pending = {}, has
     else:
@@ -102,7 +102,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
-    assigned = walked_assigned(member.assigned)
+    assigned = assigned_in_kafka_order(member.assigned)
     kept: JavaMap[str, JavaMap[int, int]] = by_topic()
     to_revoke: JavaMap[str, JavaMap[int, int]] = by_topic()
     free: JavaMap[str, list[int]] = by_topic()
@@ -125,14 +125,14 @@ def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
             to_revoke.put(topic_id, revokes)
         if gets:
             free.put(topic_id, gets)
-    if to_revoke.entries and _holds(goal.owned, pending := _walked(to_revoke)):
-        return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, _walked(kept), pending)
+    if to_revoke.entries and _holds(goal.owned, pending := _in_kafka_order(to_revoke)):
+        return _moved(member, epoch, MemberState.UNREVOKED_PARTITIONS, _in_kafka_order(kept), pending)
     for topic_id, partitions in free.walk().items():
         epochs = kept.get_or_put_first(topic_id, by_partition())
         for partition in partitions:
             epochs.put(partition, goal.target_epoch)
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
-    return _moved(member, goal.target_epoch, state, _walked(kept), {})
+    return _moved(member, goal.target_epoch, state, _in_kafka_order(kept), {})
 
 
 def _topics(target: Target, assigned: Assigned) -> list[str]:
@@ -143,7 +143,7 @@ def _topics(target: Target, assigned: Assigned) -> list[str]:
     return list(topics.walk())
 
 
-def _walked(partitions: JavaMap[str, JavaMap[int, int]]) -> Assigned:
+def _in_kafka_order(partitions: JavaMap[str, JavaMap[int, int]]) -> Assigned:
     return {topic_id: epochs.walk() for topic_id, epochs in partitions.walk().items()}
 
 

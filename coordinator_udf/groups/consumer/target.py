@@ -22,10 +22,10 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
     """
     regex = resolved.get(member.subscribed_topic_regex)
     sets = [() if regex is None else regex.topics, member.subscribed_topic_names]
-    walked = (
+    in_order = (
         name for names in sorted(sets, key=len, reverse=True) for name in hash_order(names, set_table(len(names)))
     )
-    return list(dict.fromkeys(walked))
+    return list(dict.fromkeys(in_order))
 
 
 def subscribed_topic_ids(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:

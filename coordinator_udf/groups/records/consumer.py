@@ -20,7 +20,7 @@ from coordinator_udf.groups.model.consumer import (
     MemberState,
     ResolvedRegex,
 )
-from coordinator_udf.java_order.walks import Assigned, Target, walked_assigned, walked_target
+from coordinator_udf.java_order.walks import Assigned, Target, assigned_in_kafka_order, target_in_kafka_order
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 PARTITION_METADATA = "ConsumerGroupPartitionMetadata"
@@ -106,12 +106,12 @@ def current_assignment(group_id: str, member: ConsumerMember) -> NewRecord:
     return NewRecord(CURRENT_ASSIGNMENT, _key(CURRENT_ASSIGNMENT, group_id, memberId=member.member_id), value)
 
 
-def walked_member(member: ConsumerMember) -> ConsumerMember:
+def member_in_kafka_order(member: ConsumerMember) -> ConsumerMember:
     """A member of the group's state, with its partitions in the order in which Kafka walks them."""
     return replace(
         member,
-        assigned=walked_assigned(member.assigned),
-        pending_revocation=walked_assigned(member.pending_revocation),
+        assigned=assigned_in_kafka_order(member.assigned),
+        pending_revocation=assigned_in_kafka_order(member.pending_revocation),
     )
 
 
@@ -163,11 +163,11 @@ def group_records(group: ConsumerGroup) -> list[NewRecord]:
         *(member_metadata(group_id, member) for member in members),
         group_epoch(group_id, group.group_epoch, group.metadata_hash),
         *(
-            target_member(group_id, member.member_id, walked_target(group.target(member.member_id)))
+            target_member(group_id, member.member_id, target_in_kafka_order(group.target(member.member_id)))
             for member in members
         ),
         target_epoch(group_id, group.assignment_epoch, group.assignment_timestamp),
-        *(current_assignment(group_id, walked_member(member)) for member in members),
+        *(current_assignment(group_id, member_in_kafka_order(member)) for member in members),
     ]
 
 

@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
     topics: dict[str, Topic]
     topics_version: int
     new_topics_version: int
-    ghosts: dict[str, tuple[int, Group]]
+    unlogged_ends: dict[str, tuple[int, Group]]
     availability: Availability
     started: bool
     log_length: int
@@ -163,7 +163,7 @@ class GroupMachine:
             ctx.topics,
             ctx.topics_version,
             ctx.new_topics_version,
-            dict(store.ghosts),
+            dict(store.unlogged_ends),
             shard.availability,
             shard.started,
             len(shard.log or ()),
@@ -176,7 +176,7 @@ class GroupMachine:
         offsets.committed = _decode_committed(snapshot.committed)
         offsets.pending = _decode_pending(snapshot.pending)
         shard.store = GroupStore(_decode_groups(snapshot.groups), offsets)
-        shard.store.ghosts = dict(snapshot.ghosts)
+        shard.store.unlogged_ends = dict(snapshot.unlogged_ends)
         shard.hot.clear()
         shard.rest = Rest(shard.hot)
         ctx.timers = Timers(shard.rest, snapshot.next_timer_seq)

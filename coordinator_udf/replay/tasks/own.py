@@ -73,9 +73,9 @@ def run_own_log(spark: SparkSession, job: Job, say: Say) -> TaskResult:
 def _units(job: Job) -> list[ShardFiles] | None:
     if job.form is Format.LOG:
         log = EmbeddedLog.open(job.path)
-        held = log.held()
+        snapshot = log.snapshot()
         log.close()
-        if history_of(job.path, held) is not None:
+        if history_of(job.path, snapshot) is not None:
             return None
         return stage_embedded_log(job.path, job.source, job.scratch / "shards")
     return ordered_shards(job.path, job.source)

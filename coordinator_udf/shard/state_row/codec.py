@@ -68,7 +68,7 @@ class _Head(msgspec.Struct, array_like=True):
     topics_version: int
     new_topics_version: int
     group_settings: dict[str, dict[str, int]]
-    ghosts: dict[str, tuple[int, Group]]
+    unlogged_ends: dict[str, tuple[int, Group]]
     groups: dict[str, int]
     committed: dict[str, int]
 
@@ -135,7 +135,7 @@ def _encode_head(shard: Shard, groups: Packed, offsets: Packed) -> bytes:
         ctx.topics_version,
         ctx.new_topics_version,
         ctx.group_settings,
-        store.ghosts,
+        store.unlogged_ends,
         groups.places,
         offsets.places,
     )
@@ -197,7 +197,7 @@ def restore(shard: Shard, state: StateRow) -> None:
     offsets.committed = PagedMap(Packed(head.committed, cold.committed), _offsets_decoder)
     offsets.pending = head.pending
     shard.store = GroupStore(PagedMap(Packed(head.groups, cold.groups), _group_decoder), offsets)
-    shard.store.ghosts = head.ghosts
+    shard.store.unlogged_ends = head.unlogged_ends
     shard.started = hot.started
     shard.availability = Availability(hot.availability)
     shard.misses = {}
