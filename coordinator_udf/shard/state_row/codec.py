@@ -2,7 +2,8 @@
 
 ``hot`` holds what every batch changes (the sessions' deadlines, counters), ``cold`` the groups, the offsets and an
 index of what heartbeats need to know of groups. Nothing of a group is decoded before a request touches it: neither the
-group nor its sessions. The structs of groups/ are the format: who changes one of them raises `STATE_VERSION`.
+group nor its sessions. The structs of groups/ are the format: who changes one of them raises `STATE_VERSION`
+(tests/shard/test_state_row.py fails otherwise).
 
 ``cold`` is compressed, for a state row goes to the JVM and back in every micro-batch, which costs more by the byte than
 packing it does. Parts in which a batch changed nothing go back as the bytes that came.
