@@ -1,10 +1,14 @@
 """Joins assignments back to what refers to them, and the answers of a request's parts into one.
 
-A shard keeps no assignment bytes. Where an answer or a record has one, the shard writes the placeholder
-``"@<record offset>/<member id>"`` (schemas.outputs): the member's assignment in the GroupMetadata record at that offset
-of consumer_offsets. The bytes come from the ``assignment`` rows of the same outputs or, for a record of an earlier
-batch, from the table. The Arrow join serves the stream and the replay of one input, the DataFrame join outputs that
-lie on a cluster; both give the same rows.
+A shard puts out assignments apart from what refers to them. Where an answer or a record has one, the shard writes the
+placeholder ``"@<record offset>/<member id>"`` (schemas.outputs): the member's assignment in the GroupMetadata record at
+that offset of consumer_offsets. The bytes come from the ``assignment`` rows of the same outputs or, for a record of an
+earlier batch, from the table. The shard's own state keeps the bytes only of groups of the type ``consumer`` that may
+still become consumer groups (`group.consumer.migration.policy`): the request that converts one has to read them at
+once.
+
+Stream and replay complete their outputs by the join in Arrow. The join of DataFrames gives the same rows for outputs
+that lie on a cluster; no job calls it yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """One request's change of a consumer group: its steps, the records they make, and the write at its end.
 
-Nothing changes before `Change.write`, so a request that is refused half-way leaves no trace. The steps are those of a
-heartbeat and of a classic member's JoinGroup alike. Source: GroupMetadataManager (hasMemberSubscriptionChanged,
-maybeUpdateRegularExpressions, updateSubscriptionMetadata, maybeUpdateTargetAssignment, maybeReconcile).
+The group itself changes with `Change.write` and not before: a request that is refused half-way, or that the log
+doesn't take, writes no record and leaves members, epochs and targets as they were. What Kafka keeps beside its
+records changes as a step comes to it and stays so: timers that are armed or cancelled, when the topics are to be
+looked at again, and answers to requests that waited. The steps are those of a heartbeat and of a classic member's
+JoinGroup alike. Source: GroupMetadataManager (hasMemberSubscriptionChanged, maybeUpdateRegularExpressions,
+updateSubscriptionMetadata, maybeUpdateTargetAssignment, maybeReconcile).
 """
 
 from __future__ import annotations

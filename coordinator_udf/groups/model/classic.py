@@ -28,7 +28,7 @@ class Parked(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AssignmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a member's assignment lies, not its bytes.
+    """Where a member's assignment lies; its bytes too where the group may become a consumer group.
 
     It is the GroupMetadata record that the leader's SyncGroup wrote (or that was loaded), and the id that the member
     had there: a static member that came back has another now. Records of the same generation as a group's newest one
