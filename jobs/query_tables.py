@@ -14,7 +14,14 @@ from coordinator_udf.sql.shell import Shell
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import UserError
 
-SETTINGS = {"spark.sql.session.timeZone": "UTC"}
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Most tables are small and each plan runs once: to compile and to adapt it takes longer than to run it.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 def main(

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from schemas.findings_views import FINDINGS, GAPS
+from schemas.incident_views import ASSIGNMENT_HISTORY, EXPULSIONS, INCARNATIONS, REFUSED, STORMS
+from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
 from schemas.requests import CONTROL_APIS
 
 #: The function that `MEMBERS` needs: (subscription, assignment) -> struct<topics, partitions, error>.
@@ -128,61 +131,6 @@ FROM newest
 WHERE last.value IS NOT NULL
 """
 
-#: One row a rebalance of a classic group: from its trigger, over the end of the join phase, to its end. `outcome` is
-#: Stable, Empty (nobody was left), Dead (the group went away), Interrupted (the next rebalance began before the
-#: leader's assignment was there) or UnderWay. `last_to_join_*` is who ended the join phase by joining, null where it
-#: ended otherwise: `join_ended_by` has the rule. `members_before` are those of the end of the rebalance before.
-REBALANCES: Final = """
-WITH numbered AS (
-    SELECT *, count_if(to_state = 'PreparingRebalance') OVER (
-        PARTITION BY source, group_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
-    FROM group_transitions
-), spans AS (
-    SELECT source, group_id, number,
-           min_by(struct(ts, rule, reason, cause_request_id, cause_api, cause_member_id, cause_client_id,
-                         cause_client_host, cause_client_reason, cause_timer), seq)
-               FILTER (WHERE to_state = 'PreparingRebalance') AS start,
-           min_by(struct(ts, rule, cause_api, cause_member_id, cause_client_id), seq)
-               FILTER (WHERE to_state = 'CompletingRebalance') AS joined,
-           min_by(struct(ts, to_state), seq) FILTER (WHERE to_state IN ('Stable', 'Empty', 'Dead')) AS finish,
-           min_by(struct(generation, protocol, leader, members), seq)
-               FILTER (WHERE to_state <> 'PreparingRebalance') AS outcome,
-           max_by(members, seq) FILTER (WHERE to_state <> 'PreparingRebalance') AS members_at_end
-    FROM numbered
-    GROUP BY source, group_id, number
-), chained AS (
-    SELECT *, lead(start.ts) OVER following AS next_start_ts,
-           coalesce(last(members_at_end, true) OVER before, array()) AS members_before
-    FROM spans
-    WINDOW following AS (PARTITION BY source, group_id ORDER BY number),
-           before AS (PARTITION BY source, group_id ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), ended AS (
-    SELECT *, coalesce(finish.ts, next_start_ts) AS end_ts, outcome.members AS members_after
-    FROM chained
-    WHERE number > 0
-)
-SELECT source, group_id, outcome.generation,
-       CASE WHEN finish IS NOT NULL THEN finish.to_state WHEN next_start_ts IS NOT NULL THEN 'Interrupted'
-            ELSE 'UnderWay' END AS outcome,
-       timestamp_millis(start.ts) AS started, timestamp_millis(joined.ts) AS joined,
-       CASE WHEN finish.to_state = 'Stable' THEN timestamp_millis(finish.ts) END AS stable,
-       timestamp_millis(end_ts) AS ended,
-       end_ts - start.ts AS duration_ms,
-       coalesce(joined.ts, end_ts) - start.ts AS waiting_for_joins_ms,
-       end_ts - joined.ts AS waiting_for_sync_ms,
-       start.rule AS trigger, start.reason, start.cause_timer AS trigger_timer, start.cause_api AS trigger_api,
-       start.cause_member_id AS trigger_member_id, start.cause_client_id AS trigger_client_id,
-       start.cause_client_host AS trigger_client_host, start.cause_client_reason AS client_reason,
-       start.cause_request_id AS trigger_request_id,
-       joined.rule AS join_ended_by,
-       CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_member_id END AS last_to_join_member_id,
-       CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_client_id END AS last_to_join_client_id,
-       outcome.protocol, outcome.leader, members_before, members_after,
-       array_except(members_after, members_before) AS members_joined,
-       array_except(members_before, members_after) AS members_left
-FROM ended
-"""
-
 #: Requests of the log that nobody answered: they still wait, or the member asked again and the first question was
 #: dropped (as Kafka does), or the row could not be understood: then `rejected` says why.
 UNANSWERED: Final = f"""
@@ -203,12 +151,28 @@ LEFT JOIN (
 ) rejections ON rejections.source = log.source AND rejections.request_id = log.request_id
 """
 
-#: By name, each after those that it stands on.
+#: What explains an incident, by name, each after those that it stands on.
+INCIDENT_VIEWS: Final[dict[str, str]] = {
+    "rebalances": REBALANCES,
+    "rejoins": REJOINS,
+    "waited_for": WAITED_FOR,
+    "expulsions": EXPULSIONS,
+    "incarnations": INCARNATIONS,
+    "assignment_history": ASSIGNMENT_HISTORY,
+    "storms": STORMS,
+    "refused": REFUSED,
+    "findings": FINDINGS,
+    "gaps": GAPS,
+}
+
+#: All, by name, each after those that it stands on.
 VIEWS: Final[dict[str, str]] = {
     "groups": GROUPS,
     "members": MEMBERS,
     "assignments": ASSIGNMENTS,
     "offsets": OFFSETS,
-    "rebalances": REBALANCES,
+    "member_events": MEMBER_EVENTS,
+    "topic_changes": TOPIC_CHANGES,
     "unanswered": UNANSWERED,
+    **INCIDENT_VIEWS,
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import deltalake
 from delta import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
@@ -19,8 +22,10 @@ from coordinator_udf.user_errors import UserError
 from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
-from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
+from schemas.view_comments import COLUMN_COMMENTS
+from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
 
+_WORD: Final = re.compile(r"\w+")
 _SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG, COORDINATOR_LOG_TABLE: COORDINATOR_LOG}
 
 _EMBEDDED: Final = StructType(
@@ -49,7 +54,9 @@ def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
 
 
 def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple[str, ...]:
-    """Makes the tables in a folder and all views on them temporary views of the session.
+    """Makes the tables in a folder and the views on them temporary views of the session.
+
+    The views that explain an incident are made by `register_incident_views`.
 
     A table that isn't there, since nothing was written to it yet, is registered as an empty one. To be called again
     to see tables that came to be since; rows that were added to a table are seen without.
@@ -80,8 +87,44 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
     if not spark.catalog.functionExists(READ_CONSUMER_PROTOCOL):
         spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
     for name, text in VIEWS.items():
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
+        if name not in INCIDENT_VIEWS or name == "rebalances":
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
     return found
+
+
+def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:
+    """The versions of tables, for it to be seen whether they have changed."""
+    return tuple(deltalake.DeltaTable(_path(folder, name), without_files=True).version() for name in names)
+
+
+def views_named(text: str) -> list[str]:
+    """The incident views that a statement names and those that they stand on, each after those."""
+    wanted: set[str] = set()
+    texts = [text]
+    while texts:
+        words = set(_WORD.findall(texts.pop()))
+        new = (words & INCIDENT_VIEWS.keys()) - wanted
+        wanted |= new
+        texts += [INCIDENT_VIEWS[name] for name in new]
+    return [name for name in INCIDENT_VIEWS if name in wanted]
+
+
+def register_incident_views(spark: SparkSession, names: Iterable[str]) -> None:
+    """Computes incident views from the tables as they are now and makes them temporary views with comments.
+
+    They stand on each other, so that as text each would be planned many times over: this takes seconds for what takes
+    minutes then. To be called again to see rows that were added since.
+
+    Args:
+        names: as `views_named` gives them.
+    """
+    for name in names:
+        frame = spark.sql(INCIDENT_VIEWS[name])
+        for column in frame.columns:
+            comment = COLUMN_COMMENTS.get(f"{name}.{column}", COLUMN_COMMENTS.get(column))
+            if comment is not None:
+                frame = frame.withMetadata(column, {"comment": comment})
+        frame.localCheckpoint(eager=True).createOrReplaceTempView(name)
 
 
 def _path(folder: str, table: str) -> str:

@@ -10,7 +10,14 @@ from typing import Final, TextIO
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.registration import register, register_log, tables_in
+from coordinator_udf.sql.registration import (
+    register,
+    register_incident_views,
+    register_log,
+    table_versions,
+    tables_in,
+    views_named,
+)
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 
@@ -41,6 +48,9 @@ class Shell:
         self._max_rows = max_rows
         self._vertical = vertical
         self._registered: tuple[str, ...] = ()
+        #: The incident views that were computed, and the tables' versions that they were computed from.
+        self._computed: set[str] = set()
+        self._versions: tuple[int, ...] = ()
 
     def run(self, statement: str) -> None:
         """Runs one statement and prints its result.
@@ -55,7 +65,19 @@ class Shell:
         elif self._log is not None:
             # What the view shows of the log ends where the log ended when it was made.
             register_log(self._spark, self._log)
+        self._compute(views_named(statement))
         self._spark.sql(statement).show(self._max_rows, truncate=False, vertical=self._vertical)
+
+    def _compute(self, names: list[str]) -> None:
+        """Computes the incident views that are asked for, unless they are as of the tables' newest versions."""
+        if not names:
+            return
+        versions = table_versions(self._tables, self._registered)
+        if versions != self._versions or self._log is not None:
+            self._computed.clear()
+            self._versions = versions
+        register_incident_views(self._spark, [name for name in names if name not in self._computed])
+        self._computed.update(names)
 
     def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> None:
         """Runs statements until the input ends; one that fails doesn't end the shell."""

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.registration import register
+from coordinator_udf.sql.registration import register, register_incident_views, views_named
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import table_arrow
 
@@ -37,6 +37,11 @@ def ask(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> 
         for name, rows in tables.items():
             write_table(tmp_path, name, rows)
         register(spark, str(tmp_path))
-        return lambda text: [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+
+        def query(text: str) -> list[dict[str, Any]]:
+            register_incident_views(spark, views_named(text))
+            return [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+
+        return query
 
     return make

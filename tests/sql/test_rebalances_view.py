@@ -87,6 +87,11 @@ def test_a_row_tells_all_about_a_rebalance(ask: Callable[..., Ask]) -> None:
         "members_after": ["b"],
         "members_joined": [],
         "members_left": ["a"],
+        "kind": "classic",
+        "target_computed": None,
+        "assignor_ms": None,
+        "number": 2,
+        "member_count": 1,
     }
     first = rows[0]
     assert (first["members_before"], first["members_joined"], first["client_reason"]) == ([], ["a", "b"], "first")

@@ -1,0 +1,135 @@
+"""The views that judge and the one that says what the evidence can't show: SQL text and nothing else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: What is wrong with a group, in words, with how often and the setting to look at.
+FINDINGS: Final = """
+WITH joins AS (
+    SELECT source, group_id, client_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
+           array_join(array_sort(from_json(get_json_object(body, '$.protocols[*].name'), 'ARRAY<STRING>')), ',')
+               AS assignors
+    FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL
+), mixes AS (
+    SELECT source, group_id, count(DISTINCT session_timeout) AS timeouts, count(DISTINCT assignors) AS lists,
+           array_join(array_sort(collect_set(session_timeout)), ', ') AS timeout_texts,
+           array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts
+    FROM joins GROUP BY source, group_id
+), found AS (
+    SELECT source, group_id, 'dead member held up the group' AS finding, count(*) AS times, sum(waited_ms) AS cost_ms,
+           concat('all waited for ', array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '),
+                  ', silent until a timer put it out') AS text,
+           'session.timeout.ms' AS setting, min(started) AS first_at
+    FROM waited_for WHERE how = 'expelled' AND kind = 'classic' GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'expelled', count(*), NULL,
+           concat(count(*), ' times a timer put a member out (',
+                  array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), '), after up to ',
+                  coalesce(CAST(round(max(silence_ms) / 1000, 1) AS STRING), 'an unknown time of'), ' s of silence; ',
+                  count(came_back_as), ' came back'),
+           CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
+                ELSE 'session.timeout.ms' END, min(at)
+    FROM expulsions GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'second expulsion in one rebalance', count(*), NULL,
+           concat('a rebalance lost ', max(size(expelled)), ' members one after the other'), 'session.timeout.ms',
+           min(started)
+    FROM waited_for WHERE size(expelled) > 1 GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'left for it did not poll', count(*), NULL,
+           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '),
+                  ' left because it had not polled in time'), 'max.poll.interval.ms', min(at)
+    FROM member_events WHERE event = 'left' AND lower(client_reason) LIKE '%poll%' GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'short absences', count(*), NULL,
+           concat(array_join(array_sort(collect_set(identity)), ', '),
+                  ' went and came back within a minute; with instance ids such a restart needs no rebalance'),
+           'group.instance.id', min(since)
+    FROM incarnations WHERE group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'duplicate instance id', count(*), NULL,
+           concat('two processes used the instance id ',
+                  coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)')),
+           'group.instance.id', min(at)
+    FROM refused WHERE error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'incompatible protocols', count(*), NULL,
+           concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group'),
+           'partition.assignment.strategy', min(at)
+    FROM refused WHERE error = 'INCONSISTENT_GROUP_PROTOCOL' GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'zombie commits', count(*), NULL,
+           concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after it was put out'),
+           'max.poll.interval.ms', min(at)
+    FROM refused WHERE why LIKE 'zombie%' GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
+           concat(sum(rebalances), ' rebalances in a row, first by ', min_by(first_trigger, started), ' of ',
+                  coalesce(min_by(first_client_id, started), 'unknown')),
+           CASE WHEN looks_like = 'deploy' THEN 'group.instance.id' ELSE 'session.timeout.ms' END, min(started)
+    FROM storms WHERE looks_like NOT IN ('start', 'shutdown') GROUP BY source, group_id, looks_like
+    UNION ALL
+    SELECT source, group_id, 'eager protocol in a large group', count(*), sum(duration_ms),
+           concat('each of ', count(*), ' rebalances stopped ', max(member_count), ' members'),
+           'partition.assignment.strategy', min(started)
+    FROM rebalances
+    WHERE kind = 'classic' AND member_count >= 10 AND protocol NOT LIKE 'cooperative%' AND duration_ms > 0
+    GROUP BY source, group_id HAVING count(*) >= 3
+    UNION ALL
+    SELECT source, group_id, 'mixed session timeouts', timeouts, NULL,
+           concat('members have session timeouts of ', timeout_texts, ' ms'), 'session.timeout.ms', NULL
+    FROM mixes WHERE timeouts > 1
+    UNION ALL
+    SELECT source, group_id, 'mixed assignors', lists, NULL, concat('members name assignors ', assignor_texts),
+           'partition.assignment.strategy', NULL
+    FROM mixes WHERE lists > 1
+)
+SELECT source, group_id, finding, times, cost_ms, text, setting, first_at FROM found
+"""
+
+#: What the evidence can't show.
+GAPS: Final = """
+WITH told AS (
+    SELECT source, group_id, min(ts) AS first_ts, max(ts) AS last_ts,
+           min_by(from_state, seq) AS first_from, min_by(to_state, seq) AS first_to, min_by(rule, seq) AS first_rule
+    FROM group_transitions GROUP BY source, group_id
+), asked AS (
+    SELECT source, group_id, min(log_ts) AS first_ts, max(log_ts) AS last_ts,
+           min_by(api, log_ts) AS first_api, min_by(generation_or_epoch, log_ts) AS first_generation
+    FROM request_log WHERE group_id IS NOT NULL AND api IN ('JoinGroup', 'SyncGroup', 'Heartbeat', 'LeaveGroup',
+                                                            'OffsetCommit', 'ConsumerGroupHeartbeat')
+    GROUP BY source, group_id
+), away AS (
+    SELECT source, group_id, ts, rule, lead(ts) OVER in_order AS next_ts
+    FROM group_transitions WHERE rule IN ('UNLOADED', 'LOADED')
+    WINDOW in_order AS (PARTITION BY source, group_id ORDER BY seq)
+)
+SELECT source, group_id, 'no requests' AS gap, timestamp_millis(told.first_ts) AS since,
+       timestamp_millis(told.last_ts) AS until,
+       'only a broker''s own log tells of this group: no heartbeats, no commits, not who rejoined when' AS text
+FROM told LEFT ANTI JOIN asked USING (source, group_id)
+UNION ALL
+SELECT source, group_id, 'begins in the middle', timestamp_millis(asked.first_ts), timestamp_millis(told.first_ts),
+       concat('the first request is a ', first_api, ' of generation ', coalesce(first_generation, -1),
+              ': what was before, and who was in the group, is not told')
+FROM asked LEFT JOIN told USING (source, group_id)
+WHERE first_api IN ('SyncGroup', 'Heartbeat', 'LeaveGroup')
+   OR (first_api = 'ConsumerGroupHeartbeat' AND first_generation > 0)
+   OR (first_api = 'OffsetCommit' AND first_generation > 0)
+UNION ALL
+SELECT source, group_id, 'coordinator away', timestamp_millis(ts), timestamp_millis(next_ts),
+       'the group''s partition was unloaded, or its broker was down'
+FROM away WHERE rule = 'UNLOADED'
+UNION ALL
+SELECT source, group_id, 'unanswered', min(asked), max(asked), concat(count(*), ' requests have no answer')
+FROM unanswered WHERE group_id IS NOT NULL GROUP BY source, group_id
+UNION ALL
+SELECT source, group_id, 'unreadable', timestamp_millis(min(ts)), timestamp_millis(max(ts)),
+       concat(count(*), ' lines could not be read: ', min(reason))
+FROM rejected_requests GROUP BY source, group_id
+UNION ALL
+SELECT source, group_id, 'unknown lines', timestamp_millis(min(ts)), timestamp_millis(max(ts)),
+       concat(count(*), ' lines of the coordinator have no known shape, such as: ', min(message))
+FROM coordinator_log WHERE event IS NULL GROUP BY source, group_id
+"""

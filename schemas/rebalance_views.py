@@ -1,0 +1,276 @@
+"""The views on rebalances, of classic groups, consumer groups (KIP-848) and groups of both: SQL text and nothing else.
+
+They stand on group_transitions, which a replay fills from requests or from a broker's own log, and take from the other
+tables what these add. Rows of member_events and of states are those of group_transitions, told apart.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Rows of group_transitions that tell of a member and not of the group.
+_OF_A_MEMBER: Final = "(from_state <=> to_state AND members IS NULL)"
+
+#: Rules of rows that begin no epoch of a consumer group, although they end in a state that such a group can have.
+_NO_EPOCH: Final = ", ".join(
+    f"'{rule}'"
+    for rule in (
+        "LEADER_SYNCED", "EMPTIED", "CREATED", "LOADED", "UNLOADED", "ALL_JOINED", "JOIN_PHASE_ENDED", "DELETED",
+        "OFFSETS_EXPIRED", "STORE_FAILED", "DOWNGRADED", "TARGET_COMPUTED", "RECONCILED",
+    )
+)  # fmt: skip
+
+MEMBER_EVENTS: Final = f"""
+SELECT source, group_id, timestamp_millis(ts) AS at,
+       CASE WHEN rule = 'MEMBER_ADDED' THEN 'joined' WHEN rule = 'STATIC_MEMBER_REPLACED' THEN 'came back'
+            WHEN rule = 'MEMBER_LEFT' THEN 'left' WHEN rule = 'PENDING_MEMBER_EXPIRED' THEN 'never joined'
+            ELSE 'expelled' END AS event,
+       cause_member_id AS member_id, cause_client_id AS client_id, cause_client_host AS client_host, rule,
+       cause_timer AS timer, generation, to_state AS state, nullif(cause_client_reason, '') AS client_reason, reason,
+       cause_request_id AS request_id, ts, seq
+FROM group_transitions
+WHERE {_OF_A_MEMBER}
+"""
+
+#: A change of the topics that there are, as far as requests told of it.
+TOPIC_CHANGES: Final = """
+WITH lists AS (
+    SELECT source, log_ts, max(body) AS body FROM request_log WHERE api = 'TopicMetadata' GROUP BY source, log_ts
+), listed AS (
+    SELECT source, log_ts, row_number() OVER (PARTITION BY source ORDER BY log_ts) AS number,
+           from_json(body, 'topics ARRAY<STRUCT<name: STRING, partitions: INT, id: STRING>>').topics AS topics
+    FROM lists
+), each AS (
+    SELECT source, number, topic.name AS topic, topic.id AS topic_id, topic.partitions
+    FROM listed LATERAL VIEW explode(topics) AS topic
+), compared AS (
+    SELECT coalesce(new.source, old.source) AS source, coalesce(new.number, old.number + 1) AS number,
+           coalesce(new.topic, old.topic) AS topic, coalesce(new.topic_id, old.topic_id) AS topic_id,
+           old.partitions AS partitions_before, new.partitions
+    FROM each AS new FULL OUTER JOIN each AS old
+    ON new.source = old.source AND new.number = old.number + 1 AND new.topic_id = old.topic_id AND new.topic = old.topic
+)
+SELECT source, timestamp_millis(log_ts) AS at,
+       CASE WHEN partitions_before IS NULL THEN 'created' WHEN partitions IS NULL THEN 'deleted' ELSE 'grew'
+       END AS what,
+       topic, topic_id, partitions_before, partitions, log_ts AS ts
+FROM compared JOIN listed USING (source, number)
+WHERE number > 1 AND NOT partitions_before <=> partitions
+"""
+
+#: One row a rebalance: of a classic group from its trigger, over the end of the join phase, to its end; of a consumer
+#: group from its epoch's beginning to when all members have what they shall.
+REBALANCES: Final = f"""
+WITH states AS (
+    SELECT *, lag(generation) OVER in_order AS generation_before FROM group_transitions WHERE NOT {_OF_A_MEMBER}
+    WINDOW in_order AS (PARTITION BY source, group_id ORDER BY seq)
+), started AS (
+    SELECT *, to_state = 'PreparingRebalance' OR (
+               to_state IN ('Assigning', 'Reconciling', 'Stable', 'Empty') AND rule NOT IN ({_NO_EPOCH})
+               AND NOT generation <=> generation_before
+           ) AS is_start
+    FROM states
+), numbered AS (
+    SELECT *, count_if(is_start) OVER (
+        PARTITION BY source, group_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+    FROM started
+), spans AS (
+    SELECT source, group_id, number,
+           min_by(struct(ts, rule, reason, cause_request_id, cause_api, cause_member_id, cause_client_id,
+                         cause_client_host, cause_client_reason, cause_timer, to_state), seq)
+               FILTER (WHERE is_start) AS start,
+           min_by(struct(ts, rule, cause_api, cause_member_id, cause_client_id), seq)
+               FILTER (WHERE to_state = 'CompletingRebalance') AS joined,
+           min_by(struct(ts, to_state, rule), seq) FILTER (WHERE to_state IN ('Stable', 'Empty', 'Dead')) AS finish,
+           min_by(struct(generation, protocol, leader, members), seq)
+               FILTER (WHERE to_state <> 'PreparingRebalance') AS outcome,
+           max_by(members, seq) FILTER (WHERE to_state <> 'PreparingRebalance') AS members_at_end,
+           coalesce(bool_or(rule = 'TARGET_COMPUTED'), false) AS by_lines
+    FROM numbered
+    GROUP BY source, group_id, number
+), chained AS (
+    SELECT *, start.to_state <> 'PreparingRebalance' AS is_consumer,
+           lead(start.ts) OVER following AS next_start_ts, lag(start.ts) OVER following AS last_start_ts,
+           bool_or(by_lines) OVER (PARTITION BY source, group_id) AS is_by_lines,
+           coalesce(last(members_at_end, true) OVER before, array()) AS members_before
+    FROM spans
+    WINDOW following AS (PARTITION BY source, group_id ORDER BY number),
+           before AS (PARTITION BY source, group_id ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), ended AS (
+    SELECT *, coalesce(finish.ts, next_start_ts) AS end_ts, outcome.members AS members_after
+    FROM chained
+    WHERE number > 0
+), targets AS (
+    SELECT source, group_id, epoch, min(ts) AS ts, max(assignor) AS assignor, max(assignor_ms) AS assignor_ms
+    FROM (
+        SELECT source, group_id, CAST(get_json_object(other_value, '$.assignmentEpoch') AS INT) AS epoch, ts,
+               CAST(NULL AS STRING) AS assignor, CAST(NULL AS BIGINT) AS assignor_ms
+        FROM consumer_offsets
+        WHERE record_type = 'ConsumerGroupTargetAssignmentMetadata' AND other_value IS NOT NULL
+        UNION ALL
+        SELECT source, group_id, generation, ts, assignor, duration_ms FROM coordinator_log
+        WHERE event = 'TARGET_COMPUTED'
+    )
+    GROUP BY source, group_id, epoch
+), grown AS (
+    SELECT ended.source, group_id, number, array_join(array_sort(collect_set(concat(
+               'topic ', topic, ' ', what,
+               CASE WHEN what = 'grew' THEN concat(' from ', partitions_before, ' to ', partitions, ' partitions')
+                    ELSE '' END))), ', ') AS topics
+    FROM ended JOIN topic_changes
+    ON ended.source = topic_changes.source AND topic_changes.ts <= ended.start.ts
+       AND topic_changes.ts > coalesce(last_start_ts, 0)
+    WHERE start.rule IN ('TOPICS_CHANGED', 'EPOCH_BUMPED', 'REGEX_RESOLVED')
+    GROUP BY ended.source, group_id, number
+)
+SELECT ended.source, ended.group_id, outcome.generation,
+       CASE WHEN finish.rule = 'LOADED' THEN 'Lost' WHEN is_consumer AND is_by_lines AND finish IS NULL THEN 'NotTold'
+            WHEN finish IS NOT NULL THEN finish.to_state WHEN next_start_ts IS NULL THEN 'UnderWay'
+            WHEN is_consumer THEN 'Superseded' ELSE 'Interrupted' END AS outcome,
+       timestamp_millis(start.ts) AS started, timestamp_millis(joined.ts) AS joined,
+       CASE WHEN finish.to_state = 'Stable' THEN timestamp_millis(finish.ts) END AS stable,
+       timestamp_millis(end_ts) AS ended,
+       end_ts - start.ts AS duration_ms,
+       CASE WHEN NOT is_consumer THEN coalesce(joined.ts, end_ts) - start.ts END AS waiting_for_joins_ms,
+       end_ts - joined.ts AS waiting_for_sync_ms,
+       start.rule AS trigger, coalesce(start.reason, grown.topics) AS reason, start.cause_timer AS trigger_timer,
+       start.cause_api AS trigger_api,
+       start.cause_member_id AS trigger_member_id, start.cause_client_id AS trigger_client_id,
+       start.cause_client_host AS trigger_client_host, start.cause_client_reason AS client_reason,
+       start.cause_request_id AS trigger_request_id,
+       joined.rule AS join_ended_by,
+       CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_member_id END AS last_to_join_member_id,
+       CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_client_id END AS last_to_join_client_id,
+       coalesce(outcome.protocol, targets.assignor) AS protocol, outcome.leader, members_before, members_after,
+       array_except(members_after, members_before) AS members_joined,
+       array_except(members_before, members_after) AS members_left,
+       CASE WHEN is_consumer THEN 'consumer' ELSE 'classic' END AS kind,
+       timestamp_millis(targets.ts) AS target_computed, targets.assignor_ms, ended.number,
+       size(members_after) AS member_count
+FROM ended
+LEFT JOIN targets
+    ON is_consumer AND targets.source = ended.source AND targets.group_id = ended.group_id
+       AND targets.epoch = outcome.generation
+LEFT JOIN grown ON grown.source = ended.source AND grown.group_id = ended.group_id AND grown.number = ended.number
+"""
+
+#: Who asked to join in which rebalance, and who was gone instead.
+REJOINS: Final = """
+WITH spans AS (
+    SELECT source, group_id, number, generation, kind, unix_millis(started) AS start_ts,
+           unix_millis(coalesce(joined, ended)) AS join_end_ts, unix_millis(ended) AS end_ts, members_before
+    FROM rebalances WHERE kind = 'classic'
+), asked AS (
+    SELECT q.source, q.group_id, coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS member_id, q.client_id,
+           q.log_ts, a.error_code
+    FROM request_log q LEFT JOIN group_responses a ON a.source = q.source AND a.request_id = q.request_id
+    WHERE q.api = 'JoinGroup'
+), joined AS (
+    SELECT spans.source, spans.group_id, number, asked.member_id, max(client_id) AS client_id,
+           min(log_ts) AS asked_ts, count(*) AS requests
+    FROM spans JOIN asked
+    ON asked.source = spans.source AND asked.group_id = spans.group_id AND log_ts >= start_ts
+       AND log_ts <= coalesce(join_end_ts, log_ts)
+    WHERE asked.member_id IS NOT NULL AND coalesce(error_code, 0) <> 79
+    GROUP BY spans.source, spans.group_id, number, asked.member_id
+), new_ones AS (
+    SELECT spans.source, spans.group_id, number, member_id, max(client_id) AS client_id, min(ts) AS asked_ts
+    FROM spans JOIN member_events e
+    ON e.source = spans.source AND e.group_id = spans.group_id AND event IN ('joined', 'came back')
+       AND ts >= start_ts AND ts <= coalesce(join_end_ts, ts)
+    GROUP BY spans.source, spans.group_id, number, member_id
+), synced AS (
+    SELECT spans.source, spans.group_id, number, q.member_id, min(q.log_ts) AS sync_ts
+    FROM spans JOIN request_log q
+    ON q.source = spans.source AND q.group_id = spans.group_id AND q.api = 'SyncGroup' AND q.log_ts >= join_end_ts
+       AND q.generation_or_epoch = generation
+    GROUP BY spans.source, spans.group_id, number, q.member_id
+), gone AS (
+    SELECT spans.source, spans.group_id, number, member_id, max(client_id) AS client_id, max(ts) AS gone_ts,
+           max_by(event, ts) AS event, max_by(rule, ts) AS rule, max_by(client_reason, ts) AS client_reason
+    FROM spans JOIN member_events e
+    ON e.source = spans.source AND e.group_id = spans.group_id AND event IN ('left', 'expelled')
+       AND ts >= start_ts AND ts <= coalesce(join_end_ts, ts)
+    GROUP BY spans.source, spans.group_id, number, member_id
+), who AS (
+    SELECT source, group_id, number, member_id FROM joined UNION SELECT source, group_id, number, member_id FROM gone
+    UNION SELECT source, group_id, number, member_id FROM new_ones
+)
+SELECT source, group_id, spans.generation, member_id,
+       coalesce(joined.client_id, gone.client_id, new_ones.client_id) AS client_id,
+       CASE WHEN gone.event IS NULL THEN 'joined' ELSE gone.event END AS how, gone.rule, gone.client_reason,
+       timestamp_millis(coalesce(joined.asked_ts, new_ones.asked_ts)) AS asked,
+       coalesce(joined.asked_ts, new_ones.asked_ts) - start_ts AS join_lag_ms,
+       sync_ts - join_end_ts AS sync_lag_ms, greatest(coalesce(joined.requests, 1), 1) - 1 AS retries,
+       timestamp_millis(gone_ts) AS gone, gone_ts - start_ts AS gone_after_ms,
+       array_contains(members_before, member_id) AS was_member,
+       timestamp_millis(start_ts) AS started, number,
+       greatest(coalesce(gone_ts, 0), coalesce(joined.asked_ts, new_ones.asked_ts, 0)) AS settled_ts
+FROM who JOIN spans USING (source, group_id, number)
+LEFT JOIN joined USING (source, group_id, number, member_id)
+LEFT JOIN new_ones USING (source, group_id, number, member_id)
+LEFT JOIN gone USING (source, group_id, number, member_id)
+LEFT JOIN synced USING (source, group_id, number, member_id)
+"""
+
+#: One row a rebalance: for whom all waited, and how that ended.
+WAITED_FOR: Final = """
+WITH reached AS (
+    SELECT source, group_id, member_id, ts, CAST(get_json_object(other_value, '$.memberEpoch') AS INT) AS epoch
+    FROM consumer_offsets
+    WHERE record_type = 'ConsumerGroupCurrentMemberAssignment' AND get_json_object(other_value, '$.state') = '0'
+), clients AS (
+    SELECT source, group_id, member_id, max(client_id) AS client_id FROM member_events
+    GROUP BY source, group_id, member_id
+), steps AS (
+    SELECT source, group_id, number, settled_ts AS ts, member_id, client_id, how, rule, client_reason, retries
+    FROM rejoins
+    UNION ALL
+    SELECT r.source, r.group_id, number, min(reached.ts), reached.member_id, max(clients.client_id), 'reconciled',
+           NULL, NULL, 0
+    FROM rebalances r
+    JOIN reached ON reached.source = r.source AND reached.group_id = r.group_id AND reached.epoch = r.generation
+    LEFT JOIN clients ON clients.source = r.source AND clients.group_id = r.group_id
+                         AND clients.member_id = reached.member_id
+    WHERE kind = 'consumer'
+    GROUP BY r.source, r.group_id, number, reached.member_id
+    UNION ALL
+    SELECT r.source, r.group_id, number, e.ts, e.member_id, e.client_id, e.event, e.rule, e.client_reason, 0
+    FROM rebalances r JOIN member_events e
+    ON e.source = r.source AND e.group_id = r.group_id AND e.event IN ('left', 'expelled')
+       AND e.at >= r.started AND e.at <= coalesce(r.ended, e.at)
+    WHERE kind = 'consumer'
+), ranked AS (
+    SELECT source, group_id, number,
+           array_sort(collect_list(struct(-ts AS back, member_id, client_id, how, rule, client_reason, retries)))
+               AS settled,
+           filter(collect_list(CASE WHEN how = 'expelled' THEN member_id END), id -> id IS NOT NULL) AS expelled
+    FROM steps
+    GROUP BY source, group_id, number
+), last AS (
+    SELECT r.*, settled[0] AS first, get(settled, 1) AS second, coalesce(expelled, array()) AS expelled,
+           unix_millis(coalesce(CASE WHEN kind = 'classic' THEN joined END, ended)) AS end_ts
+    FROM rebalances r LEFT JOIN ranked USING (source, group_id, number)
+), told AS (
+    SELECT *,
+           -- A broker's own log doesn't tell who of the old members joined again, or reached the epoch.
+           first IS NULL OR outcome = 'NotTold'
+               OR (join_ended_by = 'JOIN_PHASE_ENDED' AND size(members_before) > 0 AND end_ts + first.back > 50)
+               AS is_untold
+    FROM last
+)
+SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS until,
+       end_ts - unix_millis(started) AS waited_ms,
+       CASE WHEN NOT is_untold THEN first.member_id END AS member_id,
+       CASE WHEN NOT is_untold THEN first.client_id END AS client_id,
+       CASE WHEN is_untold THEN 'not told'
+            WHEN join_ended_by = 'JOIN_EXPIRED' AND first.how = 'joined' THEN 'initial delay'
+            ELSE first.how END AS how,
+       CASE WHEN NOT is_untold THEN first.rule END AS rule,
+       CASE WHEN NOT is_untold THEN first.client_reason END AS client_reason,
+       CASE WHEN NOT is_untold THEN timestamp_millis(-first.back) END AS at,
+       CASE WHEN NOT is_untold THEN second.back - first.back END AS lag_ms,
+       CASE WHEN NOT is_untold THEN second.client_id END AS second_client_id,
+       CASE WHEN NOT is_untold THEN first.retries END AS retries, expelled, outcome, number
+FROM told
+"""

@@ -1,0 +1,132 @@
+"""The views that explain an incident, on replays of what was really done to a broker's groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_udf.replay.inputs.plan import plan
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.recorded import Job, run_recorded
+from coordinator_udf.sql.registration import register, register_incident_views, views_named
+from coordinator_udf.tables.parquet_files import commit
+from schemas.views import INCIDENT_VIEWS
+from tests.conftest import shared
+
+pytestmark = pytest.mark.spark
+
+Ask = Callable[[str], list[dict[str, Any]]]
+SCENARIOS = ("storm", "kip848", "static-restart", "max-poll")
+SESSIONS = {"group.consumer.session.timeout.ms": "15000", "group.consumer.min.session.timeout.ms": "10000"}
+
+
+@pytest.fixture(scope="module")
+def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+    """Request logs and INFO logs of some scenarios side by side, and one INFO log alone, in one set of tables."""
+    out = tmp_path_factory.mktemp("incident")
+    logs = [shared("evidence", "dev", f"{name}.{kind}.log.gz") for name in SCENARIOS for kind in ("request", "server")]
+    files = []
+    for number, found in enumerate(plan([*logs, shared("evidence", "dev", "crash.server.log.gz")])):
+        path, scratch = (found.paths or found.info_paths)[0], out / str(number)
+        options = ReplayOptions(overrides=SESSIONS)
+        job = Job(path, found.source, found.form, found.paths, found.info_paths, options, out, scratch)
+        result = run_recorded(job)
+        assert result.report.failure is None
+        files += result.files
+    commit(out, files)
+    register(spark, str(out))
+    register_incident_views(spark, INCIDENT_VIEWS)
+    return lambda text: [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+
+
+def one(ask: Ask, text: str) -> dict[str, Any]:
+    (row,) = ask(text)
+    return row
+
+
+def test_whom_all_waited_for_is_never_unknown_where_requests_tell(ask: Ask) -> None:
+    assert ask("SELECT * FROM waited_for WHERE source LIKE '%request%' AND how = 'not told'") == []
+    dead = ask("SELECT client_id, at FROM waited_for WHERE group_id = 'storm-g' AND how = 'expelled' ORDER BY started")
+    assert [row["client_id"] for row in dead] == ["flapper-0", "flapper-1", "flapper-2"]
+
+
+def test_each_epoch_of_a_consumer_group_is_a_rebalance_with_its_cause(ask: Ask) -> None:
+    rows = ask("SELECT * FROM rebalances WHERE group_id = 'kip848-a' ORDER BY generation")
+    assert [row["generation"] for row in rows] == list(range(2, 12))
+    grown = rows[4]
+    assert (grown["trigger"], grown["reason"]) == ("TOPICS_CHANGED", "topic kip848-t grew from 3 to 6 partitions")
+    killed = rows[5]
+    assert (killed["trigger"], killed["trigger_client_id"], killed["trigger_timer"]) == (
+        "SESSION_EXPIRED",
+        "java-2",
+        "session",
+    )
+    assert killed["assignor_ms"] is not None
+    assert killed["target_computed"] > killed["started"]
+
+
+def test_an_expulsion_tells_the_silence_before_it(ask: Ask) -> None:
+    row = one(ask, "SELECT * FROM expulsions WHERE client_id = 'flapper-0'")
+    assert (row["timer"], row["silence_ms"], row["session_timeout_ms"]) == ("session", 6000, 6000)
+    assert row["while_others_waited"]
+    assert row["came_back_as"].startswith("flapper-0-")
+
+
+def test_restarts_of_static_members_are_told_though_they_caused_no_rebalance(ask: Ask) -> None:
+    rows = ask(
+        "SELECT identity, count(*) AS n, count_if(without_rebalance) AS quiet FROM incarnations "
+        "WHERE group_id = 'static-restart-g' AND group_instance_id IS NOT NULL GROUP BY identity ORDER BY identity"
+    )
+    assert [(row["identity"], row["n"], row["quiet"]) for row in rows] == [
+        ("inst-0", 2, 1),
+        ("inst-1", 2, 1),
+        ("inst-2", 2, 1),
+    ]
+
+
+def test_partitions_of_a_dead_owner_are_held_on_paper(ask: Ask) -> None:
+    rows = ask("SELECT * FROM assignment_history WHERE group_id = 'kip848-a' AND client_id = 'java-2' AND on_paper")
+    assert {row["topic"] for row in rows} <= {"kip848-t", "t1"}
+    assert rows
+    assert all(row["on_paper_ms"] > 10_000 for row in rows)
+
+
+def test_findings_name_what_was_done(ask: Ask) -> None:
+    found = {(row["group_id"], row["finding"]) for row in ask("SELECT group_id, finding FROM findings")}
+    assert {
+        ("storm-g", "dead member held up the group"),
+        ("storm-g", "storm: flapping"),
+        ("static-restart-g", "duplicate instance id"),
+        ("max-poll-g", "left for it did not poll"),
+        ("kip848-b", "duplicate instance id"),
+        ("crash-a", "expelled"),
+    } <= found
+
+
+def test_what_a_brokers_own_log_cannot_tell_is_a_gap(ask: Ask) -> None:
+    gaps = ask("SELECT group_id, gap FROM gaps WHERE source LIKE 'crash%' ORDER BY group_id")
+    assert [(row["group_id"], row["gap"]) for row in gaps] == [("crash-a", "no requests"), ("crash-b", "no requests")]
+    row = one(
+        ask, "SELECT * FROM rebalances WHERE group_id = 'crash-b' AND trigger = 'SESSION_EXPIRED' AND generation = 2"
+    )
+    assert (row["outcome"], row["member_count"], row["trigger_client_id"]) == ("Stable", 2, "aiokafka-5")
+
+
+def test_refused_requests_say_why(ask: Ask) -> None:
+    row = one(ask, "SELECT * FROM refused WHERE group_id = 'kip848-b' AND error = 'UNRELEASED_INSTANCE_ID'")
+    assert (row["client_id"], row["is_normal"]) == ("b0-restarted", False)
+
+
+def test_columns_have_comments(ask: Ask) -> None:
+    told = {row["col_name"]: row["comment"] for row in ask("DESCRIBE waited_for")}
+    assert told["how"].startswith("joined, reconciled, left")
+    assert told["waited_ms"] is None
+
+
+def test_only_the_views_that_a_statement_needs_are_computed() -> None:
+    assert views_named("SELECT 1 FROM groups") == []
+    assert views_named("SELECT * FROM storms") == ["rebalances", "storms"]
+    assert views_named("select * from waited_for")[-1] == "waited_for"
