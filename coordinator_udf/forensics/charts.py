@@ -1,0 +1,158 @@
+"""The chart of a group: its rebalances, a lane a member, and who had which partition.
+
+One Vega-Lite specification serves all groups; each brings its data. Colours are those of Okabe and Ito, which the
+colour-blind can tell apart; what ends a member's lane has a shape of its own, too.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import altair as alt
+
+from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership
+
+BLUE, ORANGE, SKY, GREEN, RED, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999"
+WIDTH: Final = 900
+#: A chart shows so many lanes and partitions at most; the rest is in the tables.
+MOST_LANES: Final = 60
+MOST_PARTITIONS: Final = 48
+_LANE_HEIGHT: Final = 15
+
+
+def group_spec() -> dict[str, Any]:
+    """The specification, with the names of the data that `group_data` gives."""
+    time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", labelOverlap=True))
+    phases = (
+        alt.Chart(alt.NamedData("phases"))
+        .mark_rect(opacity=0.35)
+        .encode(
+            x=time,
+            x2="to:T",
+            color=alt.Color("phase:N").scale(
+                domain=["waiting for joins", "waiting for the assignment", "reconciling"], range=[ORANGE, RED, SKY]
+            ),
+            tooltip=["phase:N", "text:N"],
+        )
+    )
+    lane = alt.Y("lane:N", title=None, sort=None)
+    lanes = (
+        alt.Chart(alt.NamedData("lanes"))
+        .mark_bar(height=7, color=BLUE)
+        .encode(x=time, x2="to:T", y=lane, tooltip=["lane:N", "member:N", "ended:N"])
+    )
+    ends = (
+        alt.Chart(alt.NamedData("marks"))
+        .mark_point(filled=True, size=60, opacity=1)
+        .encode(
+            x=alt.X("at:T"),
+            y=lane,
+            shape=alt.Shape("event:N", title="member").scale(
+                domain=["joined", "left", "expelled", "came back"],
+                range=["triangle-up", "triangle-down", "cross", "diamond"],
+            ),
+            color=alt.Color("event:N", title="member").scale(
+                domain=["joined", "left", "expelled", "came back"], range=[GREEN, GREY, "#000000", SKY]
+            ),
+            tooltip=["lane:N", "event:N", "at:T"],
+        )
+    )
+    members = alt.layer(phases, lanes, ends).resolve_scale(color="independent").properties(width=WIDTH)
+    partitions = (
+        alt.Chart(alt.NamedData("owners"))
+        .mark_bar(height=9)
+        .encode(
+            x=time,
+            x2="to:T",
+            y=alt.Y("partition:N", title=None, sort=None),
+            color=alt.Color("owner:N", title="owner", scale=alt.Scale(scheme="tableau10")),
+            tooltip=["partition:N", "owner:N", "change:N"],
+        )
+    )
+    idle = (
+        alt.Chart(alt.NamedData("idle"))
+        .mark_bar(height=9, color="#CC0000")
+        .encode(x=time, x2="to:T", y=alt.Y("partition:N", sort=None), tooltip=["partition:N", "why:N"])
+    )
+    owners = alt.layer(partitions, idle).properties(width=WIDTH)
+    spec: dict[str, Any] = (
+        alt.vconcat(members, owners, spacing=8)
+        .resolve_scale(x="shared", color="independent")
+        .configure_view(stroke=None)
+        .configure_legend(orient="top", symbolLimit=12)
+        .to_dict(validate=False)
+    )
+    return spec
+
+
+def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any]]]:
+    """The data of a group's chart.
+
+    Args:
+        end: when the evidence ends; what has no end lasts until then.
+    """
+    lives = _shown(facts)
+    phases = []
+    for r in facts.rebalances:
+        text = f"{r.trigger} {r.generation if r.generation is not None else ''}"
+        last = r.ended or end
+        if r.kind == "consumer":
+            phases.append(_bar(r.started, last, phase="reconciling", text=text))
+            continue
+        phases.append(_bar(r.started, r.joined or last, phase="waiting for joins", text=text))
+        if r.joined is not None:
+            phases.append(_bar(r.joined, last, phase="waiting for the assignment", text=text))
+    lanes = [
+        _bar(life.since, life.until or end, lane=life.identity, member=life.member_id, ended=life.ended_by or "")
+        for life in lives
+    ]
+    marks = []
+    for life in lives:
+        event = "came back" if life.without_rebalance else "joined"
+        marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
+        if life.until is not None and life.ended_by in {"left", "expelled"}:
+            marks.append({"at": _iso(life.until), "lane": life.identity, "event": life.ended_by})
+    owners, idle = _partitions(facts.ownership, end)
+    return {"phases": phases, "lanes": lanes, "marks": marks, "owners": owners, "idle": idle}
+
+
+def _shown(facts: GroupFacts) -> list[Life]:
+    names = list(dict.fromkeys(life.identity for life in facts.lives))[:MOST_LANES]
+    return [life for life in facts.lives if life.identity in set(names)]
+
+
+def _partitions(ownership: list[Ownership], end: datetime) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    names = list(dict.fromkeys((each.topic, each.partition) for each in ownership))[:MOST_PARTITIONS]
+    owners, idle = [], []
+    for each in ownership:
+        if (each.topic, each.partition) not in names:
+            continue
+        name, last = f"{each.topic}-{each.partition}", each.until or end
+        owners.append(
+            _bar(each.since, last, partition=name, owner=each.client_id or each.member_id, change=each.change)
+        )
+        if each.idle_before_ms:
+            before = each.since.timestamp() - each.idle_before_ms / 1000
+            since = datetime.fromtimestamp(before, UTC).replace(tzinfo=None)
+            idle.append(_bar(since, each.since, partition=name, why="nobody had it"))
+        if each.on_paper and each.on_paper_ms:
+            before = last.timestamp() - each.on_paper_ms / 1000
+            since = datetime.fromtimestamp(before, UTC).replace(tzinfo=None)
+            idle.append(_bar(since, last, partition=name, why="its owner was silent"))
+    return owners, idle
+
+
+def lane_height(facts: GroupFacts) -> tuple[int, int]:
+    """The heights of both parts of a group's chart, in pixels."""
+    lanes = len({life.identity for life in _shown(facts)})
+    partitions = min(len({(each.topic, each.partition) for each in facts.ownership}), MOST_PARTITIONS)
+    return max(lanes, 1) * _LANE_HEIGHT + 10, max(partitions, 1) * _LANE_HEIGHT
+
+
+def _bar(since: datetime, until: datetime, **values: str) -> dict[str, Any]:
+    return {"from": _iso(since), "to": _iso(until), **values}
+
+
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")

@@ -1,0 +1,235 @@
+"""The facts of an incident, read from the views (schemas.views) of a session in which tables are registered."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from coordinator_udf.sql.registration import register_incident_views, views_named
+
+
+@dataclass(frozen=True)
+class Rebalance:
+    """One rebalance and whom all waited for in it; lengths of time in milliseconds."""
+
+    generation: int | None
+    kind: str
+    outcome: str
+    started: datetime
+    joined: datetime | None
+    stable: datetime | None
+    ended: datetime | None
+    duration_ms: int | None
+    trigger: str
+    reason: str | None
+    trigger_client_id: str | None
+    trigger_member_id: str | None
+    trigger_timer: str | None
+    client_reason: str | None
+    member_count: int | None
+    target_computed: datetime | None
+    how: str | None
+    waited_client_id: str | None
+    waited_member_id: str | None
+    lag_ms: int | None
+    expelled: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Life:
+    """One process behind an identity, as long as it was in the group."""
+
+    identity: str
+    member_id: str
+    client_id: str | None
+    incarnation: int
+    since: datetime
+    until: datetime | None
+    ended_by: str | None
+    without_rebalance: bool
+
+
+@dataclass(frozen=True)
+class Expulsion:
+    """A member that a timer put out."""
+
+    at: datetime
+    member_id: str
+    client_id: str | None
+    timer: str | None
+    rule: str
+    silence_ms: int | None
+    session_timeout_ms: int | None
+    came_back_as: str | None
+    came_back_after_ms: int | None
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Who had a partition from when to when."""
+
+    topic: str
+    partition: int
+    member_id: str
+    client_id: str | None
+    since: datetime
+    until: datetime | None
+    change: str
+    idle_before_ms: int | None
+    on_paper: bool
+    on_paper_ms: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, in words."""
+
+    finding: str
+    times: int
+    cost_ms: int | None
+    text: str
+    setting: str
+    first_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the evidence can't show."""
+
+    gap: str
+    since: datetime | None
+    until: datetime | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Requests of one client that were refused for one reason."""
+
+    api: str
+    error: str
+    why: str
+    client_id: str | None
+    times: int
+    first_at: datetime
+
+
+@dataclass
+class GroupFacts:
+    """All that is known of one group of one coordinator."""
+
+    source: str
+    group_id: str
+    rebalances: list[Rebalance] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    expulsions: list[Expulsion] = field(default_factory=list)
+    ownership: list[Ownership] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    refused: list[Refusals] = field(default_factory=list)
+
+    @property
+    def stopped_ms(self) -> int:
+        """How long rebalances stopped it; those of consumer groups stop nobody."""
+        return sum(r.duration_ms or 0 for r in self.rebalances if r.kind == "classic")
+
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        """What it is sorted by."""
+        return len(self.findings), self.stopped_ms, len(self.rebalances)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Of what a report tells: one group or all, from when to when."""
+
+    group_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def where(self, begin: str, end: str | None = None) -> str:
+        """A condition on two columns of a view, or on one."""
+        terms = ["true"]
+        if self.group_id is not None:
+            quoted = self.group_id.replace("\\", "\\\\").replace("'", "\\'")
+            terms.append(f"group_id = '{quoted}'")
+        if self.since is not None:
+            terms.append(f"coalesce({end or begin}, {begin}) >= TIMESTAMP '{self.since:%Y-%m-%d %H:%M:%S.%f}'")
+        if self.until is not None:
+            terms.append(f"{begin} <= TIMESTAMP '{self.until:%Y-%m-%d %H:%M:%S.%f}'")
+        return " AND ".join(terms)
+
+
+_REBALANCES = """
+SELECT r.*, w.how, w.client_id AS waited_client_id, w.member_id AS waited_member_id, w.lag_ms,
+       coalesce(w.expelled, array()) AS expelled
+FROM rebalances r LEFT JOIN waited_for w
+ON w.source = r.source AND w.group_id = r.group_id AND w.number = r.number
+"""
+_REFUSED = """
+SELECT source, group_id, api, error, why, client_id, count(*) AS times, min(at) AS first_at
+FROM refused WHERE NOT is_normal AND {where} GROUP BY source, group_id, api, error, why, client_id
+"""
+_ALL = ("rebalances", "waited_for", "incarnations", "expulsions", "assignment_history", "findings", "gaps", "refused")
+
+F = TypeVar("F")
+
+
+def load_facts(spark: SparkSession, window: Window | None = None) -> list[GroupFacts]:
+    """The facts of all groups that a report is to tell of, those with most to tell first."""
+    window = window or Window()
+    register_incident_views(spark, views_named(" ".join(_ALL)))
+    groups: dict[tuple[str, str], GroupFacts] = {}
+
+    def read(query: str, cls: type[F], name: str, order: str) -> None:
+        rows = spark.sql(f"SELECT * FROM ({query}) ORDER BY {order}").collect()
+        names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
+        for row in rows:
+            values = row.asDict()
+            key = (values["source"], values["group_id"])
+            if key[1] is None:
+                continue
+            facts = groups.setdefault(key, GroupFacts(*key))
+            getattr(facts, name).append(cls(**{name: _plain(values[name]) for name in names}))
+
+    starts = window.where("started", "ended")
+    read(f"SELECT * FROM ({_REBALANCES}) WHERE {starts}", Rebalance, "rebalances", "started, number")
+    read(f"SELECT * FROM incarnations WHERE {window.where('since', 'until')}", Life, "lives", "since")
+    read(f"SELECT * FROM expulsions WHERE {window.where('at')}", Expulsion, "expulsions", "at")
+    read(
+        f"SELECT * FROM assignment_history WHERE {window.where('since', 'until')}",
+        Ownership,
+        "ownership",
+        "topic, partition, since",
+    )
+    read(f"SELECT * FROM findings WHERE {window.where('first_at')}", Finding, "findings", "first_at, finding")
+    read(f"SELECT * FROM gaps WHERE {window.where('since', 'until')}", Gap, "gaps", "since")
+    read(_REFUSED.format(where=window.where("at")), Refusals, "refused", "first_at")
+    return sorted(groups.values(), key=lambda facts: (tuple(-n for n in facts.cost), facts.source, facts.group_id))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
+    """From when to when the facts tell; None where there are none."""
+    times: list[datetime] = []
+    for facts in groups:
+        times += [r.started for r in facts.rebalances]
+        times += [r.ended for r in facts.rebalances if r.ended is not None]
+        times += [life.since for life in facts.lives]
+    return (min(times), max(times)) if times else None
+
+
+def by_source(groups: Iterable[GroupFacts]) -> dict[str, list[GroupFacts]]:
+    """The groups of each coordinator."""
+    found: dict[str, list[GroupFacts]] = defaultdict(list)
+    for facts in groups:
+        found[facts.source].append(facts)
+    return dict(found)

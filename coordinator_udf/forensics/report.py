@@ -1,0 +1,120 @@
+"""The report of an incident: a page that needs nothing but itself, Markdown for a ticket, a trace for Perfetto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import vl_convert
+
+from coordinator_udf.forensics.charts import group_data, group_spec, lane_height
+from coordinator_udf.forensics.facts import GroupFacts, span_of
+from coordinator_udf.forensics.sentences import overview, rebalance_sentence, seconds
+
+TEMPLATES: Final = Path(__file__).parent
+#: So many groups get a section and a chart of their own; the others stand in the overview.
+MOST_GROUPS: Final = 500
+#: A section lists so many rebalances; where there are more, those that took longest.
+MOST_REBALANCES: Final = 200
+
+
+class ReportFormat(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+    PERFETTO = "perfetto"
+
+
+def render(groups: Sequence[GroupFacts], form: ReportFormat, evidence: Sequence[str] = ()) -> str:
+    """A report as text.
+
+    Args:
+        evidence: lines on what was read.
+    """
+    if form is ReportFormat.PERFETTO:
+        return json.dumps({"traceEvents": trace_events(groups), "displayTimeUnit": "ms"})
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=form is ReportFormat.HTML,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"seconds": seconds, "clock": _clock}
+    span = span_of(groups)
+    shown = list(groups[:MOST_GROUPS])
+    values: dict[str, Any] = {
+        "groups": groups,
+        "shown": shown,
+        "span": span,
+        "evidence": evidence,
+        "overview": overview,
+        "sentence": rebalance_sentence,
+        "listed": _listed,
+        "heights": lane_height,
+    }
+    if form is ReportFormat.HTML:
+        end = span[1] if span is not None else datetime.now(UTC)
+        values["bundle"] = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace(
+            "</script", "<\\/script"
+        )
+        values["spec"] = _script_json(group_spec())
+        values["data"] = _script_json([group_data(facts, end) for facts in shown])
+        values["chart_heights"] = _script_json([lane_height(facts) for facts in shown])
+    return environment.get_template(f"report.{form.value}.j2").render(values)
+
+
+def _script_json(value: Any) -> str:
+    """JSON that may stand in a script element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _clock(at: datetime | None) -> str:
+    return "" if at is None else at.strftime("%H:%M:%S.%f")[:-3]
+
+
+def _listed(facts: GroupFacts) -> list[Any]:
+    """The rebalances that a section lists, in the order of time."""
+    if len(facts.rebalances) <= MOST_REBALANCES:
+        return facts.rebalances
+    longest = sorted(facts.rebalances, key=lambda r: -(r.duration_ms or 0))[:MOST_REBALANCES]
+    return sorted(longest, key=lambda r: r.started)
+
+
+def trace_events(groups: Sequence[GroupFacts]) -> list[dict[str, Any]]:
+    """Events of the Trace Event Format: a process a group, a thread a member."""
+    events: list[dict[str, Any]] = []
+    span = span_of(groups)
+    for pid, facts in enumerate(groups, 1):
+        events.append(_name("process_name", pid, 0, f"{facts.group_id} ({facts.source})"))
+        events.append(_name("thread_name", pid, 0, "rebalances"))
+        for r in facts.rebalances:
+            ends = r.ended or (span[1] if span is not None else r.started)
+            name = f"{r.kind} {r.generation if r.generation is not None else '?'}: {r.trigger}"
+            args = {"what": rebalance_sentence(r, facts), "outcome": r.outcome}
+            events.append(_slice(name, (pid, 0), r.started, ends, args))
+        lanes = {identity: tid for tid, identity in enumerate(dict.fromkeys(x.identity for x in facts.lives), 1)}
+        events += [_name("thread_name", pid, tid, identity) for identity, tid in lanes.items()]
+        for life in facts.lives:
+            ends = life.until or (span[1] if span is not None else life.since)
+            args = {"member": life.member_id, "ended": life.ended_by or "alive"}
+            events.append(_slice(life.client_id or life.identity, (pid, lanes[life.identity]), life.since, ends, args))
+    return events
+
+
+def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _slice(
+    name: str, thread: tuple[int, int], since: datetime, until: datetime, args: dict[str, str]
+) -> dict[str, Any]:
+    begin, end = (int(at.replace(tzinfo=UTC).timestamp() * 1_000_000) for at in (since, until))
+    times = {"ts": begin, "dur": max(end - begin, 1)}
+    return {"ph": "X", "name": name, "pid": thread[0], "tid": thread[1], **times, "args": args}

@@ -1,0 +1,97 @@
+"""What happened, in sentences."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Rebalance
+
+_TRIGGERS: Final = {
+    "MEMBER_ADDED": "{who} joined",
+    "MEMBER_LEFT": "{who} left",
+    "MEMBER_UPDATED": "{who} came with another subscription or other metadata",
+    "LEADER_REJOINED": "the leader {who} asked for a new assignment",
+    "STATIC_MEMBER_REPLACED": "the static member {who} came back during the wait for the assignment",
+    "STATIC_PROTOCOL_CHANGED": "the static member {who} came back with other assignors",
+    "SESSION_EXPIRED": "{who} expired{silence}",
+    "REBALANCE_EXPIRED": "{who} did not give its partitions up in time and was put out",
+    "JOIN_EXPIRED": "{who} did not join again in time and was put out",
+    "SYNC_EXPIRED": "{who} did not ask for its assignment in time and was put out",
+    "TOPICS_CHANGED": "{reason}",
+    "REGEX_RESOLVED": "a regular expression matched other topics",
+    "DOWNGRADED": "{who}, the last of the consumer protocol, left: the group became a classic one",
+    "OVER_CAPACITY": "the group was loaded with more members than allowed",
+    "STORE_FAILED": "the assignment could not be stored",
+    "EPOCH_BUMPED": "a subscription or a topic changed",
+}
+_OUTCOMES: Final = {
+    "Empty": "nobody was left",
+    "Dead": "the group went away",
+    "Interrupted": "the next one began before it was through",
+    "Superseded": "the next one began before all members were through",
+    "UnderWay": "it was still under way at the end of the evidence",
+    "Lost": "the broker died meanwhile",
+}
+_MS: Final = 1000
+
+
+def seconds(ms: int | None) -> str:
+    """A length of time, in seconds."""
+    return "?" if ms is None else f"{ms / _MS:.1f} s" if ms >= _MS / 10 else f"{ms} ms"
+
+
+def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
+    """What set a rebalance off, for whom all waited, and how it ended."""
+    r = rebalance
+    parts = [_trigger(r, facts)]
+    waited = _waited(r)
+    if waited is not None:
+        parts.append(waited)
+    if r.outcome in _OUTCOMES:
+        parts.append(_OUTCOMES[r.outcome])
+    return "; ".join(parts)
+
+
+def _trigger(r: Rebalance, facts: GroupFacts) -> str:
+    who = r.trigger_client_id or r.trigger_member_id or "a member that is not told"
+    text = _TRIGGERS.get(r.trigger, r.trigger.lower().replace("_", " ") + ": {who}")
+    silence = ""
+    if r.trigger == "SESSION_EXPIRED":
+        gone = _expulsion(facts, r)
+        if gone is not None and gone.silence_ms is not None:
+            silence = f" after {seconds(gone.silence_ms)} of silence"
+    told = text.format(who=who, silence=silence, reason=r.reason or "a topic changed")
+    words = r.client_reason
+    if words and words != "not provided" and not words.startswith("need to re-join with the given member-id"):
+        told += f" (it says: {words})"
+    return told
+
+
+def _expulsion(facts: GroupFacts, r: Rebalance) -> Expulsion | None:
+    of_member = [gone for gone in facts.expulsions if gone.member_id == r.trigger_member_id]
+    return min(of_member, key=lambda gone: abs((gone.at - r.started).total_seconds()), default=None)
+
+
+def _waited(r: Rebalance) -> str | None:
+    who = r.waited_client_id or r.waited_member_id
+    if r.how is None or who is None or who in {r.trigger_client_id, r.trigger_member_id} or not r.duration_ms:
+        return "for whom all waited is not told" if r.how == "not told" and r.duration_ms else None
+    lag = f" ({seconds(r.lag_ms)} after the one before)" if r.lag_ms else ""
+    if r.how == "expelled":
+        return f"all waited for {who}, dead, until a timer put it out{lag}"
+    if r.how == "left":
+        return f"all waited for {who}, until it left{lag}"
+    if r.how == "initial delay":
+        return f"the initial delay ran out; last to join was {who}"
+    if r.how == "reconciled":
+        return f"last to have its partitions was {who}{lag}"
+    return f"all waited for {who}, the last to join again{lag}"
+
+
+def overview(facts: GroupFacts) -> str:
+    """A group in a sentence."""
+    kinds = "/".join(sorted({r.kind for r in facts.rebalances})) or "no rebalance"
+    return (
+        f"{len(facts.rebalances)} rebalances ({kinds}), stopped for {seconds(facts.stopped_ms)}, "
+        f"{len(facts.expulsions)} expulsions, {sum(refused.times for refused in facts.refused)} requests refused"
+    )
