@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from coordinator_udf.groups.cause import Cause, request_cause
-from coordinator_udf.groups.decisions import Said, TransitionBody
+from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
@@ -59,7 +59,7 @@ class Context:
         by: the id of the request that is being handled; None for a timer.
         end_offset: the offset that the next record will have.
         next_seq: the number of the next thing that is said.
-        said: what was decided.
+        decisions: what was decided.
         appended: the records among it, for shards that keep their log: offset, type, key, value, producer id.
         append_failed_at: where the log ended when it didn't take what an operation would have written; None if it took
             all since the shard looked last. Set by `fits`.
@@ -83,7 +83,7 @@ class Context:
         #: By the name that members call it by; the first is the default. The shard gives them.
         self.assignors: Mapping[str, Assignor] = {}
         self.next_seq = 0
-        self.said = Said()
+        self.decisions = Decisions()
         self.appended: list[LogEntry] | None = None
         self.append_failed_at: int | None = None
 
@@ -161,7 +161,7 @@ class Context:
         """
         seq = self.next_seq
         named = _comma_separated(refs)
-        self.said.responses.append(
+        self.decisions.responses.append(
             (
                 seq,
                 self.now_ms,
@@ -197,19 +197,25 @@ class Context:
             refs: the records with the assignments that these stand for.
         """
         offset = self.end_offset
-        self.said.records.append(
+        get = key.get
+        group_id = get("group")
+        self.decisions.records.append(
             (
                 self.next_seq,
                 self.now_ms,
                 self.by,
-                key.get("group") or key.get("groupId"),
-                None if value is None else _encode(value).decode(),
+                offset,
                 type_,
                 _encode(key).decode(),
+                get("groupId") if group_id is None else group_id,
+                get("topic"),
+                get("partition"),
+                get("memberId"),
                 value_version,
-                offset,
-                producer_id,
-                producer_epoch,
+                # A marker names its producer in its key.
+                get("producerId") if producer_id is None else producer_id,
+                get("producerEpoch") if producer_epoch is None else producer_epoch,
+                None if value is None else _encode(value).decode(),
                 _comma_separated(refs),
             )
         )
@@ -240,7 +246,7 @@ class Context:
     def store_assignments(self, group_id: str, record_offset: int, assignments: Mapping[str, bytes]) -> None:
         """Puts out the bytes that placeholders for this record stand for, by member."""
         now_ms, by = self.now_ms, self.by
-        self.said.assignments += [
+        self.decisions.assignments += [
             (seq, now_ms, by, group_id, member_id, record_offset, assignment)
             for seq, (member_id, assignment) in enumerate(assignments.items(), self.next_seq)
         ]
@@ -275,19 +281,9 @@ class Context:
         to: ClassicGroupState | ConsumerGroupState | None = None,
     ) -> None:
         """Puts out a transition row for the state that the group is in now, or that it ended in."""
-        body = TransitionBody(
-            previous,
-            to or group.state,
-            group.generation_id,
-            group.protocol_type,
-            group.protocol_name,
-            group.leader,
-            event,
-            reason,
-            tuple(group.members),
-            *self.cause,
+        self._note(
+            group, previous, to or group.state, event, reason=reason, members=tuple(group.members), cause=self.cause
         )
-        self._say_transition(group.group_id, body)
 
     def note_member(
         self,
@@ -306,15 +302,36 @@ class Context:
         )
         if client_reason is not None:
             cause = cause._replace(client_reason=client_reason)
-        state = group.state
-        kind, protocol = group.protocol_type, group.protocol_name
-        body = TransitionBody(
-            state, state, group.generation_id, kind, protocol, group.leader, event, reason, None, *cause
-        )
-        self._say_transition(group.group_id, body)
+        self._note(group, group.state, group.state, event, reason=reason, members=None, cause=cause)
 
-    def _say_transition(self, group_id: str, body: TransitionBody) -> None:
-        self.said.transitions.append((self.next_seq, self.now_ms, self.by, group_id, _encode(body).decode()))
+    def _note(
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        previous: ClassicGroupState | ConsumerGroupState | None,
+        state: ClassicGroupState | ConsumerGroupState,
+        event: GroupEvent,
+        *,
+        reason: str | None,
+        members: tuple[str, ...] | None,
+        cause: Cause,
+    ) -> None:
+        self.decisions.transitions.append(
+            (
+                self.next_seq,
+                self.now_ms,
+                group.group_id,
+                previous,
+                state,
+                group.generation_id,
+                group.protocol_type,
+                group.protocol_name,
+                group.leader,
+                event,
+                reason,
+                members,
+                *cause,
+            )
+        )
         self.next_seq += 1
 
 

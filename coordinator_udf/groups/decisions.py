@@ -1,4 +1,4 @@
-"""What a shard says, a tuple each, by kind: each kind has columns of its own (schemas/outputs.py has them all).
+"""What a shard decided, a tuple each, by kind: each kind has columns of its own (schemas/outputs.py).
 
 They are made by the hundred thousand and become columns: hence plain tuples, made where something is decided.
 """
@@ -7,34 +7,36 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 #: The columns of each kind, in the order of its tuples. ``seq`` comes first.
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "response": (
-        "seq", "ts", "request_id", "by", "api", "api_version", "group_id", "member_id", "error_code", "body",
+    "responses": (
+        "seq", "ts", "request_id", "answered_by", "api", "api_version", "group_id", "member_id", "error_code", "body",
         "assignment_refs", "parts",
     ),
-    "record": (
-        "seq", "ts", "request_id", "group_id", "body", "record_type", "record_key", "value_version", "record_offset",
-        "producer_id", "producer_epoch", "assignment_refs",
+    "records": (
+        "seq", "ts", "request_id", "offset", "record_type", "key", "group_id", "topic", "topic_partition", "member_id",
+        "value_version", "producer_id", "producer_epoch", "body", "assignment_refs",
     ),
-    "assignment": ("seq", "ts", "request_id", "group_id", "member_id", "record_offset", "payload"),
-    "transition": ("seq", "ts", "request_id", "group_id", "body"),
-    "rejected": ("seq", "ts", "request_id", "api", "api_version", "group_id", "member_id", "body"),
+    "assignments": ("seq", "ts", "request_id", "group_id", "member_id", "record_offset", "payload"),
+    "transitions": (
+        "seq", "ts", "group_id", "from_state", "to_state", "generation", "protocol_type", "protocol", "leader", "rule",
+        "reason", "members", "cause_request_id", "cause_api", "cause_member_id", "cause_client_id", "cause_client_host",
+        "cause_client_reason", "cause_timer",
+    ),
+    "rejected": ("seq", "ts", "request_id", "api", "group_id", "reason", "raw", "traceback"),
 }  # fmt: skip
 
 Row = tuple[Any, ...]
 
 
-class Said:
-    """What a shard said and nobody has taken yet.
+class Decisions:
+    """What a shard decided and nobody has taken yet.
 
     Attributes:
         responses, records, assignments, transitions, rejected: tuples as `COLUMNS` has them, in the order of ``seq``.
     """
 
-    __slots__ = ("assignments", "records", "rejected", "responses", "transitions")
+    __slots__ = tuple(COLUMNS)
 
     def __init__(self) -> None:
         self.responses: list[Row] = []
@@ -54,27 +56,6 @@ class Said:
         return tuple(map(len, self.by_kind().values()))
 
     def cut(self, mark: tuple[int, ...]) -> None:
-        """Forgets what was said after a mark."""
+        """Forgets what was decided after a mark."""
         for rows, end in zip(self.by_kind().values(), mark, strict=True):
             del rows[end:]
-
-
-class TransitionBody(msgspec.Struct, frozen=True):
-    """The columns of group_transitions that an output has no columns for."""
-
-    from_state: str | None
-    to_state: str
-    generation: int
-    protocol_type: str | None
-    protocol: str | None
-    leader: str | None
-    rule: str
-    reason: str | None
-    members: tuple[str, ...] | None
-    cause_request_id: str | None
-    cause_api: str | None
-    cause_member_id: str | None
-    cause_client_id: str | None
-    cause_client_host: str | None
-    cause_client_reason: str | None
-    cause_timer: str | None

@@ -1,4 +1,4 @@
-"""A row of the request log and a row that a shard puts out, as the shard sees them (columns: schemas/)."""
+"""A row of the request log as the shard sees it (columns: schemas/requests.py)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,3 @@ class Request(NamedTuple):
     recorded_protocol: str | None = None
     parts: int | None = None
     body: str | None = None
-
-
-class Output(NamedTuple):
-    """One row that a shard puts out, without its source. Columns and units: schemas/outputs.py."""
-
-    kind: str
-    partition: int
-    seq: int
-    ts: int
-    request_id: str | None = None
-    by: str | None = None
-    api: str | None = None
-    api_version: int | None = None
-    group_id: str | None = None
-    member_id: str | None = None
-    error_code: int | None = None
-    body: str | None = None
-    record_type: str | None = None
-    record_key: str | None = None
-    value_version: int | None = None
-    record_offset: int | None = None
-    producer_id: int | None = None
-    producer_epoch: int | None = None
-    assignment_refs: str | None = None
-    parts: int | None = None
-    payload: bytes | None = None

@@ -211,9 +211,9 @@ def _apply(shard: ShardState, entry: LogEntry) -> None:
     offset, type_, key, value, producer_id = entry
     if type_ == END_TXN_MARKER:
         producer_id = key["producerId"]
-    said, next_seq = shard.ctx.said.mark(), shard.ctx.next_seq
+    said, next_seq = shard.ctx.decisions.mark(), shard.ctx.next_seq
     shard.store.apply(shard.ctx, offset, type_, key, value, producer_id=producer_id)
-    shard.ctx.said.cut(said)
+    shard.ctx.decisions.cut(said)
     shard.ctx.next_seq = next_seq
 
 

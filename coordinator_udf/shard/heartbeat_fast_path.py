@@ -6,73 +6,20 @@ between the rows that take the long way. Their answers are kept as columns. `Sha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.timers import DEADLINE, SEQ, TIMEOUT
-from coordinator_udf.protocol.answer_json import heartbeat_json
-from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.shard.batch_rows import BatchRows, PlainBeats
 from coordinator_udf.shard.shard import Shard
-
-#: Columns of the request log, by name.
-Columns = Mapping[str, Sequence[Any]]
-
-BEAT_COLUMNS = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
 
 #: So many rows at a time are looked at together.
 _ROWS_TOGETHER: Final = 4_096
 
 #: Making a group hot costs a look at each member: that is worth while once one in so many was heard.
 _MEMBERS_A_MISS: Final = 16
-
-#: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
-Beat = tuple[bool, int, Any, Any, Any, Any]
-
-
-class PlainBeats(NamedTuple):
-    """Heartbeats that name a group, a member and a generation, and no instance, as columns.
-
-    Attributes:
-        rows: which rows they are.
-        times: log time, milliseconds.
-        groups: the different groups.
-        group_of: of each heartbeat the place of its group in ``groups``.
-        member_ids: who sent it.
-        generation_ids: which generation it names.
-    """
-
-    rows: np.ndarray
-    times: np.ndarray
-    groups: list[str]
-    group_of: np.ndarray
-    member_ids: pa.StringArray
-    generation_ids: np.ndarray
-
-
-class Rows(Protocol):
-    """Rows of the request log, however they are held."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-
-    def row(self, index: int) -> Request:
-        """One row."""
-
-    def has_plain(self, start: int, end: int) -> bool:
-        """Whether a row of a range may be a heartbeat whose columns say all."""
-
-    def beats(self, start: int, end: int) -> Iterator[Beat]:
-        """The rows in a range, as heartbeats."""
-
-    def plain_beats(self, start: int, end: int) -> PlainBeats | None:
-        """The heartbeats in a range that can be handled together; None if they are few."""
-
-    def unreadable(self) -> dict[int, str]:
-        """The rows that don't have what a handler counts on, with what is wrong; in order."""
 
 
 class HeartbeatAnswers:
@@ -120,29 +67,8 @@ class HeartbeatAnswers:
         nothing = np.zeros(0, np.int64)
         return tuple(np.concatenate(parts) for parts in zip((nothing,) * 4, *self._blocks, strict=True))
 
-    def columns(self, columns: Columns) -> dict[str, list[Any]]:
-        """The answers as the columns of `Output` that aren't null in an answer to a heartbeat."""
-        rows, seqs, times, codes = (column.tolist() for column in self.arrays())
-        request_ids = _take(columns["request_id"], rows)
-        versions = _take(columns["api_version"], rows)
-        return {
-            "kind": ["response"] * len(rows),
-            "partition": _take(columns["partition"], rows),
-            "seq": seqs,
-            "ts": times,
-            "request_id": request_ids,
-            "by": request_ids,
-            "api": ["Heartbeat"] * len(rows),
-            "api_version": versions,
-            "group_id": _take(columns["group_id"], rows),
-            "member_id": _take(columns["member_id"], rows),
-            "error_code": codes,
-            "body": [heartbeat_json(version, code) for version, code in zip(versions, codes, strict=True)],
-            "parts": _take(columns["parts"], rows),
-        }
 
-
-def run_short_way(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
+def run_short_way(shard: Shard, rows: BatchRows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     """Handles a range of readable rows: heartbeats of hot groups shortly, all other rows by `Shard.handle_row`.
 
     Raises:
@@ -153,7 +79,7 @@ def run_short_way(shard: Shard, rows: Rows, span: tuple[int, int], answers: Hear
         _run_piece(shard, rows, (start, min(start + _ROWS_TOGETHER, span[1])), answers)
 
 
-def _run_piece(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
+def _run_piece(shard: Shard, rows: BatchRows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     row, end = span
     beats = rows.plain_beats(row, end)
     together = None if beats is None else _Together(shard, beats, answers)
@@ -168,7 +94,7 @@ def _run_piece(shard: Shard, rows: Rows, span: tuple[int, int], answers: Heartbe
         row = others
 
 
-def run_leading(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> int:
+def run_leading(shard: Shard, rows: BatchRows, span: tuple[int, int], answers: HeartbeatAnswers) -> int:
     """Handles the heartbeats that a range begins with and that can be handled together; where the other rows begin.
 
     No handler is called, so nothing has to be kept for the case that one raises.
@@ -271,7 +197,7 @@ class _Together:
         return count
 
 
-def _run_one_by_one(shard: Shard, rows: Rows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
+def _run_one_by_one(shard: Shard, rows: BatchRows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     """Handles rows in a loop. It keeps the shard's counters in locals and gives them back before anybody may look."""
     start, end = span
     ctx, hot = shard.ctx, shard.hot
@@ -319,7 +245,7 @@ def _run_one_by_one(shard: Shard, rows: Rows, span: tuple[int, int], answers: He
     ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
 
 
-def run_long_way(shard: Shard, rows: Rows, span: tuple[int, int], _: HeartbeatAnswers) -> None:
+def run_long_way(shard: Shard, rows: BatchRows, span: tuple[int, int], _: HeartbeatAnswers) -> None:
     """Handles a range of readable rows by `Shard.handle_row`, whatever they are.
 
     Raises:
@@ -346,8 +272,3 @@ def _missed(shard: Shard, group_id: str | None) -> None:
         return
     shard.misses.pop(group_id, None)
     shard.heat(group)
-
-
-def _take(column: Sequence[Any], rows: list[int]) -> list[Any]:
-    # They rise, so where they are as many they are all.
-    return list(column) if len(rows) == len(column) else [column[index] for index in rows]

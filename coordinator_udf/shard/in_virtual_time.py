@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from coordinator_udf.groups.decisions import COLUMNS, Said
+from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.groups.model.timers import DEADLINE
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.log_row import Request
@@ -21,8 +21,8 @@ from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
 
-_RESPONSE = {name: place for place, name in enumerate(COLUMNS["response"])}
-_ASSIGNMENT = {name: place for place, name in enumerate(COLUMNS["assignment"])}
+_RESPONSE = {name: place for place, name in enumerate(COLUMNS["responses"])}
+_ASSIGNMENT = {name: place for place, name in enumerate(COLUMNS["assignments"])}
 _decode = msgspec.json.decode
 
 #: The fields of answers in which a placeholder can stand for the bytes of an assignment (schemas.outputs).
@@ -44,7 +44,7 @@ class VirtualTimeShard:
     def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int) -> None:
         self.shard = Shard(0, settings, keep_log=True)
         #: What it decided, for whoever wants tables of it; `answers` takes none of it away.
-        self.decisions: list[Said] = []
+        self.decisions: list[Decisions] = []
         self._offset = 0
         self._answers: list[Answer] = []
         self._assignments: dict[tuple[int, str], str] = {}
@@ -124,16 +124,16 @@ class VirtualTimeShard:
             self.shard.run_timers(row["log_ts"], 0)
             self.shard.handle_row(Request(offset=self._offset, **row), 0)
             self._offset += 1
-        said, self.shard.ctx.said = self.shard.ctx.said, Said()
-        for kept in said.assignments:
-            payload = kept[_ASSIGNMENT["payload"]] or b""
+        decided, self.shard.ctx.decisions = self.shard.ctx.decisions, Decisions()
+        for kept in decided.assignments:
+            payload = kept[_ASSIGNMENT["payload"]]
             record = kept[_ASSIGNMENT["record_offset"]], kept[_ASSIGNMENT["member_id"]]
             self._assignments[record] = b64encode(payload).decode()
-        for response in said.responses:
+        for response in decided.responses:
             request_id = response[_RESPONSE["request_id"]]
             if request_id is not None:
                 self._answers.append(Answer(request_id, response[_RESPONSE["ts"]], self._body(response)))
-        self.decisions.append(said)
+        self.decisions.append(decided)
 
     def _body(self, response: tuple[Any, ...]) -> dict[str, Any]:
         body: dict[str, Any] = _decode(response[_RESPONSE["body"]])

@@ -42,10 +42,10 @@ class PoisonRow(Exception):
 
 
 class Shard(ShardState):
-    """The state machine of one partition. What it says gathers in ``ctx.said`` until somebody takes it."""
+    """The state machine of one partition. What it says gathers in ``ctx.decisions`` until somebody takes it."""
 
     def handle_row(self, row: Request, index: int) -> None:
-        """Handles one row, all timers that were due before it having fired. What comes of it is in ``ctx.said``.
+        """Handles one row, all timers that were due before it having fired. What comes of it is in ``ctx.decisions``.
 
         Args:
             index: which row of the call it is.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
-
 from coordinator_udf.assignors import configured_assignors
 from coordinator_udf.groups.context import Context, LogEntry
 from coordinator_udf.groups.model import timers as kinds
@@ -123,14 +121,11 @@ class ShardState:
         """Puts a row among the rejected ones without an answer. Arguments as of `reject`."""
         # What is said here has a number: a state row of before would give it again.
         self.origin = None
-        told = {"reason": reason, "raw": json.dumps((raw or row)._asdict(), default=repr), "traceback": details}
-        # There may be anything in it, what can't be written too.
-        told = {name: text and text.encode("utf-8", "backslashreplace").decode() for name, text in told.items()}
-        body = msgspec.json.encode(told).decode()
+        texts = (reason, json.dumps((raw or row)._asdict(), default=repr), details)
+        # There may be anything in them, what can't be written too.
+        told = (text and text.encode("utf-8", "backslashreplace").decode() for text in texts)
         ctx = self.ctx
-        ctx.said.rejected.append(
-            (ctx.next_seq, ctx.now_ms, row.request_id, row.api, row.api_version, row.group_id, row.member_id, body)
-        )
+        ctx.decisions.rejected.append((ctx.next_seq, ctx.now_ms, row.request_id, row.api, row.group_id, *told))
         ctx.next_seq += 1
 
     def arm_expiry(self, until_ms: int = 0) -> None:

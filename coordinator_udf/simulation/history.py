@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_udf.groups.decisions import Said
+from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.members.inputs import TopicPartition
 
 
@@ -40,7 +40,7 @@ class History:
     partitions: dict[str, int]
     events: list[MemberEvent] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
-    decisions: list[Said] = field(default_factory=list)
+    decisions: list[Decisions] = field(default_factory=list)
 
     def count(self, api: str) -> None:
         """Counts a request."""

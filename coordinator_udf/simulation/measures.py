@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coordinator_udf.groups.decisions import COLUMNS, Said
+from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History, MemberEvent
 
-_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transition"])}
-_RECORD = {name: place for place, name in enumerate(COLUMNS["record"])}
+_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
+_RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 #: The timers that remove members.
 _REMOVING_TIMERS = frozenset({"session", "rebalance"})
 
@@ -49,17 +49,17 @@ def measured(history: History, group_id: str, partitions: Iterable[TopicPartitio
     )
 
 
-def rebalance_times(decisions: Iterable[Said], group_id: str) -> list[int]:
+def rebalance_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
     """Returns when a group's join phases were complete with members in it, and when its epochs were bumped."""
     times: list[int] = []
     epoch = 0
-    for said in decisions:
-        for row in said.transitions:
-            if row[_TRANSITION["group_id"]] == group_id:
-                body = json.loads(row[_TRANSITION["body"]])
-                if body["to_state"] == "CompletingRebalance":
-                    times.append(row[_TRANSITION["ts"]])
-        for row in said.records:
+    for decided in decisions:
+        times += [
+            row[_TRANSITION["ts"]]
+            for row in decided.transitions
+            if row[_TRANSITION["group_id"]] == group_id and row[_TRANSITION["to_state"]] == "CompletingRebalance"
+        ]
+        for row in decided.records:
             if row[_RECORD["group_id"]] == group_id and row[_RECORD["record_type"]] == "ConsumerGroupMetadata":
                 value = row[_RECORD["body"]]
                 bumped = 0 if value is None else json.loads(value)["epoch"]
@@ -69,15 +69,13 @@ def rebalance_times(decisions: Iterable[Said], group_id: str) -> list[int]:
     return times
 
 
-def expulsion_times(decisions: Iterable[Said], group_id: str) -> list[int]:
+def expulsion_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
     """Returns when the coordinator removed members that were silent for too long, each once."""
     times: dict[str | None, int] = {}
-    for said in decisions:
-        for row in said.transitions:
-            if row[_TRANSITION["group_id"]] == group_id:
-                body = json.loads(row[_TRANSITION["body"]])
-                if body["cause_timer"] in _REMOVING_TIMERS:
-                    times.setdefault(body["cause_member_id"], row[_TRANSITION["ts"]])
+    for decided in decisions:
+        for row in decided.transitions:
+            if row[_TRANSITION["group_id"]] == group_id and row[_TRANSITION["cause_timer"]] in _REMOVING_TIMERS:
+                times.setdefault(row[_TRANSITION["cause_member_id"]], row[_TRANSITION["ts"]])
     return sorted(times.values())
 
 

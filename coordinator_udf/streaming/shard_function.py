@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateRow, decode, encode
-from coordinator_udf.streaming.packing import PACKED_OUTPUTS, pack_outputs, unpack_requests
+from coordinator_udf.streaming.packing import PACKED_OUTPUTS, Tally, pack_outputs, unpack_requests
 from coordinator_udf.streaming.shard_keys import partition_of
 from coordinator_udf.streaming.sources.clock import LAST, bound_by_ticks
 from schemas.outputs import SHARD_STATE
@@ -42,11 +42,11 @@ def shard_function(settings: Settings) -> ShardFunction:
             return
         partition = partition_of(int(key[0]))
         shard = decode(partition, settings, stored)
-        outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).together()
+        outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).all()
         state.update(encode(shard))
         controls = pc.sum(pc.is_in(rows.column("api"), value_set=_CONTROLS)).as_py() or 0
-        said = (partition, len(rows) - controls, len(shard.store.groups), pack_outputs(outputs))
-        yield pd.DataFrame([said], columns=PACKED_OUTPUTS.fieldNames())
+        tally = Tally(len(rows) - controls, len(shard.store.groups))
+        yield pd.DataFrame(pack_outputs(partition, tally, outputs), columns=PACKED_OUTPUTS.fieldNames())
 
     return handle
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from coordinator_udf.streaming.packing import unpack_outputs
+from coordinator_udf.streaming.packing import Tally, unpack_outputs
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.rows import to_tables
@@ -108,19 +107,18 @@ class CoordinatorSink:
         Args:
             query_id: names the query in the tables' transactions.
         """
-        outputs = unpack_outputs(packed)
+        tallies, outputs = unpack_outputs(packed)
         tables = to_tables(complete_assignments(outputs, self._stored.find))
-        self._stored.remember(outputs)
+        self._stored.remember(outputs.assignments)
         self.tables.write(tables, query_id, batch_id)
-        self._count(packed, tables)
+        self._count(tallies, tables)
         if self._records is not None and len(tables["consumer_offsets"]):
             self._records(tables["consumer_offsets"])
         if self._answers is not None and len(tables["group_responses"]):
             self._answers(tables["group_responses"])
 
-    def _count(self, packed: pa.Table, tables: dict[str, pa.Table]) -> None:
-        self.totals.requests += pc.sum(packed.column("requests")).as_py() or 0
+    def _count(self, tallies: Mapping[int, Tally], tables: Mapping[str, pa.Table]) -> None:
+        self.totals.requests += sum(tally.requests for tally in tallies.values())
         self.totals.answers += len(tables["group_responses"])
         self.totals.rejected += len(tables["rejected_requests"])
-        partitions = packed.column("partition").to_pylist()
-        self.totals.groups.update(zip(partitions, packed.column("groups").to_pylist(), strict=True))
+        self.totals.groups.update({partition: tally.groups for partition, tally in tallies.items()})

@@ -17,7 +17,7 @@ import re
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.protocol.answer_parts import merge_parts
+from coordinator_udf.tables.outputs import Outputs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,52 +46,66 @@ class MissingAssignmentError(LookupError):
     """An answer or a record refers to an assignment that is neither in this batch nor in consumer_offsets."""
 
 
-def complete_assignments(outputs: pa.Table, stored: FindStored) -> pa.Table:
+def complete_assignments(outputs: Outputs, stored: FindStored) -> Outputs:
     """Puts the assignments in the place of their placeholders, and merges the answers of a request's parts.
 
     Args:
-        outputs: columns of schemas.outputs.SHARD_OUTPUT.
+        outputs: what shards said, in one batch.
         stored: asked once, and only for the records that `outputs` itself doesn't bring.
 
     Returns:
-        The same columns. Placeholders are base64, ``assignment_refs`` is null, ``assignment`` rows are gone.
+        The same outputs. Placeholders are base64, ``assignment_refs`` is null.
 
     Raises:
         MissingAssignmentError: an assignment is nowhere to be found; names the record and the member.
     """
-    if outputs.column("assignment_refs").null_count < len(outputs):
-        outputs = _fill(outputs, stored)
-    kinds = outputs.column("kind")
-    if pc.any(pc.equal(kinds, "assignment")).as_py():
-        outputs = outputs.filter(pc.not_equal(kinds, "assignment"))
-    return merge_answers(outputs)
+    referring = [_referring(outputs.responses), _referring(outputs.records)]
+    if any(referring):
+        known = brought(outputs.assignments)
+        needed = {
+            (row["source"], row["partition"], int(ref))
+            for rows in referring
+            for row in rows.values()
+            for ref in row["assignment_refs"].split(",")
+        }
+        missing = sorted(needed - known.keys())
+        found = {**known, **stored(missing)} if missing else known
+        responses, records = (
+            _fill(table, rows, found)
+            for table, rows in zip((outputs.responses, outputs.records), referring, strict=True)
+        )
+        outputs = outputs._replace(responses=responses, records=records)
+    return outputs._replace(responses=merge_answers(outputs.responses))
 
 
-def _fill(outputs: pa.Table, stored: FindStored) -> pa.Table:
-    places = pc.indices_nonzero(pc.is_valid(outputs.column("assignment_refs")))
-    rows = outputs.select(["source", "partition", "assignment_refs", "body"]).take(places).to_pylist()
-    known = _brought(outputs)
-    needed = {
-        (row["source"], row["partition"], int(ref)) for row in rows for ref in row["assignment_refs"].split(",") if ref
-    }
-    missing = sorted(needed - known.keys())
-    if missing:
-        known.update(stored(missing))
-    bodies = np.array(outputs.column("body").to_pylist(), dtype=object)
-    for place, row in zip(places.to_pylist(), rows, strict=True):
+def _referring(table: pa.Table) -> dict[int, dict[str, Any]]:
+    """The rows with placeholders, by their places."""
+    if table.column("assignment_refs").null_count == len(table):
+        return {}
+    places = pc.indices_nonzero(pc.is_valid(table.column("assignment_refs")))
+    rows = table.select(["source", "partition", "assignment_refs", "body"]).take(places).to_pylist()
+    return dict(zip(places.to_pylist(), rows, strict=True))
+
+
+def _fill(
+    table: pa.Table, rows: Mapping[int, Mapping[str, Any]], known: Mapping[RecordAt, Mapping[str, bytes]]
+) -> pa.Table:
+    if not rows:
+        return table
+    bodies = table.column("body").to_pylist()
+    for place, row in rows.items():
         bodies[place] = _filled(row["source"], row["partition"], row["body"], known)
-    outputs = _replace(outputs, "body", pa.array(bodies, pa.string()))
-    return _replace(outputs, "assignment_refs", pa.nulls(len(outputs), pa.string()))
+    table = _replace(table, "body", pa.array(bodies, pa.string()))
+    return _replace(table, "assignment_refs", pa.nulls(len(table), pa.string()))
 
 
-def _brought(outputs: pa.Table) -> dict[RecordAt, Mapping[str, bytes]]:
-    rows = outputs.filter(pc.equal(outputs.column("kind"), "assignment"))
+def brought(assignments: pa.Table) -> dict[RecordAt, dict[str, bytes]]:
+    """The assignments that rows of ASSIGNMENTS bring, by record and member."""
     found: defaultdict[RecordAt, dict[str, bytes]] = defaultdict(dict)
     names = ("source", "partition", "record_offset", "member_id", "payload")
-    for source, partition, offset, member_id, payload in zip(
-        *(rows.column(name).to_pylist() for name in names), strict=True
-    ):
-        found[source, partition, offset][member_id] = payload or b""
+    columns = [assignments.column(name).to_pylist() for name in names]
+    for source, partition, offset, member_id, payload in zip(*columns, strict=True):
+        found[source, partition, offset][member_id] = payload
     return dict(found)
 
 
@@ -127,23 +142,22 @@ def _replace(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.column_names.index(name), table.schema.field(name), column)
 
 
-def merge_answers(outputs: pa.Table) -> pa.Table:
+def merge_answers(responses: pa.Table) -> pa.Table:
     """Merges answers to requests that asked several shards: one row a request, at the place of its first part.
 
-    The row has the partition and `seq` of that part and the latest `ts`. Parts of which some are not in `outputs` are
-    left as they are: whoever appends a request's parts appends them together, so that they come in one batch.
+    The row has the partition and `seq` of that part and the latest `ts`. Parts of which some are not there are left as
+    they are: whoever appends a request's parts appends them together, so that they come in one batch.
     """
-    several = pc.and_(pc.equal(outputs.column("kind"), "response"), pc.greater(outputs.column("parts"), 1))
-    places = pc.indices_nonzero(pc.fill_null(several, False)).to_pylist()
+    places = pc.indices_nonzero(pc.fill_null(pc.greater(responses.column("parts"), 1), False)).to_pylist()
     if not places:
-        return outputs
+        return responses
     names = ("source", "request_id", "partition", "parts", "api", "api_version", "error_code", "body", "ts")
-    rows = outputs.select(names).take(pa.array(places)).to_pylist()
+    rows = responses.select(names).take(pa.array(places)).to_pylist()
     requests: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         requests[row["source"], row["request_id"]].append(i)
-    values = {name: outputs.column(name).to_pylist() for name in ("body", "error_code", "ts")}
-    dropped = np.zeros(len(outputs), dtype=bool)
+    values = {name: responses.column(name).to_pylist() for name in ("body", "error_code", "ts")}
+    dropped = np.zeros(len(responses), dtype=bool)
     for parts in requests.values():
         parts.sort(key=lambda i: rows[i]["partition"])
         first = rows[parts[0]]
@@ -157,28 +171,26 @@ def merge_answers(outputs: pa.Table) -> pa.Table:
         )
         values["ts"][places[parts[0]]] = max(rows[i]["ts"] for i in parts)
     for name, column in values.items():
-        outputs = _replace(outputs, name, pa.array(column, outputs.schema.field(name).type))
-    return outputs.filter(pa.array(~dropped))
+        responses = _replace(responses, name, pa.array(column, responses.schema.field(name).type))
+    return responses.filter(pa.array(~dropped))
 
 
-def join_assignments(outputs: DataFrame, stored: DataFrame | None) -> DataFrame:
-    """`complete_assignments` as a join of DataFrames, parts not merged.
+def join_assignments(rows: DataFrame, assignments: DataFrame, stored: DataFrame | None) -> DataFrame:
+    """`complete_assignments` as a join of DataFrames, of one kind's rows; parts are not merged.
 
     Args:
-        outputs: columns of schemas.outputs.SHARD_OUTPUT.
+        rows: columns of schemas.outputs.RESPONSES or RECORDS.
+        assignments: columns of schemas.outputs.ASSIGNMENTS.
         stored: consumer_offsets, for what refers to records of earlier outputs; None if nothing does.
 
     Returns:
-        The same columns, without ``assignment`` rows. Evaluating it raises MissingAssignmentError as there.
+        The same columns. Evaluating it raises MissingAssignmentError as there.
     """
     from pyspark.sql import functions as f
 
     row = ["source", "partition", "seq"]
-    brought = outputs.where(f.col("kind") == "assignment").select(
-        "source", "partition", f.col("record_offset").alias("at"), "member_id", "payload"
-    )
-    answers = outputs.where(f.col("kind") != "assignment")
-    referring = answers.where(f.col("assignment_refs").isNotNull())
+    brought = assignments.select("source", "partition", f.col("record_offset").alias("at"), "member_id", "payload")
+    referring = rows.where(f.col("assignment_refs").isNotNull())
     needed = referring.select(*row, f.explode(_placeholders_udf()(f.col("body"))).alias("needed")).select(
         *row, f.col("needed.record_offset").alias("at"), f.col("needed.member_id").alias("member_id")
     )
@@ -191,10 +203,10 @@ def join_assignments(outputs: DataFrame, stored: DataFrame | None) -> DataFrame:
         .agg(f.collect_list(f.struct("at", "member_id", "payload")).alias("found"))
     )
     return (
-        answers.join(found, row, "left")
+        rows.join(found, row, "left")
         .withColumn("body", _filled_column(*(f.col(name) for name in (*row[:2], "body", "assignment_refs", "found"))))
         .withColumn("assignment_refs", f.lit(None).cast("string"))
-        .select(*outputs.columns)
+        .select(*rows.columns)
     )
 
 

@@ -10,13 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.protocol.errors import error_name
-from schemas.tables import (
-    CONSUMER_OFFSETS,
-    GROUP_RESPONSES,
-    GROUP_TRANSITIONS,
-    REJECTED_REQUESTS,
-    table_arrow,
-)
+from coordinator_udf.tables.outputs import Outputs
+from schemas.tables import CONSUMER_OFFSETS, GROUP_RESPONSES, table_arrow
 
 
 class _Kafka(msgspec.Struct, rename="camel"):
@@ -30,17 +25,6 @@ class _Answer(_Kafka):
     protocol_name: str | None = None
     # SyncGroup's bytes; another API's answer may have a field of that name that is no bytes.
     assignment: Any = None
-
-
-class _Key(_Kafka):
-    group: str | None = None
-    group_id: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    member_id: str | None = None
-    # Of transaction markers.
-    producer_id: int | None = None
-    producer_epoch: int | None = None
 
 
 class _Commit(_Kafka):
@@ -76,47 +60,33 @@ class _Group(_Kafka):
 _TYPED_APIS: Final = pa.array(["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"])
 
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
-_read_key: Final = msgspec.json.Decoder(_Key).decode
 _read_commit: Final = msgspec.json.Decoder(_Commit).decode
 _read_group: Final = msgspec.json.Decoder(_Group).decode
 _read_bytes: Final = msgspec.json.Decoder(bytes).decode
-_read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def to_tables(outputs: pa.Table) -> dict[str, pa.Table]:
-    """Sorts a shard's outputs into the tables of schemas.tables, in the order in which they come.
+def to_tables(outputs: Outputs) -> dict[str, pa.Table]:
+    """Makes the rows of the tables of schemas.tables, in the order in which the outputs come.
 
     Args:
-        outputs: columns of schemas.outputs.SHARD_OUTPUT; assignments are bytes already
-            (coordinator_udf.tables.assignment_join.complete_assignments). Rows of kind ``assignment`` are no table's.
+        outputs: assignments are bytes already (coordinator_udf.tables.assignment_join.complete_assignments).
 
     Returns:
         Every table by its name, empty ones too.
 
     Raises:
-        ValueError: a row is of an unknown kind.
         msgspec.ValidationError: a body has a typed field of another type, such as a placeholder left in it.
     """
-    kinds = outputs.column("kind")
-    known = ("response", "record", "assignment", "transition", "rejected")
-    strange = pc.unique(kinds).to_pylist()
-    if unknown := sorted(set(strange) - set(known)):
-        raise ValueError(f"kind of an output is {unknown[0]!r}, expected one of {', '.join(known)}")
-
-    def of(kind: str) -> pa.Table:
-        return outputs if strange == [kind] else outputs.filter(pc.equal(kinds, kind))
-
     return {
-        "consumer_offsets": _consumer_offsets(of("record")),
-        "group_responses": _group_responses(of("response")),
-        "group_transitions": _from_bodies("group_transitions", of("transition")),
-        "rejected_requests": _from_bodies("rejected_requests", of("rejected")),
+        "consumer_offsets": _consumer_offsets(outputs.records),
+        "group_responses": _group_responses(outputs.responses),
+        "group_transitions": outputs.transitions,
+        "rejected_requests": outputs.rejected,
     }
 
 
 def _group_responses(rows: pa.Table) -> pa.Table:
     columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
-    columns["answered_by"] = rows.column("by")
     columns["error_name"] = _error_names(rows.column("error_code"))
     typed = pc.indices_nonzero(pc.is_in(rows.column("api"), value_set=_TYPED_APIS))
     answers = [_read_answer(body) for body in rows.column("body").take(typed).to_pylist()]
@@ -164,21 +134,8 @@ def _bytes(text: Any) -> bytes:
 
 def _consumer_offsets(rows: pa.Table) -> pa.Table:
     columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
-    keys = [_read_key(key) for key in rows.column("record_key").to_pylist()]
     types = rows.column("record_type").to_pylist()
     bodies = rows.column("body").to_pylist()
-    columns |= {
-        "offset": rows.column("record_offset"),
-        "key": rows.column("record_key"),
-        "group_id": pa.array([key.group if key.group is not None else key.group_id for key in keys], pa.string()),
-        "topic": pa.array([key.topic for key in keys], pa.string()),
-        "topic_partition": pa.array([key.partition for key in keys], pa.int32()),
-        "member_id": pa.array([key.member_id for key in keys], pa.string()),
-    }
-    # A marker names its producer in its key; the column has it too, as that of the commits which it ends.
-    for name, kind in (("producer_id", pa.int64()), ("producer_epoch", pa.int32())):
-        of_markers = pa.array([getattr(key, name) for key in keys], kind)
-        columns[name] = pc.coalesce(rows.column(name), of_markers)
 
     def read(record_type: str, decode: Callable[[str], Any]) -> list[Any]:
         return [
@@ -220,21 +177,6 @@ def _lists(lists: Iterable[Sequence[Any] | None], kind: pa.ListType) -> pa.Array
         flat += items or ()
     offsets = pa.array([*starts, len(flat)], pa.int32())
     return pa.ListArray.from_arrays(offsets, _structs(flat, kind.value_type), type=kind)
-
-
-def _from_bodies(table: str, rows: pa.Table) -> pa.Table:
-    """A table whose columns are the outputs' own, or else fields of the body that are called like them."""
-    schema = table_arrow(table)
-    bodies = [{} if body is None else _read_object(body) for body in rows.column("body").to_pylist()]
-    columns: dict[str, Any] = {}
-    for field in schema:
-        own = "request_id" if field.name == "cause_request_id" else field.name
-        if own in rows.column_names:
-            columns[field.name] = rows.column(own)
-        else:
-            columns[field.name] = pa.array([body.get(field.name) for body in bodies], field.type)
-    names = {"group_transitions": GROUP_TRANSITIONS, "rejected_requests": REJECTED_REQUESTS}[table].fieldNames()
-    return _table(table, names, columns)
 
 
 def _table(name: str, column_names: Sequence[str], columns: dict[str, Any]) -> pa.Table:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from coordinator_udf.tables.assignment_join import RecordAt
+from coordinator_udf.tables.assignment_join import RecordAt, brought
 from coordinator_udf.tables.queries import literal, query
 
 #: How many bytes of assignments are kept in memory.
@@ -46,16 +45,9 @@ class StoredAssignments:
             found.update(read)
         return found
 
-    def remember(self, outputs: pa.Table) -> None:
-        """Keeps what a batch brings (its ``assignment`` rows), since later batches ask for the newest records most."""
-        rows = outputs.filter(pc.equal(outputs.column("kind"), "assignment"))
-        brought: dict[RecordAt, dict[str, bytes]] = {}
-        names = ("source", "partition", "record_offset", "member_id", "payload")
-        for source, partition, offset, member_id, payload in zip(
-            *(rows.column(name).to_pylist() for name in names), strict=True
-        ):
-            brought.setdefault((source, partition, offset), {})[member_id] = payload or b""
-        for record, members in brought.items():
+    def remember(self, assignments: pa.Table) -> None:
+        """Keeps what a batch brings (rows of ASSIGNMENTS), since later batches ask for the newest records most."""
+        for record, members in brought(assignments).items():
             self._keep(record, members)
 
     def _keep(self, record: RecordAt, members: dict[str, bytes]) -> None:

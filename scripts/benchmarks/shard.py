@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
+from coordinator_udf.tables.outputs import Outputs
 from schemas.requests import request_log_arrow
 from scripts.benchmarks import kafka, workload
 from scripts.benchmarks.results import Outcome
@@ -69,7 +69,7 @@ class Cluster:
             gc.collect()
             with clock.running():
                 outputs = process_batch(shard, "live", batch)
-            _check(batch.num_rows, outputs.together())
+            _check(batch.num_rows, outputs.outputs())
         return clock
 
     def heartbeats(self, rounds: int = 1) -> Clock:
@@ -108,8 +108,8 @@ def _batch(columns: Columns) -> pa.RecordBatch:
     return pa.record_batch([pa.array(given[field.name], field.type) for field in _REQUESTS], schema=_REQUESTS)
 
 
-def _check(requests: int, outputs: pa.Table) -> None:
-    answers = outputs.filter(pc.equal(outputs.column("kind"), "response")).column("error_code").to_pylist()
+def _check(requests: int, outputs: Outputs) -> None:
+    answers = outputs.responses.column("error_code").to_pylist()
     wrong = [code for code in answers if code != 0]
     if wrong or len(answers) != requests:
         raise BenchmarkError(

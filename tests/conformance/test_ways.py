@@ -7,19 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
-import pyarrow as pa
 import pytest
 
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.in_process import FAILOVER
-from coordinator_udf.shard.batches import process_batch
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
-from schemas.requests import request_log_arrow
 from tests.conftest import ROOT, SAMPLE_LOG, shared
+from tests.shard.edge import Output, process_rows
 
 SAMPLES = sorted((ROOT / "tests" / "data" / "traces").glob("*.jsonl.gz"))
 
@@ -36,12 +33,9 @@ def one_by_one(shard: Shard, rows: list[Request]) -> list[Output]:
 
 
 def in_arrays(shard: Shard, rows: list[Request]) -> list[Output]:
-    batch = pa.RecordBatch.from_pylist([{"source": "s", **row._asdict()} for row in rows], request_log_arrow())
     # So that any two heartbeats are looked at together.
-    with patch("coordinator_udf.shard.batches.BULK_ROWS", 2):
-        table = process_batch(shard, "s", batch).together()
-    said = [Output(**{name: row[name] for name in Output._fields}) for row in table.to_pylist()]
-    return sorted(said, key=lambda output: output.seq)
+    with patch("coordinator_udf.shard.batch_rows.BULK_ROWS", 2):
+        return process_rows(shard, rows)
 
 
 def outputs(source: ReplaySource, way: Way, at_once: int) -> list[Output]:

@@ -22,11 +22,11 @@ from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import topic_id
-from coordinator_udf.shard.run import process_columns
+from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
-from coordinator_udf.tables.assignment_join import RecordAt, complete_assignments
+from coordinator_udf.tables.assignment_join import RecordAt, brought, complete_assignments
+from coordinator_udf.tables.outputs import OutputRows, Outputs
 from coordinator_udf.tables.rows import to_tables
-from schemas.outputs import OUTPUT_COLUMNS, shard_output_arrow
 
 PARTITIONS = 4
 
@@ -83,20 +83,16 @@ class InProcessCoordinator:
 
     def _batch(self, end: int) -> None:
         rows = pa.Table.from_batches(list(self._log.read(self._done, end)))
-        outputs = []
+        said: list[OutputRows] = []
         for shard in self._shards:
             mine = rows.filter(pa.compute.equal(rows.column("partition"), shard.partition))
             if mine.num_rows:
-                found = process_columns(shard, "live", mine.to_pydict())
-                outputs.append(pa.table({name: found[name] for name in OUTPUT_COLUMNS}, schema=shard_output_arrow()))
+                said += process_batch(shard, "live", mine.combine_chunks().to_batches()[0]).all()
         self._done = end
-        if not outputs:
-            return
-        table = pa.concat_tables(outputs)
-        for row in table.filter(pa.compute.equal(table.column("kind"), "assignment")).to_pylist():
-            at = (row["source"], row["partition"], row["record_offset"])
-            self._assignments.setdefault(at, {})[row["member_id"]] = row["payload"]
-        tables = to_tables(complete_assignments(table, self._stored))
+        outputs = Outputs.of(said)
+        for at, members in brought(outputs.assignments).items():
+            self._assignments.setdefault(at, {}).update(members)
+        tables = to_tables(complete_assignments(outputs, self._stored))
         self.rejected += tables["rejected_requests"].num_rows
         if self.ends is not None:
             self.ends.add(tables["consumer_offsets"])

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import pytest
 
 from coordinator_udf.log.rows import control_rows, request_rows
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.inputs.trace_settings import settings_of_trace
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
+from tests.shard.edge import Output, process_rows
 
 START_MS = 1_700_000_000_000
 
@@ -128,22 +128,21 @@ class OurCoordinator:
 
     def _hear(self, outputs: list[Output], said: Said) -> None:
         for output in outputs:
-            if output.kind == "assignment":
-                payload = output.payload or b""
-                self.assignments[f"@{output.record_offset}/{output.member_id}"] = b64encode(payload).decode()
+            if output.kind == "assignments":
+                self.assignments[f"@{output.record_offset}/{output.member_id}"] = b64encode(output.payload).decode()
         for output in outputs:
             body = None if output.body is None else self._complete(json.loads(output.body))
-            if output.kind == "response":
-                said.answers.append(Answer(output.request_id, output.by, output.api or "", output.ts, body or {}))
-            elif output.kind == "record":
-                key = json.loads(output.record_key or "")
-                offset = -1 if output.record_offset is None else output.record_offset
-                version, producer = output.value_version, output.producer_id
-                said.records.append(Written(output.ts, output.request_id, offset, key, version, body, producer))
-            elif output.kind == "transition":
-                self.transitions.append({"ts": output.ts, "group": output.group_id, **(body or {})})
+            if output.kind == "responses":
+                said.answers.append(Answer(output.request_id, output.answered_by, output.api, output.ts, body or {}))
+            elif output.kind == "records":
+                # A marker has its producer in its key.
+                producer = None if output.record_type == "EndTxnMarker" else output.producer_id
+                key, version = json.loads(output.key), output.value_version
+                said.records.append(Written(output.ts, output.request_id, output.offset, key, version, body, producer))
+            elif output.kind == "transitions":
+                self.transitions.append({**output.columns, "group": output.group_id})
             elif output.kind == "rejected":
-                said.rejected.append(body or {})
+                said.rejected.append(output.columns)
         self.keep(said.records)
 
     def keep(self, records: Iterable[Written]) -> None:

@@ -45,12 +45,12 @@ def test_every_event_in_every_state_moves_the_group_or_is_illegal(state: S, even
         assert group.state is TRANSITIONS[state, event]
         assert group.previous_state is state
         assert group.state_timestamp == 7
-        assert len(ctx.said.transitions) == 1
+        assert len(ctx.decisions.transitions) == 1
     else:
         with pytest.raises(IllegalTransition, match=f"group 'g' in state {state} can't take the event {event}"):
             ctx.move(group, event)
         assert group.state is state
-        assert ctx.said.transitions == []
+        assert ctx.decisions.transitions == []
 
 
 def test_a_state_is_reached_from_where_kafka_allows_it() -> None:

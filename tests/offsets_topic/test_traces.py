@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model.timers import Timers
 from coordinator_udf.offsets_topic.records import (
     Record,
     encode,
@@ -19,8 +21,11 @@ from coordinator_udf.offsets_topic.records import (
     to_json,
 )
 from coordinator_udf.offsets_topic.rows import from_columns, to_columns
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.outputs import to_output_rows
+from coordinator_udf.shard.sessions.columns import Rest
+from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.rows import to_tables
-from schemas.outputs import shard_output_arrow
 from tests.conftest import shared
 
 
@@ -51,28 +56,23 @@ def test_recorded_json_becomes_bytes_and_the_same_json_again() -> None:
 
 def test_the_coordinators_rows_and_imported_rows_are_alike() -> None:
     lines = list(recorded())[::5]
-    outputs = [
-        {
-            "kind": "record",
-            "source": "s",
-            "partition": 0,
-            "seq": number,
-            "ts": line["ts"],
-            "record_type": line["key"]["type"],
-            "record_key": key_text(line["key"]),
-            "value_version": line.get("valueVersion"),
-            "record_offset": number,
-            "producer_id": line.get("producerId"),
-            "producer_epoch": line.get("producerEpoch"),
-            "body": None if line["value"] is None else json.dumps(line["value"], separators=(",", ":")),
-        }
-        for number, line in enumerate(lines)
-    ]
-    rows = to_tables(pa.Table.from_pylist(outputs, schema=shard_output_arrow()))["consumer_offsets"]
+    rows = consumer_offsets(lines)
     imported = pa.Table.from_pylist([to_columns(record_of(line)) for line in lines], schema=_columns(rows.schema))
     names = [name for name in imported.column_names if name != "other_value"]
     assert rows.select(names).to_pylist() == imported.select(names).to_pylist()
     assert [from_columns(row) for row in rows.to_pylist()] == [record_of(line) for line in lines]
+
+
+def consumer_offsets(lines: list[dict[str, Any]]) -> pa.Table:
+    """The rows of a coordinator that appends these records."""
+    context = Context(Settings(), Timers(Rest({})))
+    for line in lines:
+        key, value = line["key"], line["value"]
+        producer_id, producer_epoch = line.get("producerId"), line.get("producerEpoch")
+        context.append(
+            key["type"], key, line.get("valueVersion"), value, producer_id=producer_id, producer_epoch=producer_epoch
+        )
+    return to_tables(Outputs.of(to_output_rows(context.decisions, "s", 0)))["consumer_offsets"]
 
 
 def _columns(schema: pa.Schema) -> pa.Schema:
@@ -81,7 +81,6 @@ def _columns(schema: pa.Schema) -> pa.Schema:
 
 def test_the_coordinators_markers_name_their_producer_in_its_column_too() -> None:
     key = {"type": "EndTxnMarker", "producerId": 7, "producerEpoch": 1}
-    output = {"kind": "record", "source": "s", "partition": 0, "seq": 0, "ts": 0, "record_type": "EndTxnMarker"}
-    output |= {"record_key": key_text(key), "record_offset": 0, "body": '{"committed":true}'}
-    rows = to_tables(pa.Table.from_pylist([output], schema=shard_output_arrow()))["consumer_offsets"].to_pylist()
-    assert (rows[0]["producer_id"], rows[0]["producer_epoch"]) == (7, 1)
+    (row,) = consumer_offsets([{"key": key, "value": {"committed": True}}]).to_pylist()
+    assert (row["producer_id"], row["producer_epoch"]) == (7, 1)
+    assert row["key"] == key_text(key)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.conftest import SAMPLE_LOG
+from tests.shard.edge import Output, process_rows
 from tests.shard.samples import SAMPLES
 
 #: Traces, and the two partitions of a broker's log.

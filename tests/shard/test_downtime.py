@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from coordinator_udf.log.rows import control_rows, request_rows
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
+from tests.shard.edge import Output, process_rows
 from tests.shard.test_cuts import LOGS, Log, read, run_cut
 
 START_MS = 1_700_000_000_000
@@ -90,7 +90,9 @@ class World:
 
 
 def expired(outputs: list[Output]) -> list[tuple[str | None, int]]:
-    return [(output.group_id, output.ts) for output in outputs if "SESSION_EXPIRED" in (output.body or "")]
+    """The groups of members that were silent for too long, and when that was noticed."""
+    told = [output for output in outputs if output.rule == "SESSION_EXPIRED"]
+    return [(output.group_id, output.ts) for output in told if output.members is None]
 
 
 def test_nobody_expires_by_a_downtime_and_who_stays_silent_then_does_after_a_whole_session() -> None:
@@ -136,4 +138,4 @@ def test_a_session_that_ended_before_the_downtime_has_ended() -> None:
 def test_a_downtime_that_cannot_be_read_is_rejected(body: dict[str, Any]) -> None:
     (output,) = World().control("Downtime", START_MS, **body)
     assert output.kind == "rejected"
-    assert "Downtime" in (output.body or "")
+    assert "Downtime" in output.reason

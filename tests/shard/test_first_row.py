@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
+from tests.shard.edge import process_rows
 
 
 def test_topics_told_before_any_time_set_off_no_looks_for_expired_offsets() -> None:

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.log.rows import control_rows, request_rows
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
+from tests.shard.edge import Output, process_rows
 from tests.shard.invariants import check_shard, parked
 
 GROUPS = st.sampled_from(["g", "h"])
@@ -280,33 +280,33 @@ class ShardMachine(RuleBasedStateMachine):
             assert process_rows(behind, [request]) == outputs, "a cut before this row changes what is said"
             self.cut = encode(behind)
             for output in outputs:
-                assert output.kind != "rejected", output.body
-                if output.kind == "record" and output.group_id is not None:
+                assert output.kind != "rejected", output.reason
+                if output.kind == "records" and output.group_id is not None:
                     self.written.add(output.group_id)
                 if output.record_type == "GroupMetadata" and output.body is None:
                     self.written.discard(output.group_id or "")
-                if output.kind == "response" and output.request_id in self.asked:
+                if output.kind == "responses" and output.request_id in self.asked:
                     assert output.request_id not in self.answered, f"{output.request_id} is answered twice"
                     self.answered.add(output.request_id)
             self.outputs += outputs
 
     def load_rows(self) -> list[dict[str, Any]]:
         payloads = {
-            (o.record_offset, o.member_id): b64encode(o.payload or b"").decode()
+            (o.record_offset, o.member_id): b64encode(o.payload).decode()
             for o in self.outputs
-            if o.kind == "assignment"
+            if o.kind == "assignments"
         }
         rows = control_rows(partitions=1, log_ts=self.now_ms, api="LoadGroup")
         for output in self.outputs:
-            if output.kind != "record":
+            if output.kind != "records":
                 continue
             value = None if output.body is None else json.loads(output.body)
             for member in (value or {}).get("members", ()):
                 offset, _, assigned_as = member["assignment"][1:].partition("/")
                 if assigned_as:
                     member["assignment"] = payloads[int(offset), assigned_as]
-                payloads[output.record_offset, member["memberId"]] = member["assignment"]
-            body = {"offset": output.record_offset, "key": json.loads(output.record_key or ""), "value": value}
+                payloads[output.offset, member["memberId"]] = member["assignment"]
+            body = {"offset": output.offset, "key": json.loads(output.key), "value": value}
             body["producerId"] = output.producer_id
             rows += control_rows(partitions=1, log_ts=self.now_ms, api="LoadGroup", body=body)
         return rows + control_rows(partitions=1, log_ts=self.now_ms, api="LoadEnd")

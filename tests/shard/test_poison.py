@@ -9,15 +9,15 @@ import pytest
 
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.log.rows import request_rows
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard import apis as shard_apis
 from coordinator_udf.shard import shard as shard_module
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.protocol.sample_requests import apis_and_versions, sample_request
 from tests.protocol.test_failed_answer import error_codes, places_of_errors, says_it_on_top
+from tests.shard.edge import Output, process_rows
 
 T0 = 1_700_000_000_000
 
@@ -81,15 +81,15 @@ def test_a_row_that_raises_in_the_middle_is_undone_and_answered(monkeypatch: pyt
     shard = Shard(0, settings)
     outputs = process_rows(shard, [*good, bad])
     (poison,) = rejected(outputs)
-    assert json.loads(poison.body or "")["reason"] == "out of cheese"
-    assert "RuntimeError: out of cheese" in json.loads(poison.body or "")["traceback"]
-    (answer,) = [output for output in outputs if output.kind == "response" and output.request_id == "r2"]
+    assert poison.reason == "out of cheese"
+    assert "RuntimeError: out of cheese" in poison.traceback
+    (answer,) = [output for output in outputs if output.kind == "responses" and output.request_id == "r2"]
     assert answer.error_code == -1
     # But for time and the number of outputs the shard is what it was before.
     assert encode(shard)[3] == expected[3]
 
     later = process_rows(shard, after)
-    codes = {output.request_id: output.error_code for output in later if output.kind == "response"}
+    codes = {output.request_id: output.error_code for output in later if output.kind == "responses"}
     assert codes["r3"] == 0
     assert codes["r4"] == 0
     assert not rejected(later)
@@ -110,8 +110,8 @@ def test_a_timer_that_raises_is_dropped_with_its_traceback_and_others_fire(monke
     outputs = process_rows(shard, [tick(3, T0 + 60_000)])
     assert [output.group_id for output in rejected(outputs)] == ["a"] * len(rejected(outputs))
     assert rejected(outputs)
-    assert "RuntimeError: no" in (rejected(outputs)[0].body or "")
-    gone = [json.loads(output.body or "")["rule"] for output in outputs if output.kind == "transition"]
+    assert "RuntimeError: no" in rejected(outputs)[0].traceback
+    gone = [output.rule for output in outputs if output.kind == "transitions"]
     assert gone
 
 
@@ -129,7 +129,7 @@ def test_rows_that_make_no_sense_are_rejected_and_the_rest_goes_on() -> None:
     ]
     outputs = process_rows(shard, rows)
     assert [output.request_id for output in rejected(outputs)] == ["r1", "r2", "r3", "r4", "r5"]
-    codes = {output.request_id: output.error_code for output in outputs if output.kind == "response"}
+    codes = {output.request_id: output.error_code for output in outputs if output.kind == "responses"}
     assert codes["r0"] == 0
     assert codes["r6"] == 0
     assert codes["r1"] == -1
@@ -175,7 +175,7 @@ def test_poison_of_every_api_and_version_is_answered_as_a_failure(
 
     monkeypatch.setitem(shard_apis.HANDLERS, api, handler)
     outputs = process_rows(Shard(0, Settings()), [sample(api, version, "r")])
-    (answer,) = [output for output in outputs if output.kind == "response"]
+    (answer,) = [output for output in outputs if output.kind == "responses"]
     assert (answer.request_id, answer.error_code) == ("r", -1)
     body = json.loads(answer.body or "")
     assert list(error_codes(body)) == [-1] * places_of_errors(api, version)
@@ -189,7 +189,7 @@ def test_an_unreadable_row_of_every_api_and_version_never_looks_like_success(
 ) -> None:
     row_ = sample(api, version, "r")._replace(body=body)
     outputs = process_rows(Shard(0, Settings()), [row_])
-    answers = [output for output in outputs if output.kind == "response"]
+    answers = [output for output in outputs if output.kind == "responses"]
     if api == "ListGroups" and body is not None and body.startswith('{"'):
         assert not rejected(outputs), "nothing of that is a field of its"
         return
@@ -220,7 +220,7 @@ def test_no_number_is_given_twice_where_poison_follows_an_unreadable_first_row(
     first = before[-1].seq + 1
     assert [output.seq for output in outputs] == list(range(first, first + len(outputs)))
     assert [output.request_id for output in rejected(outputs)] == ["r2", "r3"]
-    assert {output.request_id: output.error_code for output in outputs if output.kind == "response"} == {
+    assert {output.request_id: output.error_code for output in outputs if output.kind == "responses"} == {
         "r2": -1,
         "r3": -1,
         "r4": 0,

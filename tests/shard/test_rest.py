@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from coordinator_udf.groups.model.timers import DEADLINE, KEY, SEQ
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
-from coordinator_udf.shard.run import process_columns, process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
 from coordinator_udf.shard.state_row.pages import PagedMap
-from schemas.requests import request_log_arrow
 from scripts.benchmarks import workload
 from scripts.benchmarks.workload import Columns, Group, Rows
+from tests.shard.edge import as_batch, in_order, process_rows
 
 GROUPS = 100
 SETTINGS = Settings()
@@ -28,16 +24,12 @@ def stable_groups() -> tuple[StateRow, list[Group], Rows]:
     shard, rows = Shard(0, SETTINGS), Rows(0)
     groups = workload.make_groups(GROUPS, 3, 1)[0]
     for columns in workload.life(rows, groups):
-        process_columns(shard, "live", columns)
+        process_rows(shard, requests(columns))
     return encode(shard), groups, rows
 
 
 def requests(columns: Columns) -> list[Request]:
     return [Request._make(values) for values in zip(*columns.values(), strict=True)]
-
-
-def as_batch(rows: list[Request]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"source": "live", **row._asdict()} for row in rows], request_log_arrow())
 
 
 def unpacked_groups(shard: Shard) -> set[str]:
@@ -70,7 +62,7 @@ def test_a_commit_begins_the_session_of_a_resting_group_anew() -> None:
         workload.add_commits(rows, groups[:1], workload.START_MS + seconds * 1_000, seconds)
     shard = decode(0, SETTINGS, state)
     outputs = process_rows(shard, requests(rows.take()))
-    gone = {output.group_id for output in outputs if output.kind == "transition"}
+    gone = {output.group_id for output in outputs if output.kind == "transitions"}
     assert gone == {group.group_id for group in groups[1:]}
     assert groups[0].group_id in shard.rest.places
 
@@ -83,7 +75,7 @@ def test_deadlines_put_off_in_one_batch_hold_in_the_next() -> None:
         shard = decode(0, SETTINGS, state)
         outputs = process_rows(shard, requests(rows.take()))
         state = encode(shard)
-    gone = {output.group_id for output in outputs if output.kind == "transition"}
+    gone = {output.group_id for output in outputs if output.kind == "transitions"}
     assert gone == {group.group_id for group in silent}
 
 
@@ -94,12 +86,14 @@ def test_heartbeats_together_do_what_they_do_one_by_one() -> None:
     batch = as_batch(requests(rows.take()))
     said, left = [], []
     for least in (1, 10**9):
-        with patch("coordinator_udf.shard.batches.BULK_ROWS", least):
+        with patch("coordinator_udf.shard.batch_rows.BULK_ROWS", least):
             shard = decode(0, SETTINGS, state)
-            said.append(process_batch(shard, "live", batch))
+            outputs = process_batch(shard, "live", batch)
+            assert outputs.heartbeats is not None
+            assert outputs.heartbeats.rows == batch.num_rows
+            said.append(in_order(outputs.outputs()))
             left.append(encode(shard))
-    assert len(said[0].heartbeats) == batch.num_rows
-    assert said[0].heartbeats.equals(said[1].heartbeats)
+    assert said[0] == said[1]
     assert what_is_left(left[0]) == what_is_left(left[1])
 
 
@@ -117,10 +111,11 @@ def test_a_session_that_ends_among_heartbeats_that_stand_together_ends_at_its_ti
     batch = as_batch([row for row in requests(rows.take()) if row.member_id != silent])
     shard = decode(0, SETTINGS, state)
     outputs = process_batch(shard, "live", batch)
-    expected = process_batch(decode(0, SETTINGS, state), "live", batch, short_way=False).said
-    assert len(outputs.heartbeats) > 0.9 * batch.num_rows
-    assert outputs.together().sort_by("seq").equals(expected.sort_by("seq"))
-    gone = outputs.said.filter(pc.equal(outputs.said.column("kind"), "transition")).to_pylist()
+    expected = process_batch(decode(0, SETTINGS, state), "live", batch, short_way=False).outputs()
+    assert outputs.heartbeats is not None
+    assert outputs.heartbeats.rows > 0.9 * batch.num_rows
+    assert in_order(outputs.outputs()) == in_order(expected)
+    gone = expected.transitions.to_pylist()
     joined_ms = workload.START_MS + 6_000
     assert (gone[0]["group_id"], gone[0]["ts"]) == (groups[7].group_id, joined_ms + workload.SESSION_TIMEOUT_MS)
 
@@ -130,10 +125,10 @@ def test_an_id_that_two_groups_have_is_a_member_of_each() -> None:
     groups = workload.make_groups(GROUPS, 3, 1)[0]
     groups[1].member_ids = groups[0].member_ids
     for columns in workload.life(rows, groups):
-        process_columns(shard, "live", columns)
+        process_rows(shard, requests(columns))
     workload.add_heartbeats(rows, groups, workload.START_MS + 10_000, 3_000)
     state, batch = encode(shard), as_batch(requests(rows.take()))
-    outputs = process_batch(decode(0, SETTINGS, state), "live", batch).together()
-    expected = process_batch(decode(0, SETTINGS, state), "live", batch, short_way=False).said
-    assert outputs.sort_by("seq").equals(expected.sort_by("seq"))
-    assert set(outputs.column("error_code").to_pylist()) == {0}
+    outputs = process_batch(decode(0, SETTINGS, state), "live", batch).outputs()
+    expected = process_batch(decode(0, SETTINGS, state), "live", batch, short_way=False).outputs()
+    assert in_order(outputs) == in_order(expected)
+    assert set(outputs.responses.column("error_code").to_pylist()) == {0}

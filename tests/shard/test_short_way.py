@@ -1,4 +1,4 @@
-"""Heartbeats on the short way say what they say on the long one, in lists and in Arrow, however rows are cut."""
+"""Heartbeats on the short way say what they say on the long one, however rows are cut."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_udf.protocol.log_row import Output, Request
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
-from coordinator_udf.shard.run import process_columns, process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
-from schemas.outputs import OUTPUT_COLUMNS
 from schemas.requests import request_log_arrow
+from tests.shard.edge import Output, as_batch, in_order, process_rows
 
 START_MS = 1_700_000_000_000
 GROUPS = ("g0", "g1")
@@ -98,19 +97,6 @@ def made_log(steps: list[tuple[Step, int]]) -> list[Request]:
     return log.rows
 
 
-def as_batch(rows: list[Request]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"source": "live", **row._asdict()} for row in rows], request_log_arrow())
-
-
-def from_table(table: pa.Table) -> list[Output]:
-    rows = [Output(**{name: row[name] for name in Output._fields}) for row in table.to_pylist()]
-    return sorted(rows, key=lambda output: output.seq)
-
-
-def from_columns(columns: dict[str, list[Any]]) -> list[Output]:
-    return from_table(pa.table({name: pa.array(columns[name]) for name in OUTPUT_COLUMNS}))
-
-
 @settings(max_examples=300)
 @given(
     steps=st.lists(st.tuples(step, st.sampled_from([1, 2, 2, 2, 3])), max_size=60),
@@ -119,14 +105,14 @@ def from_columns(columns: dict[str, list[Any]]) -> list[Output]:
 )
 def test_every_way_says_the_same(steps: list[tuple[Step, int]], cuts: list[int], kept: bool) -> None:
     # So that two heartbeats are looked at together.
-    with patch("coordinator_udf.shard.batches.BULK_ROWS", 2):
+    with patch("coordinator_udf.shard.batch_rows.BULK_ROWS", 2):
         say_the_same(steps, cuts, kept)
 
 
 def say_the_same(steps: list[tuple[Step, int]], cuts: list[int], kept: bool) -> None:
     rows = made_log(steps)
     expected = process_rows(Shard(0, SETTINGS), rows, short_way=False)
-    shards = {way: Shard(0, SETTINGS) for way in ("short", "columns", "arrow", "arrow long")}
+    shards = {way: Shard(0, SETTINGS) for way in ("short", "long", "row by row")}
     said: dict[str, list[Output]] = {way: [] for way in shards}
     start = 0
     for number in range(len(rows)):
@@ -134,13 +120,12 @@ def say_the_same(steps: list[tuple[Step, int]], cuts: list[int], kept: bool) -> 
             break
         part = rows[start : start + cuts[number % len(cuts)]]
         start += len(part)
-        columns = dict(zip(Request._fields, map(list, zip(*part, strict=True)), strict=True))
         said["short"] += process_rows(shards["short"], part)
-        said["columns"] += from_columns(process_columns(shards["columns"], "live", columns))
-        said["arrow"] += from_table(process_batch(shards["arrow"], "live", as_batch(part)).together())
-        long = process_batch(shards["arrow long"], "live", as_batch(part), short_way=False)
-        assert len(long.heartbeats) == 0
-        said["arrow long"] += from_table(long.said)
+        long = process_batch(shards["long"], "live", as_batch(part), short_way=False)
+        assert long.heartbeats is None
+        said["long"] += in_order(long.outputs())
+        for row in part:
+            said["row by row"] += process_rows(shards["row by row"], [row])
         if not kept:
             shards = {way: decode(0, SETTINGS, encode(shard)) for way, shard in shards.items()}
     for way, outputs in said.items():
@@ -158,13 +143,14 @@ def test_stable_groups_take_the_short_way() -> None:
     for (api, group_id, name, later_ms, odd), _ in beats:
         log.add((api, group_id, name, later_ms, odd), generation_id[group_id])
     outputs = process_batch(shard, "live", as_batch(log.rows))
-    assert (len(outputs.heartbeats), len(outputs.said)) == (len(beats), 0)
-    assert set(outputs.heartbeats.column("error_code").to_pylist()) == {0}
+    assert outputs.heartbeats is not None
+    assert (outputs.heartbeats.rows, outputs.decisions) == (len(beats), [])
+    assert set(outputs.outputs().responses.column("error_code").to_pylist()) == {0}
 
 
-def test_an_unreadable_row_is_rejected_in_arrow_too() -> None:
+def test_an_unreadable_row_is_rejected() -> None:
     rows = made_log([(("Heartbeat", "g0", "a", 10, "none"), 1)])
     broken = as_batch(rows).set_column(3, request_log_arrow().field("log_ts"), pa.array([None] * len(rows), pa.int64()))
-    outputs = process_batch(Shard(0, SETTINGS), "live", broken).together()
-    assert set(outputs.column("kind").to_pylist()) == {"response", "rejected"}
-    assert outputs.column("kind").to_pylist().count("rejected") == len(rows)
+    outputs = process_batch(Shard(0, SETTINGS), "live", broken).outputs()
+    assert len(outputs.rejected) == len(outputs.responses) == len(rows)
+    assert [len(outputs.records), len(outputs.transitions)] == [0, 0]

@@ -9,9 +9,9 @@ import pytest
 
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
+from tests.shard.edge import process_rows
 from tests.shard.samples import SAMPLES, rows_of
 
 

@@ -17,21 +17,21 @@ from coordinator_udf.tables.assignment_join import complete_assignments, join_as
 from coordinator_udf.tables.delta import COMPACT_AFTER_COMMITS, OutputTables, compact
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
-from schemas.outputs import SHARD_OUTPUT
+from schemas.outputs import ASSIGNMENTS, RECORDS, RESPONSES
 from schemas.tables import TABLES
-from tests.streaming.outputs import EMPTY, assignment, record, response, table
+from tests.streaming.outputs import assignment, outputs, record, response, row
 
 pytestmark = pytest.mark.spark
 
 
 def batch(number: int) -> dict[str, pa.Table]:
     members = {"members": [{"memberId": "m", "assignment": f"@{number}/m"}]}
-    outputs = table(
+    said = outputs(
         record({"type": "GroupMetadata", "group": "g"}, members, number, assignment_refs=str(number)),
         assignment(number, "m", bytes([number % 256])),
         response("Heartbeat", {"errorCode": 0}, request_id=f"{number}"),
     )
-    return to_tables(complete_assignments(outputs, lambda records: {}))
+    return to_tables(complete_assignments(said, lambda records: {}))
 
 
 def request_ids(tables: OutputTables) -> list[str]:
@@ -60,13 +60,11 @@ def test_a_batch_counts_once_whoever_writes_it_and_whoever_writes_it_again(
 
 @pytest.mark.parametrize("large_rows", [1, 10_000], ids=["spark", "delta-rs"])
 def test_every_commit_of_every_table_names_its_batch(spark: SparkSession, tmp_path: Path, large_rows: int) -> None:
-    rejected = {"reason": "none", "raw": "{}", "traceback": None}
-    transition: dict[str, Any] = {"from_state": None, "to_state": "Empty", "generation": 0, "rule": "LOADED"}
-    said = table(
+    said = outputs(
         record({"type": "GroupMetadata", "group": "g"}, None, 0),
         response("Heartbeat", {"errorCode": 0}, request_id="0"),
-        EMPTY | {"kind": "rejected", "api": "X", "body": json.dumps(rejected)},
-        EMPTY | {"kind": "transition", "group_id": "g", "body": json.dumps(transition)},
+        row("rejected", api="X", reason="none", raw="{}"),
+        row("transitions", group_id="g", to_state="Empty", generation=0, rule="LOADED"),
     )
     rows = to_tables(complete_assignments(said, lambda records: {}))
     for _ in range(2):
@@ -151,9 +149,9 @@ def test_stored_assignments_are_found_in_memory_and_in_the_table(tmp_path: Path)
     stored = StoredAssignments(lambda: tables.table("consumer_offsets"), cache_bytes=100)
     wanted = [("live", 0, 1), ("live", 0, 2), ("live", 1, 1), ("other", 0, 1), ("live", 0, 99)]
     assert stored.find(wanted) == {("live", 0, 1): {"m": b"\x01"}, ("live", 0, 2): {"m": b"\x02"}}
-    stored.remember(table(assignment(7, "m", b"new")))
+    stored.remember(outputs(assignment(7, "m", b"new")).assignments)
     assert stored.find([("live", 0, 7)]) == {("live", 0, 7): {"m": b"new"}}
-    stored.remember(table(assignment(8, "m", b"x" * 200)))
+    stored.remember(outputs(assignment(8, "m", b"x" * 200)).assignments)
     assert stored.find([("live", 0, 8), ("live", 0, 7)]) == {}, "what is too much for the memory is dropped"
 
 
@@ -163,7 +161,7 @@ def test_the_join_of_dataframes_gives_what_the_arrow_join_gives(spark: SparkSess
         tables.write(batch(number), "query", number)
     odd = 'm"\\é'
     members: list[dict[str, Any]] = [{"memberId": odd, "assignment": f"@9/{odd}"}, {"memberId": "b", "assignment": ""}]
-    outputs = table(
+    said = outputs(
         record({"type": "GroupMetadata", "group": "g"}, {"members": members}, 9, assignment_refs="9"),
         assignment(9, odd, b"\x01\x02"),
         response("SyncGroup", {"errorCode": 0, "assignment": f"@9/{odd}"}, assignment_refs="9", request_id="1"),
@@ -172,15 +170,20 @@ def test_the_join_of_dataframes_gives_what_the_arrow_join_gives(spark: SparkSess
         response("Heartbeat", {"errorCode": 0}, request_id="4"),
     )
     stored = StoredAssignments(lambda: tables.table("consumer_offsets"))
-    expected = complete_assignments(outputs, stored.find)
-    joined = join_assignments(
-        spark.createDataFrame(outputs, SHARD_OUTPUT),
-        spark.read.format("delta").load(str(tmp_path / "consumer_offsets")),
-    )
-    assert joined.orderBy("seq").toArrow().to_pylist() == expected.to_pylist()
+    expected = complete_assignments(said, stored.find)
+    brought = spark.createDataFrame(said.assignments, ASSIGNMENTS)
+    table = spark.read.format("delta").load(str(tmp_path / "consumer_offsets"))
+    for kind, rows, completed in (
+        (RESPONSES, said.responses, expected.responses),
+        (RECORDS, said.records, expected.records),
+    ):
+        joined = join_assignments(spark.createDataFrame(rows, kind), brought, table)
+        assert joined.orderBy("seq").toArrow().to_pylist() == completed.to_pylist()
 
 
 def test_the_join_of_dataframes_names_what_is_missing(spark: SparkSession) -> None:
-    outputs = table(response("SyncGroup", {"assignment": "@5/m"}, assignment_refs="5"))
+    said = outputs(response("SyncGroup", {"assignment": "@5/m"}, assignment_refs="5"))
     with pytest.raises(Exception, match="record at offset 5 of partition 0 of live"):
-        join_assignments(spark.createDataFrame(outputs, SHARD_OUTPUT), None).collect()
+        join_assignments(
+            spark.createDataFrame(said.responses, RESPONSES), spark.createDataFrame(said.assignments, ASSIGNMENTS), None
+        ).collect()

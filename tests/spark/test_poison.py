@@ -13,7 +13,7 @@ import pytest
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.batches import Outputs
+from coordinator_udf.shard.batches import ShardOutputs
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming import shard_function
 from schemas.requests import CONTROL_APIS
@@ -66,7 +66,7 @@ def test_mutated_rows_stop_nothing_and_do_not_vanish(tmp_path: Path, sample: Sce
 def test_a_handler_that_raises_on_a_worker_is_answered_undone_and_told_with_its_traceback(
     tmp_path: Path, sample: Scenario, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> Outputs:
+    def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> ShardOutputs:
         # A function of a function travels to the worker with its code, and finds the worker's modules there.
         from coordinator_udf.shard import apis as shard_apis
         from coordinator_udf.shard.batches import process_batch
@@ -105,7 +105,7 @@ def test_a_handler_that_raises_on_a_worker_is_answered_undone_and_told_with_its_
 def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_failures(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> Outputs:
+    def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> ShardOutputs:
         from coordinator_udf.shard import apis as shard_apis
         from coordinator_udf.shard.batches import process_batch
 

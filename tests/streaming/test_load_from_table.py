@@ -10,23 +10,21 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.compare import Excluded, compare
 from coordinator_udf.replay.judge.our_answers import said_of
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.in_process import FAILOVER, outputs_table
-from coordinator_udf.shard.run import process_rows
+from coordinator_udf.replay.tasks.in_process import FAILOVER, request_batch
+from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming.recovery import _load_row, _load_rows
 from coordinator_udf.tables.assignment_join import RecordAt, complete_assignments
+from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.rows import to_tables
-from schemas.outputs import shard_output_arrow
 from tests.conftest import SHARED
 from tests.shard.samples import SAMPLES
 
@@ -52,7 +50,7 @@ class Lives:
 
     def __init__(self, source: ReplaySource) -> None:
         self.source = source
-        self.said = shard_output_arrow().empty_table()
+        self.said = Outputs.of(())
         self.waited: set[str] = set()
         self._asked: set[str] = set()
         self._shard = Shard(0, source.settings)
@@ -73,16 +71,16 @@ class Lives:
         self._handle(rows)
 
     def _handle(self, rows: list[dict[str, Any]]) -> None:
-        requests = [Request(*(row[name] for name in Request._fields)) for row in rows]
-        self._asked |= {row.request_id for row in requests if row.request_id is not None}
-        outputs = outputs_table(self.source.source, process_rows(self._shard, requests))
-        self.said = pa.concat_tables([self.said, complete_assignments(outputs, self._stored)])
+        self._asked |= {row["request_id"] for row in rows if row["request_id"] is not None}
+        batch = request_batch(self.source.source, rows)
+        outputs = process_batch(self._shard, self.source.source, batch).outputs()
+        self.said = Outputs.joined([self.said, complete_assignments(outputs, self._stored)])
 
     def _load(self) -> list[dict[str, Any]]:
-        answered = self.said.filter(pc.equal(self.said.column("kind"), "response")).column("request_id")
+        answered = self.said.responses.column("request_id")
         self.waited |= self._asked - set(answered.to_pylist())
         self._shard = Shard(0, self.source.settings)
-        next_seq = pc.max(self.said.column("seq")).as_py() + 1
+        next_seq = max(pc.max(rows.column("seq")).as_py() or 0 for rows in self.said) + 1
         return [_load_row(0, {"nextSeq": next_seq}), *_load_rows(newest(self._records()))]
 
     def _records(self) -> list[dict[str, Any]]:

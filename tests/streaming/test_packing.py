@@ -7,72 +7,105 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_udf.streaming.packing import pack_outputs, unpack_outputs
-from schemas.outputs import shard_output_arrow
+from coordinator_udf.streaming.packing import PACKED_OUTPUTS, Tally, pack_outputs, unpack_outputs
+from coordinator_udf.tables.outputs import SCHEMAS, OutputRows, Outputs
 
-_SCHEMA = shard_output_arrow()
+IDS = pa.array([f"request-{number}" for number in range(4)])
+NUMBERS = pa.array([7, 8, 11, 9])
+WHERE = {"source": "live", "partition": 0}
 
-
-def beat(seq: int, **said: Any) -> dict[str, Any]:
-    name = f"request-{seq}"
-    return {
-        "kind": "response", "source": "live", "partition": 0, "seq": seq, "ts": 1_000 + seq, "request_id": name,
-        "by": name, "api": "Heartbeat", "api_version": 4, "group_id": "g", "member_id": f"m{seq}", "error_code": 0,
-        "body": '{"errorCode":0}', "parts": 1, **said,
-    }  # fmt: skip
-
-
-def table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, _SCHEMA)
-
-
-def unpacked(*parts: list[dict[str, Any]]) -> pa.Table:
-    values = [pack_outputs(table(rows)) for rows in parts]
-    return unpack_outputs(pa.table({"outputs": pa.array(values, pa.binary())}))
-
-
-RECORD = {"kind": "record", "by": None, "payload": b"\x00", "record_offset": 7, "body": None}
-
-CASES = {
-    "nothing": [],
-    "one row": [beat(0)],
-    "heartbeats": [beat(seq) for seq in range(100)],
-    "numbers with gaps": [beat(seq) for seq in (3, 5, 6)],
-    "numbers out of order": [beat(seq) for seq in (5, 4, 3)],
-    "answers by another request": [beat(0), beat(1, by="request-0"), beat(2, by=None)],
-    "answers by nobody": [beat(0, by=None, request_id=None), beat(1, by=None, request_id=None)],
-    "other first and last": [beat(0, error_code=27), *[beat(seq) for seq in range(1, 9)], beat(9, error_code=27)],
-    "a null in between": [beat(0), beat(1, member_id=None, error_code=None), beat(2)],
-    "all kinds": [beat(0), beat(1, **RECORD), beat(2, **RECORD), beat(3, kind="rejected", body='"\u2603"')],
-    "the same bytes": [beat(seq, **RECORD) for seq in range(3)],
+ROWS = {
+    "all columns": OutputRows(
+        "assignments",
+        4,
+        {
+            "seq": NUMBERS,
+            "ts": NUMBERS,
+            "request_id": IDS,
+            "group_id": IDS,
+            "member_id": IDS,
+            "record_offset": NUMBERS,
+            "payload": pa.array([b"", b"\0", b"\xff", b"x" * 5_000]),
+        },
+        WHERE,
+    ),
+    "numbers that rise and a copied column": OutputRows(
+        "responses",
+        4,
+        {"ts": NUMBERS, "request_id": IDS},
+        {**WHERE, "api": "Heartbeat", "api_version": 4, "error_code": 0, "body": '"\u2603"', "parts": 1},
+        first_seq=100,
+        copies={"answered_by": "request_id"},
+    ),
+    "a copy of what is the same": OutputRows(
+        "responses",
+        4,
+        {"seq": NUMBERS, "ts": NUMBERS},
+        {**WHERE, "request_id": "r"},
+        copies={"answered_by": "request_id"},
+    ),
+    "nulls among texts": OutputRows(
+        "responses", 4, {"seq": NUMBERS, "ts": NUMBERS, "member_id": pa.array(["a", None, "", "b"])}, WHERE
+    ),
+    "lists": OutputRows(
+        "transitions",
+        2,
+        {"seq": pa.array([1, 2]), "ts": pa.array([1, 2]), "members": pa.array([["a", "b"], []])},
+        {**WHERE, "group_id": "g", "to_state": "Empty", "rule": "LEFT"},
+    ),
+    "one row of columns that say one thing": OutputRows(
+        "rejected", 1, {}, {**WHERE, "seq": 1, "ts": 2, "reason": "x" * 2_000_000}
+    ),
 }
 
 
-@pytest.mark.parametrize("rows", CASES.values(), ids=CASES.keys())
-def test_outputs_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
-    assert unpacked(rows).equals(table(sorted(rows, key=lambda row: row["seq"])))
+def unpacked(*of_shards: list[OutputRows]) -> tuple[dict[int, Tally], Outputs]:
+    rows = [
+        row for partition, said in enumerate(of_shards) for row in pack_outputs(partition, Tally(len(said), 3), said)
+    ]
+    columns = dict(zip(PACKED_OUTPUTS.fieldNames(), zip(*rows, strict=True), strict=True))
+    return unpack_outputs(pa.table({name: pa.array(values) for name, values in columns.items()}))
 
 
-def test_outputs_of_shards_are_put_together() -> None:
-    other = [beat(seq, partition=1, api="LeaveGroup", body=None, by=None) for seq in range(7)]
-    nothing: list[dict[str, Any]] = []
-    for parts in (CASES["heartbeats"], other), (other, nothing, CASES["heartbeats"]), (other, CASES["all kinds"]):
-        found = unpacked(*parts)
-        assert found.to_pylist() == [row for rows in parts for row in table(rows).to_pylist()]
-        assert all(column.num_chunks <= 1 for column in found.columns)
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+def test_outputs_come_back_as_they_were(rows: OutputRows) -> None:
+    tallies, outputs = unpacked([rows])
+    assert tallies == {0: Tally(1, 3)}
+    found: pa.Table = getattr(outputs, rows.kind)
+    assert found.equals(getattr(Outputs.of([rows]), rows.kind))
+    for column in SCHEMAS[rows.kind]:
+        given = rows.columns.get(rows.copies.get(column.name, column.name))
+        values = [rows.same.get(rows.copies.get(column.name, column.name))] * rows.rows if given is None else given
+        if column.name == "seq" and rows.first_seq is not None:
+            values = list(range(rows.first_seq, rows.first_seq + rows.rows))
+        assert found.column(column.name).to_pylist() == (values if isinstance(values, list) else values.to_pylist())
 
 
-def test_a_partition_in_several_values_is_ordered() -> None:
-    heartbeats = CASES["heartbeats"]
-    assert unpacked(heartbeats[50:], heartbeats[:50]).equals(table(heartbeats))
+def test_outputs_of_shards_are_put_together_by_kind() -> None:
+    shards: list[list[OutputRows]] = [
+        [*ROWS.values()],
+        [],
+        [ROWS["nulls among texts"]],
+        [ROWS["a copy of what is the same"], ROWS["all columns"]],
+    ]
+    tallies, outputs = unpacked(*shards)
+    assert {partition: tally.requests for partition, tally in tallies.items()} == {0: len(ROWS), 1: 0, 2: 1, 3: 2}
+    for kind, table in outputs._asdict().items():
+        parts = [rows for said in shards for rows in said if rows.kind == kind]
+        expected = [row for rows in parts for row in getattr(Outputs.of([rows]), kind).to_pylist()]
+        assert table.to_pylist() == expected
+        assert table.schema == SCHEMAS[kind]
+        assert all(column.num_chunks <= 1 for column in table.columns)
 
 
 def test_no_shard_says_anything() -> None:
-    assert unpack_outputs(pa.table({"outputs": pa.array([], pa.binary())})).equals(_SCHEMA.empty_table())
+    empty: dict[str, Any] = {name: [] for name in PACKED_OUTPUTS.fieldNames()}
+    tallies, outputs = unpack_outputs(pa.table(empty))
+    assert tallies == {}
+    assert [len(rows) for rows in outputs] == [0] * len(SCHEMAS)
 
 
-def test_what_every_row_says_is_left_out() -> None:
-    rows = [beat(seq) for seq in range(1_000)]
-    value = pack_outputs(table(rows))
+def test_what_every_row_says_travels_once() -> None:
+    (_, (_, _, value)) = pack_outputs(0, Tally(4, 1), [ROWS["numbers that rise and a copied column"]])
     with pa.ipc.open_stream(value) as reader:
-        assert reader.schema.names == ["ts", "request_id", "member_id"]
+        assert reader.schema.names == ["ts", "request_id"]

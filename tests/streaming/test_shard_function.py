@@ -66,6 +66,6 @@ def test_a_tick_of_the_job_comes_after_every_request_of_its_micro_batch() -> Non
         (requests,) = pack_requests(rows({**row, "offset": 7}).to_batches())
         packed = [*(value for _, value in ticks), *requests.column("requests").to_pylist()]
         for frame in handle((0,), iter([pd.DataFrame({"requests": packed})]), state):
-            said = unpack_outputs(pa.table({"outputs": pa.array(frame["outputs"], pa.binary())})).to_pylist()
-            errors += [(output["api"], output["error_code"]) for output in said if output["kind"] == "response"]
+            said = unpack_outputs(pa.Table.from_pandas(frame))[1].responses.to_pylist()
+            errors += [(output["api"], output["error_code"]) for output in said]
     assert errors == [("JoinGroup", 0), ("Heartbeat", 0)]

@@ -125,11 +125,11 @@ class GroupMachine:
         return ends
 
     def _take(self) -> list[Given]:
-        said = self._shard.ctx.said
-        for _, _, _, _, member_id, offset, payload in said.assignments:
-            self._assignments.setdefault(offset, {})[member_id] = payload or b""
-        given = [(row[2], self._filled(row[9], row[10])) for row in said.responses if row[2] is not None]
-        for rows in said.by_kind().values():
+        decided = self._shard.ctx.decisions
+        for _, _, _, _, member_id, offset, payload in decided.assignments:
+            self._assignments.setdefault(offset, {})[member_id] = payload
+        given = [(row[2], self._filled(row[9], row[10])) for row in decided.responses if row[2] is not None]
+        for rows in decided.by_kind().values():
             rows.clear()
         return given
 
@@ -188,7 +188,7 @@ class GroupMachine:
         ctx.append_failed_at = None
         if ctx.appended is not None:
             ctx.appended.clear()
-        for rows in ctx.said.by_kind().values():
+        for rows in ctx.decisions.by_kind().values():
             rows.clear()
         shard.availability, shard.started = snapshot.availability, snapshot.started
         if shard.log is not None:

@@ -2,51 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from coordinator_udf.replay.judge.our_answers import DESCRIBE, rows_of
+from coordinator_udf.replay.judge.our_answers import DESCRIBE, producer_of, rows_of
+from coordinator_udf.tables.outputs import Outputs
 from schemas.requests import CONTROL_APIS
 
-_COLUMNS = (
-    "kind", "ts", "request_id", "by", "api", "api_version", "body", "record_offset", "record_key", "value_version",
-    "producer_id", "producer_epoch", "partition",
+_RESPONSE = ("partition", "seq", "ts", "request_id", "answered_by", "api", "api_version", "body")
+_RECORD = (
+    "partition", "seq", "ts", "request_id", "offset", "record_type", "key", "body", "value_version", "producer_id",
+    "producer_epoch",
 )  # fmt: skip
 
 
-def json_lines(source: str, outputs: pa.Table) -> Iterator[bytes]:
-    """One line an answer, record or description, in the order of the rows, each with its newline.
+def json_lines(source: str, outputs: Outputs) -> Iterator[bytes]:
+    """One line an answer, record or description, each with its newline: of one shard in their order, else by time.
 
     A trace's request numbers are numbers again; another log's request ids are texts wherever a number would stand.
     """
-    for row in rows_of(outputs, _COLUMNS):
-        line = _line(row)
+    lines = [*_lines(outputs.records, _RECORD, _record), *_lines(outputs.responses, _RESPONSE, _response)]
+    if len({partition for (_, partition, _), _ in lines}) > 1:
+        lines.sort(key=itemgetter(0))
+    else:
+        lines.sort(key=lambda line: line[0][2])
+    for _, line in lines:
+        yield msgspec.json.encode({**line, "source": source}) + b"\n"
+
+
+def _lines(
+    table: pa.Table, columns: tuple[str, ...], line_of: Callable[[dict[str, Any]], dict[str, Any] | None]
+) -> Iterator[tuple[tuple[int, int, int], dict[str, Any]]]:
+    """Lines with when they were said: time, partition and number."""
+    for row in rows_of(table, columns):
+        line = line_of(row)
         if line is not None:
-            line["source"] = source
-            yield msgspec.json.encode(line) + b"\n"
+            yield (row["ts"], row["partition"], row["seq"]), line
 
 
-def _line(row: dict[str, Any]) -> dict[str, Any] | None:
-    body = None if row["body"] is None else msgspec.Raw(row["body"].encode())
-    if row["kind"] == "record":
-        line = {
-            "type": "record",
-            "ts": row["ts"],
-            "cause": _number(row["request_id"]),
-            "partition": row["partition"],
-            "offset": row["record_offset"],
-            "key": msgspec.Raw(row["record_key"].encode()),
-            "valueVersion": row["value_version"],
-            "value": body,
-            "requestId": row["request_id"],
-        }
-        if row["producer_id"] is not None:
-            line |= {"producerId": row["producer_id"], "producerEpoch": row["producer_epoch"]}
-        return line
-    if row["kind"] != "response" or row["request_id"] is None:
+def _record(row: dict[str, Any]) -> dict[str, Any]:
+    line = {
+        "type": "record",
+        "ts": row["ts"],
+        "cause": _number(row["request_id"]),
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "key": msgspec.Raw(row["key"].encode()),
+        "valueVersion": row["value_version"],
+        "value": _raw(row["body"]),
+        "requestId": row["request_id"],
+    }
+    producer_id, producer_epoch = producer_of(row)
+    return line if producer_id is None else line | {"producerId": producer_id, "producerEpoch": producer_epoch}
+
+
+def _response(row: dict[str, Any]) -> dict[str, Any] | None:
+    if row["request_id"] is None:
         return None
     if row["api"] == DESCRIBE:
         groups = msgspec.json.decode(row["body"])["groups"]
@@ -57,12 +72,16 @@ def _line(row: dict[str, Any]) -> dict[str, Any] | None:
         "type": "response",
         "ts": row["ts"],
         "seq": _number(row["request_id"]),
-        "by": _number(row["by"]),
+        "by": _number(row["answered_by"]),
         "api": row["api"],
         "apiVersion": row["api_version"],
-        "body": body,
+        "body": _raw(row["body"]),
         "requestId": row["request_id"],
     }
+
+
+def _raw(body: str | None) -> msgspec.Raw | None:
+    return None if body is None else msgspec.Raw(body.encode())
 
 
 def _number(name: str | None) -> int | str | None:

@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
+from coordinator_udf.groups.records.classic import END_TXN_MARKER
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.judge.compare import Said
 from coordinator_udf.replay.recording import Answer, Description, Record
+from coordinator_udf.tables.outputs import Outputs
 
 _decode = msgspec.json.decode
 
-_COLUMNS = (
-    "kind", "ts", "request_id", "by", "api", "api_version", "body", "record_key", "value_version", "producer_id",
-    "producer_epoch",
-)  # fmt: skip
+_RESPONSE = ("ts", "request_id", "answered_by", "api", "api_version", "body")
+_RECORD = ("ts", "request_id", "record_type", "key", "body", "value_version", "producer_id", "producer_epoch")
 
 #: The control row whose answer is a description of the groups inside.
 DESCRIBE = "Describe"
 
 
-def said_of(outputs: pa.Table) -> Said:
-    """The answers, records and descriptions in the output rows of one source, in the order of the rows.
+def said_of(outputs: Outputs) -> Said:
+    """The answers, records and descriptions in the outputs of one source, in the order of the rows.
 
     Args:
-        outputs: rows of SHARD_OUTPUT with every placeholder completed and the parts of a request merged.
+        outputs: every placeholder completed and the parts of a request merged.
     """
     said = Said({}, [], {})
-    for row in rows_of(outputs, _COLUMNS):
-        if row["kind"] == "record":
-            said.records.append(
-                Record(
-                    row["ts"],
-                    row["request_id"],
-                    _decode(row["record_key"]),
-                    None if row["body"] is None else _decode(row["body"]),
-                    row["value_version"],
-                    row["producer_id"],
-                    row["producer_epoch"],
-                )
-            )
-        elif row["kind"] == "response" and row["api"] == DESCRIBE:
-            request_id = row["request_id"]
+    for row in rows_of(outputs.records, _RECORD):
+        value = None if row["body"] is None else _decode(row["body"])
+        said.records.append(
+            Record(row["ts"], row["request_id"], _decode(row["key"]), value, row["value_version"], *producer_of(row))
+        )
+    for row in rows_of(outputs.responses, _RESPONSE):
+        request_id = row["request_id"]
+        if row["api"] == DESCRIBE:
             said.descriptions[request_id] = Description(request_id, row["ts"], _decode(row["body"])["groups"])
-        elif row["kind"] == "response" and row["request_id"] is not None:
-            said.answers[row["request_id"]] = Answer(
-                row["request_id"], row["api"], row["api_version"], answer_body(row["body"]), row["ts"], row["by"]
+        elif request_id is not None:
+            said.answers[request_id] = Answer(
+                request_id, row["api"], row["api_version"], answer_body(row["body"]), row["ts"], row["answered_by"]
             )
     return said
+
+
+def producer_of(row: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """A record's producer id and epoch as a recording tells them; a marker has them in its key alone."""
+    is_marker = row["record_type"] == END_TXN_MARKER
+    return (None, None) if is_marker else (row["producer_id"], row["producer_epoch"])
 
 
 def answer_body(text: str | None) -> dict[str, Any]:

@@ -27,13 +27,15 @@ from coordinator_udf.replay.tasks.shard_runner import ShardRunner, answered_requ
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks, progress
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.tables.assignment_join import merge_answers
+from coordinator_udf.tables.outputs import SCHEMAS, Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
-from schemas.outputs import shard_output_arrow
 from schemas.requests import REQUEST_COLUMNS
 
 Say = Callable[[str], None]
+
+_RESPONSES = SCHEMAS["responses"]
 
 _RESULT = "result binary"
 _RESULT_ARROW = pa.schema([pa.field("result", pa.binary())])
@@ -111,7 +113,7 @@ def _run_shards(job: Job, settings: Settings, keep_log: bool, batches: Iterable[
     parts = None
     if runner.parts:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, shard_output_arrow()) as writer:
+        with pa.ipc.new_stream(sink, _RESPONSES) as writer:
             for table in runner.parts:
                 writer.write_table(table)
         parts = sink.getvalue().to_pybytes()
@@ -159,19 +161,21 @@ def _named(rows: DataFrame, source: str) -> DataFrame:
 def _together(job: Job, results: Sequence[ShardsResult]) -> TaskResult:
     files = [file for result in results for file in result.files]
     answered = sum(result.answered for result in results)
-    merged = _merged_parts(results)
-    if len(merged):
+    merged = Outputs.of(())._replace(responses=_merged_parts(results))
+    if len(merged.responses):
         extra = TableFiles(job.out)
         extra.write(to_tables(merged))
         files += extra.close()
-        answered += answered_requests(merged)
+        answered += answered_requests(merged.responses)
     if job.lines_file is not None:
         with job.lines_file.open("wb") as out:
             for result in results:
                 if result.lines_file is not None:
                     out.write(Path(result.lines_file).read_bytes())
-            for source in merged.column("source").unique().to_pylist():
-                out.writelines(json_lines(source, merged.filter(pc.equal(merged.column("source"), source))))
+            sources = merged.responses.column("source")
+            for source in sources.unique().to_pylist():
+                mine = merged.responses.filter(pc.equal(sources, source))
+                out.writelines(json_lines(source, merged._replace(responses=mine)))
     report = SourceReport(
         job.source,
         requests=round(sum(result.requests for result in results)),
@@ -188,5 +192,5 @@ def _merged_parts(results: Sequence[ShardsResult]) -> pa.Table:
             with pa.ipc.open_stream(result.parts) as reader:
                 tables.append(reader.read_all())
     if not tables:
-        return shard_output_arrow().empty_table()
+        return _RESPONSES.empty_table()
     return merge_answers(pa.concat_tables(tables).combine_chunks())

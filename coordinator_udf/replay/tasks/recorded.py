@@ -22,14 +22,15 @@ from coordinator_udf.replay.judge.our_answers import said_of
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Rejection, ReplaySource, clip
-from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.in_process import request_batch, run_in_process
 from coordinator_udf.replay.tasks.shard_runner import answered_requests
 from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
-from schemas.requests import REQUEST_COLUMNS, REQUEST_LOG_TABLE, request_log_arrow
+from schemas.requests import REQUEST_LOG_TABLE
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 
 
@@ -83,10 +84,10 @@ def run_recorded(job: Job) -> TaskResult:
         return TaskResult(SourceReport(job.source, failure=f"the replay broke: {details}"))
 
 
-def run_and_compare(source: ReplaySource) -> tuple[pa.Table, Verdict]:
+def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order."""
 
-    def judge() -> tuple[pa.Table, Verdict]:
+    def judge() -> tuple[Outputs, Verdict]:
         outputs = run_in_process(source)
         said, excluded = said_of(outputs), excluded_by(source)
         return outputs, compare(source.source, source.recording, said, excluded, source.undecided)
@@ -114,17 +115,14 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
         seen = pc.less_equal(transitions.column("ts"), source.ends_ms)
         tables["group_transitions"] = transitions.filter(seen)
     files.write(tables)
-    files.write(
-        {
-            "rejected_requests": rejection_table(source.source, source.rejections),
-            REQUEST_LOG_TABLE: request_rows(source),
-        }
-    )
+    # The rows that the coordinator was given, for what is unanswered to be seen.
+    requests = pa.Table.from_batches([request_batch(source.source, source.rows)])
+    files.write({"rejected_requests": rejection_table(source.source, source.rejections), REQUEST_LOG_TABLE: requests})
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
     if job.lines_file is not None:
         with job.lines_file.open("wb") as lines:
-            lines.writelines(json_lines(source.source, in_time(outputs)))
+            lines.writelines(json_lines(source.source, outputs))
     if job.differences_file is not None:
         with job.differences_file.open("wb") as lines:
             lines.writelines(msgspec.json.encode(difference) + b"\n" for difference in verdict.differences)
@@ -168,22 +166,6 @@ def info_tables(info: InfoLog, source: str, known: Collection[str] = ()) -> dict
     }
 
 
-def in_time(outputs: pa.Table) -> pa.Table:
-    """Outputs of several shards in the order of time; those of one shard keep theirs."""
-    order = [("ts", "ascending"), ("partition", "ascending"), ("seq", "ascending")]
-    partitions = outputs.column("partition").unique()
-    return outputs if len(partitions) < 2 else outputs.sort_by(order)
-
-
-def request_rows(source: ReplaySource) -> pa.Table:
-    """The rows that the coordinator was given, as rows of the table request_log, for what is unanswered to be seen."""
-    columns: dict[str, list[object]] = {
-        name: [row[name] for row in source.rows] for name in REQUEST_COLUMNS if name != "source"
-    }
-    columns["source"] = [source.source] * len(source.rows)
-    return pa.table([columns[name] for name in REQUEST_COLUMNS], schema=request_log_arrow())
-
-
 def rejection_table(source: str, rejections: Sequence[Rejection]) -> pa.Table:
     """The lines that never became a request, as rows of the table rejected_requests."""
     names = ("ts", "request_id", "api", "group_id", "reason", "raw")
@@ -194,11 +176,11 @@ def rejection_table(source: str, rejections: Sequence[Rejection]) -> pa.Table:
     return pa.table(columns, schema=table_arrow("rejected_requests"))
 
 
-def _report(source: ReplaySource, outputs: pa.Table, verdict: Verdict) -> SourceReport:
+def _report(source: ReplaySource, outputs: Outputs, verdict: Verdict) -> SourceReport:
     return SourceReport(
         source.source,
         requests=source.requests,
-        answered=answered_requests(outputs),
+        answered=answered_requests(outputs.responses),
         unsupported=dict(source.unsupported),
         foreign=dict(source.foreign),
         notes=dict(source.notes),

@@ -19,7 +19,8 @@ from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
-from coordinator_udf.tables.assignment_join import complete_assignments
+from coordinator_udf.tables.assignment_join import RecordAt, brought, complete_assignments
+from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from schemas.requests import CONTROL_APIS
@@ -28,7 +29,6 @@ from schemas.requests import CONTROL_APIS
 SLICE_ROWS = 50_000
 
 _CONTROLS = pa.array(CONTROL_APIS)
-RecordAt = tuple[str, int, int]
 
 
 class ShardRunner:
@@ -60,7 +60,8 @@ class ShardRunner:
         for source, partition, rows in shard_slices(batches):
             said = process_batch(self._of(source, partition), source, rows)
             self.requests += count_requests(rows)
-            self._write(source, self._completed(source, partition, said.said), said.heartbeats)
+            completed = self._completed(Outputs.of(said.decisions))
+            self._write(source, completed, Outputs.of([] if said.heartbeats is None else [said.heartbeats]))
         return self._files.close()
 
     def _of(self, source: str, partition: int) -> Shard:
@@ -71,32 +72,26 @@ class ShardRunner:
             self._assignments = {}
         return self._shard
 
-    def _completed(self, source: str, partition: int, outputs: pa.Table) -> pa.Table:
-        brought = outputs.filter(pc.equal(outputs.column("kind"), "assignment"))
+    def _completed(self, outputs: Outputs) -> Outputs:
         completed = complete_assignments(
             outputs, lambda wanted: {place: self._assignments[place] for place in wanted if place in self._assignments}
         )
-        for row in brought.select(["record_offset", "member_id", "payload"]).to_pylist():
-            place = (source, partition, row["record_offset"])
-            known = self._assignments.setdefault(place, {})
-            self._assignments[place] = {**known, row["member_id"]: row["payload"] or b""}
+        for record, members in brought(outputs.assignments).items():
+            self._assignments[record] = {**self._assignments.get(record, {}), **members}
         return completed
 
-    def _write(self, source: str, outputs: pa.Table, heartbeats: pa.Table) -> None:
-        is_part = pc.fill_null(
-            pc.and_(pc.equal(outputs.column("kind"), "response"), pc.greater(outputs.column("parts"), 1)), False
-        )
+    def _write(self, source: str, outputs: Outputs, heartbeats: Outputs) -> None:
+        is_part = pc.fill_null(pc.greater(outputs.responses.column("parts"), 1), False)
         if pc.any(is_part).as_py():
-            self.parts.append(outputs.filter(is_part))
-            outputs = outputs.filter(pc.invert(is_part))
-        tables = to_tables(outputs)
-        self.answered += answered_requests(outputs) + len(heartbeats)
-        self.rejected += len(tables["rejected_requests"])
-        self._files.write(tables)
-        self._files.write(to_tables(heartbeats))
+            self.parts.append(outputs.responses.filter(is_part))
+            outputs = outputs._replace(responses=outputs.responses.filter(pc.invert(is_part)))
+        for said in (outputs, heartbeats):
+            tables = to_tables(said)
+            self.answered += answered_requests(said.responses)
+            self.rejected += len(tables["rejected_requests"])
+            self._files.write(tables)
         if self._lines is not None:
-            together = pa.concat_tables([outputs, heartbeats]).sort_by("seq")
-            self._lines.writelines(json_lines(source, together))
+            self._lines.writelines(json_lines(source, Outputs.joined([outputs, heartbeats])))
 
 
 def count_requests(rows: pa.RecordBatch) -> float:
@@ -106,11 +101,10 @@ def count_requests(rows: pa.RecordBatch) -> float:
     return float(pc.sum(pc.divide(1.0, parts)).as_py() or 0.0)
 
 
-def answered_requests(outputs: pa.Table) -> int:
+def answered_requests(responses: pa.Table) -> int:
     """How many requests were answered; control rows don't count."""
-    is_answer = pc.equal(outputs.column("kind"), "response")
-    is_control = pc.fill_null(pc.is_in(outputs.column("api"), value_set=_CONTROLS), False)
-    return int(pc.sum(pc.and_not(is_answer, is_control)).as_py() or 0)
+    is_control = pc.fill_null(pc.is_in(responses.column("api"), value_set=_CONTROLS), False)
+    return len(responses) - int(pc.sum(is_control).as_py() or 0)
 
 
 def shard_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:

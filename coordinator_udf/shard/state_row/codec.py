@@ -188,7 +188,7 @@ def restore(shard: Shard, state: StateRow) -> None:
     ctx.now_ms = hot.now_ms
     ctx.end_offset = hot.end_offset
     ctx.next_seq = hot.next_seq
-    ctx.said = shard.ctx.said
+    ctx.decisions = shard.ctx.decisions
     ctx.appended = None if shard.log is None else []
     ctx.topics = {topic.name: topic for topic in head.topics}
     shard.ctx = ctx
