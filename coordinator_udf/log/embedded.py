@@ -1,9 +1,10 @@
 """The embedded request log: one SQLite file that any number of local processes append to and read from.
 
-An append is one row holding an Arrow record batch of schemas.requests.REQUEST_LOG, and it is one transaction: it is
-in the log whole or not at all, and on the disk when `EmbeddedLog.append` returns (WAL, ``synchronous=FULL``). Appends
-are numbered densely from 0; these numbers are the offsets of the stream that reads the log, so that a micro-batch
-never splits an append. Rows get their own dense offsets, one sequence a partition, within the transaction.
+An append is one row holding rows of schemas.requests.REQUEST_LOG, by partition and in the bytes in which they go to
+their shard (log.partition_bytes), and it is one transaction: it is in the log whole or not at all, and on the disk when
+`EmbeddedLog.append` returns (WAL, ``synchronous=FULL``). Appends are numbered densely from 0; these numbers are the
+offsets of the stream that reads the log, so that a micro-batch never splits an append. Rows get their own dense
+offsets, one sequence a partition, within the transaction.
 
 What the stream needs no more is moved to a Delta table, the log's history (folding.Folder); request_log reads both.
 """
@@ -24,7 +25,7 @@ import pyarrow as pa
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import LogError, make_file, open_file
-from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns
+from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns, unopened
 from coordinator_udf.log.rows import downtime_rows
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import Topic
@@ -242,10 +243,23 @@ class EmbeddedLog:
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The appends in ``[start, end)``, in order, one record batch of REQUEST_LOG each.
 
+        In a batch the rows of a partition stand together, in their order.
+
         Raises:
             TrimmedError: some of them were trimmed.
             LogError: some of them are not there yet.
         """
+        return map(decode, self._stored(start, end))
+
+    def read_packed(self, start: int, end: int) -> Iterator[dict[int, bytes]]:
+        """The appends in ``[start, end)``, in order, each partition's rows as bytes (log.partition_bytes).
+
+        Raises:
+            TrimmedError, LogError: as of `read`.
+        """
+        return map(unopened, self._stored(start, end))
+
+    def _stored(self, start: int, end: int) -> Iterator[bytes]:
         with self._lock:
             cursor = self._connection.cursor()
         expected = start
@@ -259,7 +273,7 @@ class EmbeddedLog:
             for number, data in portion:
                 if number != expected:
                     break
-                yield decode(data)
+                yield data
                 expected += 1
             if not portion or portion[-1][0] != expected - 1:
                 extent = self.extent()
@@ -339,7 +353,8 @@ class EmbeddedLog:
         full = {**columns, "source": pa.array([LIVE] * len(offsets)), "offset": offsets, "log_ts": stamped}
         batch = pa.record_batch([full[name] for name in REQUEST_COLUMNS], schema=SCHEMA)
         connection.execute(
-            "INSERT INTO appends VALUES (?, ?, ?, ?)", (number, rows + len(offsets), int(stamped.max()), encode(batch))
+            "INSERT INTO appends VALUES (?, ?, ?, ?)",
+            (number, rows + len(offsets), int(stamped.max()), encode(batch, partition)),
         )
         connection.execute(
             "UPDATE log SET next = ?, rows = ?, boot_id = ?, wall_ms = ?, steady_ms = ?",

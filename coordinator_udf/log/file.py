@@ -9,28 +9,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from coordinator_udf.log.partition_bytes import COLUMNS
 from coordinator_udf.user_errors import UserError
 
-#: The format of the file; a change of the tables or of the blobs that older releases can't read raises it.
-FORMAT: Final = 1
+#: The format of the file; a change of the tables, or of the bytes in them, that older releases can't read raises it.
+#: The columns of the request log, on which the bytes stand too, are in the file by their names and types.
+FORMAT: Final = 2
 
 BUSY_TIMEOUT_S: Final = 60.0
 
+#: ``firsts``: for each partition the offset of its first row that is still here (0 where nothing is said); ``history``:
+#: the table that the rows before are in; ``topics``: those that clients created.
 _TABLES: Final = """
 CREATE TABLE log (format INTEGER, partitions INTEGER, first INTEGER, next INTEGER, rows INTEGER,
-                  boot_id TEXT, wall_ms INTEGER, steady_ms INTEGER, skew_max_ms INTEGER);
+                  boot_id TEXT, wall_ms INTEGER, steady_ms INTEGER, skew_max_ms INTEGER, columns TEXT);
 CREATE TABLE heads (partition INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL, log_ts INTEGER);
 CREATE TABLE appends (number INTEGER PRIMARY KEY, rows_until INTEGER NOT NULL, log_ts INTEGER NOT NULL,
                       data BLOB NOT NULL);
+CREATE TABLE firsts (partition INTEGER PRIMARY KEY, first_offset INTEGER NOT NULL);
+CREATE TABLE history (id TEXT NOT NULL, uri TEXT NOT NULL);
+CREATE TABLE topics (name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, id TEXT NOT NULL);
 """
-
-#: What a log has beside that once appends may leave it: for each partition the offset of its first row that is still
-#: here (0 where nothing is said), and the table that the rows before are in; and the topics that clients created.
-_LATER_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS firsts (partition INTEGER PRIMARY KEY, first_offset INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS history (id TEXT NOT NULL, uri TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS topics (name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, id TEXT NOT NULL)",
-)
 
 
 class LogError(UserError):
@@ -54,10 +53,9 @@ def make_file(path: Path, partitions: int, clock_skew_max_ms: int | None, first_
     connection = sqlite3.connect(draft)
     with connection:
         connection.executescript("PRAGMA auto_vacuum=INCREMENTAL;" + _TABLES)
-        for statement in _LATER_TABLES:
-            connection.execute(statement)
         connection.execute(
-            "INSERT INTO log VALUES (?, ?, 0, 0, 0, NULL, NULL, NULL, ?)", (FORMAT, partitions, clock_skew_max_ms)
+            "INSERT INTO log VALUES (?, ?, 0, 0, 0, NULL, NULL, NULL, ?, ?)",
+            (FORMAT, partitions, clock_skew_max_ms, COLUMNS),
         )
         firsts = [(i, first_offsets[i] if i < len(first_offsets) else 0) for i in range(partitions)]
         connection.executemany("INSERT INTO heads VALUES (?, ?, NULL)", firsts)
@@ -86,22 +84,19 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         version, partitions, skew = connection.execute("SELECT format, partitions, skew_max_ms FROM log").fetchone()
-        if version == FORMAT and not _has_later_tables(connection):
-            for statement in _LATER_TABLES:
-                connection.execute(statement)
+        columns = connection.execute("SELECT columns FROM log").fetchone()[0] if version == FORMAT else None
     except (sqlite3.DatabaseError, TypeError) as error:
         connection.close()
         raise LogError(f"{path} is not a request log: {error}") from error
     if version != FORMAT:
         connection.close()
         raise LogError(f"the request log {path} has format {version}, expected {FORMAT}: use the release that wrote it")
+    if columns != COLUMNS:
+        connection.close()
+        raise LogError(
+            f"the request log {path} has the columns {columns}; expected {COLUMNS}: use the release that wrote it"
+        )
     return connection, partitions, skew
-
-
-def _has_later_tables(connection: sqlite3.Connection) -> bool:
-    names = "'firsts', 'history', 'topics'"
-    found = connection.execute(f"SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name IN ({names})")
-    return bool(found.fetchone()[0] == len(_LATER_TABLES))
 
 
 def sync(path: Path) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 
+from coordinator_udf.log.partition_bytes import by_partition, from_bytes, to_bytes
 from coordinator_udf.protocol.errors import BadRequest
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
@@ -14,8 +17,6 @@ SCHEMA: Final = request_log_arrow()
 
 #: The columns that an appender gives; the log adds the others.
 GIVEN_COLUMNS: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("source", "offset"))
-
-_IPC: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
@@ -41,16 +42,19 @@ def next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
     return {partition: offset + 1 for partition, offset in ends.items()}
 
 
-def encode(batch: pa.RecordBatch) -> bytes:
-    """The batch as an Arrow IPC stream of its own, compressed."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=_IPC) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def encode(batch: pa.RecordBatch, partition: np.ndarray) -> bytes:
+    """An append's rows as bytes: those of each partition by its number.
+
+    Args:
+        partition: of each row.
+    """
+    return msgspec.msgpack.encode({number: to_bytes(rows) for number, rows in by_partition(batch, partition)})
 
 
 def decode(data: bytes) -> pa.RecordBatch:
-    """What `encode` made bytes of."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()
+    """What `encode` made bytes of; the rows of a partition stand together, in their order."""
+    return from_bytes(unopened(data).values()).combine_chunks().to_batches()[0]
+
+
+#: What `encode` made bytes of, by partition and still as bytes (log.partition_bytes).
+unopened: Final = msgspec.msgpack.Decoder(dict[int, bytes]).decode

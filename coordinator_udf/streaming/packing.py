@@ -1,8 +1,8 @@
 """Rows of one partition packed into a binary column, for the way through Spark.
 
 Between Python and the JVM each column of each key costs Spark more than all of its rows do (pandas, a call a key), and
-the log's rows have 18 columns. So rows travel as Arrow record batches in one binary column, a few a partition: a
-micro-batch's cost then hardly depends on the number of columns, and the rows are never turned into pandas.
+the log's rows have 18 columns. So rows travel in one binary column (log.partition_bytes), a value or a few a partition:
+a micro-batch's cost then hardly depends on the number of columns, and the rows are never turned into pandas.
 
 What a shard says travels the same way, a value for the rows of each kind, and without the columns that say the same in
 each row: answers to heartbeats differ in few.
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from coordinator_udf.log.partition_bytes import by_partition, from_bytes, to_bytes
 from coordinator_udf.streaming.shard_keys import shard_key
 from coordinator_udf.tables.outputs import SCHEMAS, OutputRows, Outputs
 from schemas.requests import request_log_arrow
@@ -62,26 +63,23 @@ def pack_requests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         gathered.append(batch)
         rows += batch.num_rows
         if rows >= MAX_ROWS:
-            yield _packed(pa.Table.from_batches(gathered, _REQUESTS))
+            yield _packed(gathered)
             gathered, rows = [], 0
     if rows:
-        yield _packed(pa.Table.from_batches(gathered, _REQUESTS))
+        yield _packed(gathered)
 
 
-def _packed(table: pa.Table) -> pa.RecordBatch:
-    partition = np.asarray(pc.fill_null(table.column("partition"), 0).combine_chunks())
-    order = np.argsort(partition, kind="stable")
-    table = table.take(pa.array(order))
-    numbers, starts = np.unique(partition[order], return_index=True)
-    stops = [*starts[1:].tolist(), len(partition)]
-    values = [_write(table.slice(start, stop - start)) for start, stop in zip(starts.tolist(), stops, strict=True)]
-    keys = [shard_key(number) for number in numbers.tolist()]
+def _packed(gathered: list[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = pa.Table.from_batches(gathered, _REQUESTS).combine_chunks().to_batches()[0]
+    partition = np.asarray(pc.fill_null(rows.column("partition"), 0))
+    packed = [(shard_key(number), to_bytes(own)) for number, own in by_partition(rows, partition)]
+    keys, values = zip(*packed, strict=True)
     return pa.record_batch([pa.array(keys, pa.int64()), pa.array(values, pa.binary())], schema=_PACKED)
 
 
 def unpack_requests(values: Iterable[bytes]) -> pa.Table:
     """The rows of one partition, ordered by offset."""
-    table = pa.concat_tables([_read(value) for value in values])
+    table = from_bytes(values)
     offsets = np.asarray(table.column("offset")) if table.column("offset").null_count == 0 else None
     # Sorting moves all columns, and one source alone delivers in order.
     if offsets is not None and np.all(offsets[:-1] <= offsets[1:]):
@@ -150,8 +148,3 @@ def _write(table: pa.Table) -> bytes:
         writer.write_table(table)
     data: bytes = sink.getvalue().to_pybytes()
     return data
-
-
-def _read(value: bytes | pa.Buffer) -> pa.Table:
-    with pa.ipc.open_stream(value, options=_IPC_READ) as reader:
-        return reader.read_all()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from coordinator_udf.log.clock import LogClock
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
+from coordinator_udf.log.partition_bytes import from_bytes
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest
 from schemas.requests import REQUEST_COLUMNS
@@ -217,3 +219,35 @@ def test_what_is_no_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="expected 1 to 10000"):
         EmbeddedLog.create(tmp_path / "other.db", 0)
     assert sorted(path.name for path in tmp_path.iterdir() if "new" in path.name) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("format = 1", "has format 1, expected 2: use the release that wrote it"),
+        ("columns = 'source string'", "has the columns source string; expected source string, .*: use the release"),
+    ],
+)
+def test_a_log_of_another_release_is_refused(log: EmbeddedLog, change: str, said: str) -> None:
+    log.append(heartbeat("g", 1, 4))
+    log.close()
+    with sqlite3.connect(log.path) as connection:
+        connection.execute(f"UPDATE log SET {change}")
+    with pytest.raises(LogError, match=said):
+        EmbeddedLog.open(log.path)
+
+
+def test_the_rows_of_a_partition_are_handed_on_as_they_lie(log: EmbeddedLog) -> None:
+    appended = [heartbeat(f"g{number}", 1, 4) + heartbeat(f"g{number + 1}", 1, 4) for number in range(20)]
+    for rows in appended:
+        log.append(rows)
+    packed: dict[int, list[bytes]] = {}
+    for append in log.read_packed(0, 20):
+        for partition, held in append.items():
+            packed.setdefault(partition, []).append(held)
+    read = pa.Table.from_batches(log.read(0, 20))
+    for partition, values in packed.items():
+        mine = read.filter(pa.compute.equal(read.column("partition"), partition))
+        found = from_bytes([b"".join(values)])
+        assert found.combine_chunks().equals(mine.combine_chunks())
+        assert found.column("offset").to_pylist() == list(range(len(mine)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +12,14 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
+from coordinator_udf.streaming.packing import PACKED_REQUESTS
+from coordinator_udf.streaming.shard_keys import shard_key
 
 #: The source's name: ``spark.readStream.format("embedded_log").option("path", ...)``.
 FORMAT: Final = "embedded_log"
+
+#: About how many bytes of rows a partition's value has at most, so that a great backlog isn't one great value.
+_MAX_BYTES: Final = 32 * 1024 * 1024
 
 #: The most rows of the log that one micro-batch takes where nothing else is said.
 DEFAULT_MAX_ROWS: Final = 100_000
@@ -84,9 +89,19 @@ class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNo
         return self._rows(start["append"], end["append"])
 
     def _rows(self, start: int, end: int) -> Iterator[tuple[Any, ...]]:
+        packed: list[tuple[int, bytes]] = []
+        waiting: defaultdict[int, list[bytes]] = defaultdict(list)
+        size = 0
+        for append in self._opened().read_packed(start, end):
+            for partition, rows in append.items():
+                waiting[partition].append(rows)
+                size += len(rows)
+            if size > _MAX_BYTES:
+                packed += _joined(waiting)
+                waiting.clear()
+                size = 0
         # A list's iterator: Spark copies it, which a generator doesn't allow.
-        batches = pack_requests(self._opened().read(start, end))
-        return iter([row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)])
+        return iter(packed + _joined(waiting))
 
     def _opened(self) -> EmbeddedLog:
         if self._log is None:
@@ -96,3 +111,8 @@ class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNo
     def __getstate__(self) -> dict[str, Any]:
         # Spark sends the reader to the task that reads a batch again; an open file can't go there.
         return {**self.__dict__, "_log": None}
+
+
+def _joined(values: Mapping[int, list[bytes]]) -> list[tuple[int, bytes]]:
+    """Rows of PACKED_REQUESTS."""
+    return [(shard_key(partition), b"".join(rows)) for partition, rows in values.items()]
