@@ -19,11 +19,11 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.describe import describe_state
-from coordinator_udf.shard.run import process_rows
 from coordinator_udf.shard.sessions import columns
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row import codec
 from tests.conftest import ROOT
+from tests.shard.edge import process_rows
 
 KEPT = ROOT / "tests" / "data" / "state_rows"
 
