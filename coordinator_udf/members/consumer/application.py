@@ -368,9 +368,9 @@ class Application:
     # ---- events to the background
 
     def _add(self, event: ApplicationEvent) -> Call:
-        """Gives an event to the background. While the member unsubscribes it also waits for that."""
+        """Gives an event to the background. While the member unsubscribes it also waits for that, but in a callback."""
         self._thread.add(event)
-        if self._unsubscribing is not None:
+        if self._unsubscribing is not None and not self._callbacks:
             yield from self._wait_for_leave(self._unsubscribing)
 
     def _wait_for_leave(self, event: UnsubscribeEvent) -> Call:

@@ -68,7 +68,7 @@ class CoordinatorRequestManager:
     def _body(self, version: int) -> dict[str, Any]:
         if version >= _BATCHED_VERSION:
             return {"keyType": _GROUP_KEY_TYPE, "coordinatorKeys": [self._group_id]}
-        return {"key": self._group_id, "keyType": _GROUP_KEY_TYPE}
+        return {"key": self._group_id, **({"keyType": _GROUP_KEY_TYPE} if version > 0 else {})}
 
     def _on_answer(self, now_ms: int, body: Body | None, error: ClientException | None) -> None:
         self.fatal_error = None

@@ -212,10 +212,10 @@ class ConsumerMember:
             self._calls.pop()
 
     def _go_on(self) -> None:
-        """Lets calls go on whose wait is over."""
+        """Lets calls go on whose wait is over, or that have no time to wait."""
         while self._calls:
             wait = self._calls[-1].wait
-            if wait is not None and not wait.done():
+            if wait is not None and not wait.done() and self._clock.now_ms < wait.deadline_ms:
                 return
             self._advance()
 
@@ -225,8 +225,7 @@ class ConsumerMember:
             deadline_ms = self.call_deadline_ms()
             if deadline_ms is None or deadline_ms > now_ms:
                 return
-            self._clock.now_ms = max(self._clock.now_ms, deadline_ms)
-            self._advance()
+            self._clock.now_ms = deadline_ms
             self._go_on()
 
     # ---- what is true now
