@@ -5,13 +5,13 @@ Safe beside a running coordinator. Run it from time to time: ``spark-submit jobs
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from deltalake import DeltaTable
 
 from coordinator_udf.offsets_topic.compaction import CompactionConflictError, Removed, compact, pack_files
+from coordinator_udf.tables.places import absolute
 from coordinator_udf.tables.spark_session import delta_session
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -51,8 +51,7 @@ def main(
     Commits of open transactions stay, and so do the markers that the commits which stay depend on. Log time is the
     newest record's time of each source. What the views answer doesn't change. Old files go with Delta's VACUUM.
     """
-    folder = tables if "://" in tables else str(Path(tables).absolute())
-    table = f"{folder}/consumer_offsets"
+    table = f"{absolute(tables)}/consumer_offsets"
     if not DeltaTable.is_deltatable(table):
         typer.echo(f"compact_offsets: {table} is no Delta table; --tables expects the folder that holds it", err=True)
         raise typer.Exit(1)

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower
@@ -23,8 +25,10 @@ from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsErr
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.settings.file import load_settings
-from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.ticker import Ticker
+
+if TYPE_CHECKING:
+    from coordinator_udf.streaming.coordinator import Coordinator
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +143,7 @@ class FrontDoor:
         )
         # A client may ask at once, and its answer come at once.
         self._gateway = gateway
-        with _listening(gateway, self._options, threading.Event()):
+        with _listening(gateway, self._options):
             coordinator.start_clock()
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             yield
@@ -161,7 +165,7 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
-        with _listening(gateway, options, stop):
+        with _listening(gateway, options):
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             clock.start()
             stop.wait()
@@ -172,17 +176,14 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
 
 
 @contextmanager
-def _listening(gateway: Gateway, options: GatewayOptions, stop: threading.Event) -> Iterator[None]:
+def _listening(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
     with _address_in_words(options):
         gateway.start()
-    watch = threading.Thread(target=_watch_topics, args=(gateway, options.config, stop), daemon=True)
-    watch.start()
     try:
-        yield
+        with BackgroundThread(partial(_watch_topics, gateway, options.config), "topics"):
+            yield
     finally:
-        stop.set()
         gateway.stop()
-        watch.join()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.ends import RECORD_COLUMNS, PartitionEnds
 
 _log = logging.getLogger(__name__)
@@ -132,8 +133,7 @@ class ResponsesFollower:
         self._deliver = deliver
         self._ends = ends
         self._interval_s = interval_ms / 1000
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gateway-responses", daemon=True)
+        self._thread = BackgroundThread(self._run, "gateway-responses")
 
     def start(self) -> None:
         """Looks where the tables end, so that rows from now on are seen, and follows them from there."""
@@ -144,12 +144,10 @@ class ResponsesFollower:
 
     def stop(self) -> None:
         """Ends the thread."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(_STOP_S)
+        self._thread.stop(_STOP_S)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(self._interval_s):
             try:
                 found = self._answers.read()
                 # A micro-batch writes its records before its answers.
@@ -159,4 +157,4 @@ class ResponsesFollower:
                     self._deliver(answers)
             except (OSError, DeltaError) as error:
                 _log.warning("the answers can't be read now, trying again in %g s: %s", _RETRY_S, error)
-                self._stop.wait(_RETRY_S)
+                stop.wait(_RETRY_S)

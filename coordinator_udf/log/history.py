@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_udf.log.file import sync
 from coordinator_udf.tables.delta import compact, next_numbers, opened_or_made
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
 from schemas.requests import LIVE, REQUEST_LOG_TABLE, request_log_arrow
 
@@ -30,17 +31,17 @@ _SCHEMA: Final = request_log_arrow()
 
 def history_uri(tables: str) -> str:
     """Where the history is whose other tables are in a folder."""
-    return f"{tables.rstrip('/')}/{REQUEST_LOG_TABLE}" if "://" in tables else str(Path(tables) / REQUEST_LOG_TABLE)
+    return f"{tables.rstrip('/')}/{REQUEST_LOG_TABLE}" if is_uri(tables) else str(Path(tables) / REQUEST_LOG_TABLE)
 
 
 def as_kept(uri: str, log: Path) -> str:
     """A table's place as the log keeps it: from where the log is, so that both can be moved together."""
-    return uri if "://" in uri else os.path.relpath(Path(uri).absolute(), log.absolute().parent)
+    return uri if is_uri(uri) else os.path.relpath(Path(uri).absolute(), log.absolute().parent)
 
 
 def as_found(kept: str, log: Path) -> str:
     """The place that a log keeps, for those who read the table."""
-    return kept if "://" in kept else os.path.normpath(log.absolute().parent / kept)
+    return kept if is_uri(kept) else os.path.normpath(log.absolute().parent / kept)
 
 
 class LogHistory:
@@ -72,7 +73,7 @@ class LogHistory:
         transaction = CommitProperties(app_transactions=[Transaction(self.log_id, until)])
         table = self._opened()
         write_deltalake(table, rows, mode="append", commit_properties=transaction)
-        if "://" not in self.uri:
+        if not is_uri(self.uri):
             _sync_commit(Path(self.uri), table.version())
 
     def keep_up(self) -> None:

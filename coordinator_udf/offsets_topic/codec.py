@@ -20,10 +20,9 @@ from kio.serial import readers, writers
 from kio.serial.errors import SerialError
 
 from coordinator_udf.offsets_topic.messages import Array, Field, Struct
+from coordinator_udf.protocol.requests import ZERO_UUID
 
 MAX_STRING_BYTES: Final = 32767
-
-ZERO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 #: Readers and writers of numbers: kio's.
 PRIMITIVES: Final[Mapping[str, tuple[Callable[..., tuple[Any, int]], Callable[..., None]]]] = {

@@ -20,7 +20,7 @@ from kio.schema.consumer_protocol_subscription import v3 as subscription_v3
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-PROTOCOL_TYPE = "consumer"
+CONSUMER_PROTOCOL_TYPE = "consumer"
 
 _VERSION = struct.Struct(">h")
 #: All versions of an assignment have the same fields.

@@ -18,6 +18,7 @@ from coordinator_udf.protocol.consumer_protocol import (
     decode_assignment,
     decode_subscription_topics,
 )
+from coordinator_udf.tables.places import absolute
 from coordinator_udf.user_errors import UserError
 from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
@@ -129,7 +130,7 @@ def register_incident_views(spark: SparkSession, names: Iterable[str]) -> None:
 
 def _path(folder: str, table: str) -> str:
     # In SQL a path must be a whole one.
-    return f"{folder}/{table}" if "://" in folder else str((Path(folder) / table).absolute())
+    return f"{absolute(folder)}/{table}"
 
 
 def register_log(spark: SparkSession, path: Path) -> None:

@@ -33,6 +33,7 @@ from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
 from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.user_errors import UserError
 
 _log: Final = logging.getLogger(__name__)
@@ -264,7 +265,7 @@ class Coordinator:
 
     def _make_folder(self, log: EmbeddedLog, undo: ExitStack) -> Folder | None:
         options = self.options
-        if "://" in options.checkpoint:
+        if is_uri(options.checkpoint):
             _log.warning("the request log is not folded and grows: that needs a --checkpoint on this machine's disks")
             return None
         folder = Folder(log, options.tables, options.checkpoint, options.fold_after_rows)
@@ -273,7 +274,7 @@ class Coordinator:
 
     def _refuse_what_was_trimmed(self, log: EmbeddedLog) -> None:
         checkpoint = self.options.checkpoint
-        if "://" in checkpoint or self.options.recover:
+        if is_uri(checkpoint) or self.options.recover:
             return
         start = read_start(checkpoint)
         begins = committed_append(checkpoint) or (start.append if start else 0)
@@ -288,7 +289,7 @@ class Coordinator:
 
     def _refuse_new_checkpoint_on_old_tables(self, tables: OutputTables) -> None:
         checkpoint = self.options.checkpoint
-        if "://" in checkpoint or self.options.recover or is_begun(checkpoint):
+        if is_uri(checkpoint) or self.options.recover or is_begun(checkpoint):
             return
         if tables.table("consumer_offsets").count() > 0:
             raise StartError(
@@ -322,7 +323,7 @@ def exclusive(directory: str, what: str) -> Iterator[None]:
     Raises:
         StartError: another one does.
     """
-    if "://" in directory:
+    if is_uri(directory):
         yield
         return
     path = Path(directory)

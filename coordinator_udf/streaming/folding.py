@@ -11,6 +11,7 @@ import logging
 import threading
 from typing import Final
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.log.dataframe import gathered
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import LogHistory, as_found, as_kept, history_uri, next_offsets
@@ -115,8 +116,7 @@ class Folder:
         self._checkpoint = checkpoint
         self._after_rows = after_rows
         self._interval_s = interval_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="log-folder", daemon=True)
+        self._thread = BackgroundThread(self._run, "log-folder")
 
     def start(self) -> None:
         """Starts folding in a thread of its own."""
@@ -124,9 +124,7 @@ class Folder:
 
     def stop(self) -> None:
         """Stops the thread after the piece that is under way."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.stop()
 
     def close(self) -> None:
         """Stops the thread, and closes the log."""
@@ -152,11 +150,11 @@ class Folder:
             return 0
         return fold(self._log, self._history, needed, stop)
 
-    def _run(self) -> None:
+    def _run(self, stop: threading.Event) -> None:
         pause_s = self._interval_s
-        while not self._stop.wait(pause_s):
+        while not stop.wait(pause_s):
             try:
-                self.fold_due(self._stop)
+                self.fold_due(stop)
             except Exception as error:  # noqa: BLE001 - the log can grow; that nobody is answered is worse
                 # Each status line tells it until it is over.
                 self.trouble = f"{type(error).__name__}: {error}"

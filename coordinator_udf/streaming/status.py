@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.streaming.sink import Totals
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ class StatusLine:
         self._batch = -1
         self._requests = 0
         self._rejected = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="status-line", daemon=True)
+        self._thread = BackgroundThread(self._run, "status-line")
 
     def start(self) -> None:
         """Starts printing."""
@@ -56,11 +56,10 @@ class StatusLine:
 
     def close(self) -> None:
         """Nothing is printed, and the lag is not asked for, after this returns."""
-        self._stop.set()
-        self._thread.join()
+        self._thread.stop()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(self._interval_s):
             if not self._query.isActive:
                 return
             progress = self._query.lastProgress

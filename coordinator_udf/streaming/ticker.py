@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from typing import Final
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows
 
@@ -30,8 +31,7 @@ class Ticker:
         self._only_when_quiet = only_when_quiet
         self._interval_ms = interval_ms
         self._interval_s = interval_ms / 1_000
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+        self._thread = BackgroundThread(self._run, "ticker")
 
     def start(self) -> None:
         """Starts ticking, with a tick at once."""
@@ -39,9 +39,7 @@ class Ticker:
 
     def stop(self) -> None:
         """Stops; no tick is appended after this returns."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.stop()
 
     def tick(self) -> int:
         """Appends one tick; returns the append's number."""
@@ -51,7 +49,7 @@ class Ticker:
         newest = self._log.newest_log_ts()
         return newest is None or self._log.now_ms() - newest >= self._interval_ms
 
-    def _run(self) -> None:
+    def _run(self, stop: threading.Event) -> None:
         while True:
             try:
                 if not self._only_when_quiet or self._is_quiet():
@@ -60,5 +58,5 @@ class Ticker:
                 # Somebody holds the log for a minute, or the disk is full. A tick that is missed is no loss, the next
                 # one says the later time; that time stands still has to be said.
                 _log.error("the log can't be appended to, time stands still: %s", error)
-            if self._stop.wait(self._interval_s):
+            if stop.wait(self._interval_s):
                 return

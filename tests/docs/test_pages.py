@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from functools import cache
 from importlib import import_module
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from coordinator_udf.settings.coordinator import Settings, kafka_name
+from coordinator_udf.settings.coordinator import FIELDS
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from tests.conftest import ROOT
@@ -77,7 +76,7 @@ def test_all_tables_and_views_are_told_of() -> None:
 
 
 def test_settings_that_are_named_exist() -> None:
-    known = {kafka_name(field.name) for field in dataclasses.fields(Settings)}
+    known = set(FIELDS)
     for page in PAGES:
         named = {
             span

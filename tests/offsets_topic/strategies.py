@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coordinator_udf.offsets_topic.codec import ZERO_UUID
 from coordinator_udf.offsets_topic.messages import RECORD_TYPES, Array, Field, RecordType, Struct
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER, Record
+from coordinator_udf.protocol.requests import ZERO_UUID
 
 _INTS = {"int8": (-(2**7), 2**7 - 1), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1)}
 _INTS |= {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}

@@ -29,7 +29,6 @@ from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.consumer import (
-    CONSUMER_PROTOCOL_TYPE,
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
@@ -40,6 +39,7 @@ from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.tables import int_order
 from coordinator_udf.java_order.walks import assigned_in_kafka_order
 from coordinator_udf.protocol.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
     MalformedConsumerProtocol,
     Subscription,
     decode_subscription,

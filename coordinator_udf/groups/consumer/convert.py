@@ -25,7 +25,6 @@ from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import (
-    CONSUMER_PROTOCOL_TYPE,
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
@@ -43,6 +42,7 @@ from coordinator_udf.groups.records.consumer import NewRecord, group_records, gr
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
     MalformedConsumerProtocol,
     decode_assignment,
     decode_subscription,

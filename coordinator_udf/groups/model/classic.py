@@ -10,10 +10,12 @@ import msgspec
 
 from coordinator_udf.groups.model.classic_states import CAN_REBALANCE, DEAD, EMPTY, STABLE, ClassicGroupState
 from coordinator_udf.java_order.tables import INITIAL_TABLE, grown_table, hash_order
-from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
+from coordinator_udf.protocol.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    MalformedConsumerProtocol,
+    decode_subscription_topics,
+)
 from coordinator_udf.protocol.errors import ApiError, Errors
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 Protocols = tuple[tuple[str, bytes], ...]
 

@@ -21,9 +21,8 @@ from coordinator_udf.java_order.tables import (
     timeline_order,
 )
 from coordinator_udf.java_order.walks import Assigned, Target
+from coordinator_udf.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from coordinator_udf.protocol.errors import ApiError, Errors
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 #: A member's epoch while it is away for a while (static members), and once it has left.
 LEFT_FOR_A_WHILE = -2

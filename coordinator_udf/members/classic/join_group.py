@@ -20,7 +20,7 @@ from coordinator_udf.members.classic.request_future import RequestFuture
 from coordinator_udf.members.classic.states import IllegalTransition
 from coordinator_udf.members.classic.subscription_metadata import SubscriptionMetadata
 from coordinator_udf.members.exceptions import ClientException, exception_for, kafka_exception
-from coordinator_udf.protocol.consumer_protocol import PROTOCOL_TYPE
+from coordinator_udf.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from coordinator_udf.protocol.errors import Errors
 
 #: The broker may hold a JoinGroup for the rebalance timeout; this is for small delays on top.
@@ -77,7 +77,7 @@ class JoinGroup:
             config.group_id,
             sent.member_id,
             config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=self._metadata.protocols(),
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.max_poll_interval_ms,
@@ -105,7 +105,7 @@ class JoinGroup:
         yield from result.fail_with(error)
 
     def _joined(self, answer: JoinGroupAnswer, result: RequestFuture[bytes]) -> Flow[None]:
-        if answer.protocol_type not in (None, PROTOCOL_TYPE):
+        if answer.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
             yield from result.fail_with(Errors.INCONSISTENT_GROUP_PROTOCOL)
             return
         generation = Generation(answer.generation_id, answer.member_id, answer.protocol_name)
@@ -142,7 +142,7 @@ class JoinGroup:
             sent.member_id,
             config.group_instance_id,
             sent.generation_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
@@ -168,7 +168,7 @@ class JoinGroup:
     def _synced(self, answer: SyncGroupAnswer, result: RequestFuture[bytes]) -> Flow[None]:
         membership = self._context.membership
         generation = membership.generation
-        if answer.protocol_type not in (None, PROTOCOL_TYPE):
+        if answer.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
             yield from result.fail_with(Errors.INCONSISTENT_GROUP_PROTOCOL)
             return
         is_expected = answer.protocol_name in (None, generation.protocol_name)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from coordinator_udf.protocol.requests import ZERO_UUID
 from coordinator_udf.protocol.wire.schema import Field, Message
 
 #: The most array elements that one message may have, all its arrays together: it bounds the memory that a frame of
@@ -227,7 +228,7 @@ def _implied(field: Field) -> Any:
     """The JSON of the value that a tagged field has where it isn't on the wire: such fields are not in the JSON."""
     value = field.implied
     if field.kind == "uuid" and not field.is_array:
-        return "AAAAAAAAAAAAAAAAAAAAAA"
+        return ZERO_UUID
     if isinstance(value, tuple):
         return []
     return b64encode(value).decode() if isinstance(value, bytes) else value

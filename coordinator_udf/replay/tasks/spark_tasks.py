@@ -10,6 +10,8 @@ from typing import TypeVar
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from coordinator_udf.background import BackgroundThread
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -33,9 +35,8 @@ def in_tasks(spark: SparkSession, units: Sequence[T], work: Callable[[T], R], sa
 @contextmanager
 def progress(context: SparkContext, say: Callable[[str], None]) -> Iterator[None]:
     """Says every few seconds how many of the running stage's tasks are done."""
-    done = threading.Event()
 
-    def watch() -> None:
+    def watch(done: threading.Event) -> None:
         tracker = context.statusTracker()
         while not done.wait(_PROGRESS_SECONDS):
             for stage in tracker.getActiveStageIds():
@@ -43,10 +44,5 @@ def progress(context: SparkContext, say: Callable[[str], None]) -> Iterator[None
                 if info is not None:
                     say(f"{info.numCompletedTasks} of {info.numTasks} tasks done, {info.numActiveTasks} running")
 
-    watcher = threading.Thread(target=watch, name="replay-progress", daemon=True)
-    watcher.start()
-    try:
+    with BackgroundThread(watch, "replay-progress"):
         yield
-    finally:
-        done.set()
-        watcher.join()

@@ -14,6 +14,7 @@ from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
 from coordinator_udf.streaming.sources import clock as clock_source
 from coordinator_udf.streaming.sources import embedded as log_source
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.user_errors import UserError
 from schemas.requests import LIVE, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
 
@@ -58,7 +59,7 @@ def json_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame:
 
     A line that is no row becomes a rejected request.
     """
-    if "://" not in path and not Path(path).is_dir():
+    if not is_uri(path) and not Path(path).is_dir():
         raise SourceError(f"there is no directory {path}; --source json reads the .json and .jsonl files in it")
     lines = spark.readStream.format("text").option("pathGlobFilter", "*.json*").load(path)
     return _packed(lines, partitions)
