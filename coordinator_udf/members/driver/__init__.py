@@ -1,0 +1,1 @@
+"""Runs a member machine in real time: over sockets to brokers, or over whatever else carries requests and answers."""

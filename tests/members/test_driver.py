@@ -1,0 +1,138 @@
+"""Members over real sockets, at this project's gateway; and a member that has no sockets but the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_udf.members.driver.member import DrivenMember, MemberError
+from coordinator_udf.members.driver.transport import BrokerTransport, NoBroker
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.protocol.errors import BadRequest
+from tests.gateway.in_process import Front, topics
+
+PROPERTIES: dict[str, dict[str, Any]] = {
+    "range": {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 300},
+    "cooperative": {
+        "session.timeout.ms": 3_000,
+        "heartbeat.interval.ms": 300,
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+    },
+    "consumer": {"group.protocol": "consumer"},
+}
+_SETTINGS = {
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": 3_000,
+    "group.consumer.min.session.timeout.ms": 3_000,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+}
+_PARTITIONS = 7
+_WAIT_S = 60.0
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[Front]:
+    with Front(tmp_path / "log", topics(t=_PARTITIONS), settings=_SETTINGS) as opened:
+        yield opened
+
+
+class _Listener:
+    """What a member's application was told; it counts what was assigned twice without being revoked."""
+
+    def __init__(self) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.twice = 0
+
+    def __call__(self, method: str, partitions: Sequence[TopicPartition]) -> None:
+        if method == "onPartitionsAssigned":
+            self.twice += len(self.owned & set(partitions))
+            self.owned |= set(partitions)
+        else:
+            self.owned -= set(partitions)
+
+
+async def _member(front: Front, protocol: str, name: str, listener: Callable[..., None] | None = None) -> DrivenMember:
+    properties = {"group.id": f"g-{protocol}", **PROPERTIES[protocol]}
+    transport = BrokerTransport([("127.0.0.1", front.gateway.port)], name)
+    return await DrivenMember(properties, transport, listener).start(["t"])
+
+
+async def _shared_out(members: Sequence[DrivenMember]) -> None:
+    async with asyncio.timeout(_WAIT_S):
+        while True:
+            owned = [partition for member in members for partition in member.assignment]
+            if len(owned) == len(set(owned)) == _PARTITIONS and all(member.assignment for member in members):
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("protocol", PROPERTIES)
+def test_members_share_partitions_and_take_over_from_one_that_leaves_and_one_that_dies(
+    front: Front, protocol: str
+) -> None:
+    async def scenario() -> None:
+        listeners = [_Listener() for _ in range(3)]
+        members = [await _member(front, protocol, f"c{i}", listener) for i, listener in enumerate(listeners)]
+        await _shared_out(members)
+        leaving, dying, staying = members
+        await leaving.close()
+        await _shared_out([dying, staying])
+        await dying.abandon()
+        await _shared_out([staying])
+        assert listeners[2].owned == set(staying.assignment)
+        assert [listener.twice for listener in listeners] == [0, 0, 0]
+        assert [member.errors for member in members] == [[], [], []]
+        await staying.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_is_there_for_who_asks_and_refused_after_the_end(front: Front) -> None:
+    async def scenario() -> None:
+        member = await _member(front, "range", "c0")
+        await _shared_out([member])
+        await member.commit({TopicPartition("t", 3): 41})
+        transport = BrokerTransport([("127.0.0.1", front.gateway.port)], "asks")
+        assert member.state is not None
+        assert member.state.coordinator is not None
+        assert await transport.committed("broker-1", "g-range", {"t": range(_PARTITIONS)}) == {("t", 3): 41}
+        await transport.close()
+        await member.close()
+        with pytest.raises(MemberError, match="closed"):
+            await member.commit()
+
+    asyncio.run(scenario())
+
+
+def test_an_application_that_throws_in_a_callback_is_told_so_and_goes_on(front: Front) -> None:
+    async def scenario() -> None:
+        told = 0
+
+        def throws_once(method: str, partitions: Sequence[TopicPartition]) -> None:
+            nonlocal told
+            told += 1
+            if told == 1:
+                raise RuntimeError("not now")
+
+        member = await _member(front, "range", "c0", throws_once)
+        await _shared_out([member])
+        assert [error.class_name for error in member.errors] == ["KafkaException"]
+        await member.close()
+
+    asyncio.run(scenario())
+
+
+def test_nobody_there_and_a_property_that_cannot_be_are_said_at_once() -> None:
+    async def start() -> None:
+        transport = BrokerTransport([("127.0.0.1", 1)], "c0")
+        await DrivenMember({"group.id": "g"}, transport).start(["t"])
+
+    with pytest.raises(NoBroker, match=r"127\.0\.0\.1:1 can't be reached"):
+        asyncio.run(start())
+    with pytest.raises(BadRequest, match=r"group\.id"):
+        DrivenMember({}, BrokerTransport([], "c0"))
