@@ -11,12 +11,13 @@ from coordinator_udf.members.classic.flow import Flow
 from coordinator_udf.members.classic.subscription_changes import SubscriptionChanges
 from coordinator_udf.members.client_assignors.spec import (
     Assignment,
+    ClientAssignor,
     ClusterTopics,
     MemberSubscription,
     RebalanceProtocol,
 )
 from coordinator_udf.members.client_assignors.wire import encode_assignment, read_subscription
-from coordinator_udf.members.exceptions import illegal_state
+from coordinator_udf.members.exceptions import ClientException, illegal_state
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import Assign
 
@@ -56,7 +57,7 @@ class Leader:
             self._changes.assigned()
             return {}
         cluster = self._cluster()
-        assignments = assignor.assign(cluster, subscriptions)
+        assignments = _run(assignor, cluster, subscriptions)
         self._report(assignor.name, cluster, assignments)
         if self._assignors.protocol is RebalanceProtocol.COOPERATIVE and assignor.name != _COOPERATIVE_STICKY:
             _check_cooperative(subscriptions, assignments)
@@ -74,6 +75,22 @@ class Leader:
         counts = {topic: cluster.topics[topic].partitions for topic in sorted(cluster.topics)}
         result = {member: tuple(assignments[member].partitions) for member in sorted(assignments)}
         self._context.outputs.append(Assign(name, counts, result))
+
+
+def _run(
+    assignor: ClientAssignor, cluster: ClusterTopics, subscriptions: Mapping[str, MemberSubscription]
+) -> Mapping[str, Assignment]:
+    """Runs an assignor; whatever a user's class throws fails the rebalance, under its own name.
+
+    Raises:
+        ClientException: what it threw.
+    """
+    try:
+        return assignor.assign(cluster, subscriptions)
+    except ClientException:
+        raise
+    except Exception as error:
+        raise ClientException(type(error).__name__, str(error)) from error
 
 
 def _check_cooperative(subscriptions: Mapping[str, MemberSubscription], assignments: Mapping[str, Assignment]) -> None:
