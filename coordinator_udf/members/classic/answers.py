@@ -58,11 +58,11 @@ class JoinGroupAnswer(_Answer, frozen=True):
     """A generation of the group."""
 
     error_code: int
-    generation_id: int = -1
-    protocol_name: str | None = None
-    leader: str = ""
-    member_id: str = ""
-    members: tuple[JoinedMember, ...] = ()
+    generation_id: int
+    protocol_name: str | None
+    leader: str
+    member_id: str
+    members: tuple[JoinedMember, ...]
     protocol_type: str | None = None
     skip_assignment: bool = False
 
@@ -71,7 +71,7 @@ class SyncGroupAnswer(_Answer, frozen=True):
     """The member's assignment."""
 
     error_code: int
-    assignment: bytes = b""
+    assignment: bytes
     protocol_type: str | None = None
     protocol_name: str | None = None
 
