@@ -13,7 +13,7 @@ from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Me
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
-from coordinator_udf.groups.model.timers import SESSION, TimerKey
+from coordinator_udf.groups.model.timers import JOIN, SESSION, SYNC, TimerKey
 from coordinator_udf.groups.records.classic import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
 from coordinator_udf.groups.records.consumer import CONSUMER_RECORDS, GROUP_EPOCH, apply_record
 from coordinator_udf.protocol.requests import ZERO_UUID
@@ -195,13 +195,15 @@ class GroupStore:
 
 
 def _forget_pending(ctx: Context, group: ClassicGroup) -> None:
-    """Nobody needs the ids any more that the group gave out.
+    """Nobody needs the ids any more that the group gave out, and no phase of it can end any more.
 
     Kafka lets their timers run out, also where a consumer group takes the group's place: they find nobody then, and do
     nothing.
     """
     for member_id in group.pending_join:
         ctx.timers.cancel(TimerKey(SESSION, group.group_id, member_id))
+    for kind in (JOIN, SYNC):
+        ctx.timers.cancel(TimerKey(kind, group.group_id))
 
 
 def _assignment(record_offset: int, member: dict[str, Any]) -> AssignmentRef | None:

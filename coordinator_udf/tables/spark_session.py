@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
@@ -27,7 +27,12 @@ LOCAL_SETTINGS: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
-LOGGING_CONF: Final = Path(__file__).resolve().parents[1] / "conf" / "log4j2.properties"
+LOGGING_CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
+
+#: Spark's classes as the JVM has them in memory, made by scripts/setup: half of a session's start is loading them.
+CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
+_QUIET_ARCHIVE: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+_ARCHIVING_S: Final = 300.0
 
 #: Where scripts/setup keeps the paths of Delta's jars, one a line.
 RESOLVED_JARS: Final = Path(sys.prefix) / "delta-jars"
@@ -60,9 +65,11 @@ def _local(settings: Mapping[str, str]) -> dict[str, str]:
         return {}
     # Else Spark warns, on a machine whose name is a loopback address, that it takes another.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if not LOGGING_CONF.is_file():
-        return dict(LOCAL_SETTINGS)
-    return {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}"}
+    options = [f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}"] if LOGGING_CONF.is_file() else []
+    if CLASS_ARCHIVE.is_file():
+        # One that is of another JVM or other jars is left alone, and classes are loaded from these.
+        options += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", _QUIET_ARCHIVE]
+    return {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": " ".join(options)}
 
 
 def resolved_jars() -> str | None:
@@ -80,3 +87,20 @@ def resolve_jars() -> None:
     jars = [jar.removeprefix("file://") for jar in spark.conf.get("spark.jars", "").split(",")]  # type: ignore[union-attr]
     spark.stop()
     RESOLVED_JARS.write_text("".join(f"{jar}\n" for jar in jars), encoding="utf-8")
+
+
+def archive_classes() -> None:
+    """Keeps the classes that a session and a first query load, for later sessions of this machine."""
+    draft = CLASS_ARCHIVE.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    CLASS_ARCHIVE.unlink(missing_ok=True)
+    options = f"-XX:ArchiveClassesAtExit={draft} {_QUIET_ARCHIVE}"
+    spark = delta_session("muster-setup", {"spark.master": "local[1]", "spark.driver.extraJavaOptions": options})
+    spark.range(10).selectExpr("id % 3 AS part", "id").groupBy("part").count().collect()
+    jvm: Any = spark.sparkContext._gateway  # noqa: SLF001
+    spark.stop()
+    # The JVM ends with its standard input, and writes the archive then.
+    jvm.shutdown()
+    jvm.proc.stdin.close()
+    jvm.proc.wait(_ARCHIVING_S)
+    draft.rename(CLASS_ARCHIVE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -12,42 +11,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.clients.built import java_command
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
+from tests.gateway.test_topics_and_ends import commit
+from tests.gateway.wire import Wire
 
-VERSION = "4.3.1"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 pytestmark = pytest.mark.slow
 
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>muster</groupId><artifactId>java-client</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-</dependencies></project>
-"""
-
 
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def java() -> list[str]:
     """The command that runs a class of Kafka's tools; the test is skipped where Maven can't bring them."""
-    if shutil.which("mvn") is None or shutil.which("java") is None:
-        pytest.skip("Kafka's Java client needs mvn and java")
-    directory = tmp_path_factory.mktemp("java")
-    (directory / "pom.xml").write_text(POM)
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory / 'lib'}"]
-    fetched = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
-    if fetched.returncode != 0:
-        pytest.skip(f"Maven can't bring Kafka's tools: {fetched.stdout[-500:]}")
-    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{directory / 'lib'}/*"]
+    return java_command()
 
 
 class Tools:
-    """kafka-consumer-groups against one address."""
+    """kafka-consumer-groups, or another tool, against one address."""
 
-    def __init__(self, java: Sequence[str], address: str) -> None:
-        self._command = [*java, GROUPS, "--bootstrap-server", address]
+    def __init__(self, java: Sequence[str], address: str, tool: str = GROUPS) -> None:
+        self._command = [*java, tool, "--bootstrap-server", address]
 
     def say(self, *arguments: str) -> str:
         done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=120, check=False)
@@ -96,3 +83,27 @@ def test_kafkas_own_client_and_tools(java: list[str], tmp_path: Path, protocol: 
         assert front.coordinator.rejected == 0
     for log in logs:
         assert not re.search(r" (ERROR|WARN) ", log.read_text()), log.read_text()
+
+
+def test_offsets_are_reset_by_so_many_records_and_no_lag_is_negative(java: list[str], tmp_path: Path) -> None:
+    with Front(tmp_path / "log.db", topics(t1=2)) as front:
+        with Wire(front.gateway.port) as wire:
+            assert commit(wire, "t1", 0, 200, "ahead") == 0
+            assert commit(wire, "t1", 0, 150, "behind") == 0
+        tools = Tools(java, front.address)
+        described = tools.say("--describe", "--group", "behind", "--offsets")
+        assert re.search(r"^behind +t1 +0 +150 +200 +50 ", described, re.MULTILINE), described
+        tools.say("--reset-offsets", "--group", "ahead", "--topic", "t1:0", "--shift-by", "-20", "--execute")
+        described = tools.say("--describe", "--group", "ahead", "--offsets")
+        assert re.search(r"^ahead +t1 +0 +180 +200 +20 ", described, re.MULTILINE), described
+
+
+def test_topics_are_created_and_described(java: list[str], tmp_path: Path) -> None:
+    for made in (False, True):
+        with Front(tmp_path / "log.db", topics(t1=2)) as front:
+            tools = Tools(java, front.address, TOPICS)
+            if not made:
+                assert "Created topic made" in tools.say("--create", "--topic", "made", "--partitions", "3")
+            described = tools.say("--describe")
+            counts = dict(re.findall(r"^Topic: (\S+)\s.*PartitionCount: (\d+)", described, re.MULTILINE))
+            assert counts == {"t1": "2", "made": "3"}, described

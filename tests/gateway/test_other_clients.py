@@ -1,0 +1,62 @@
+"""Members of client libraries in Go, JavaScript, C and Java: they share a group, rest without work, and hand over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.fleet import Fleet, Member, Place
+from tests.gateway.in_process import Front, topics
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+KNOWN = topics(t1=4, t2=2)
+PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}
+
+#: What a member that nothing happens to may take of a core.
+IDLE_SHARE = 0.05
+IDLE_S = 6
+
+#: Kafka's consumer heartbeats as often as this lets it.
+FAST = {"group.consumer.min.heartbeat.interval.ms": 500, "group.consumer.heartbeat.interval.ms": 500}
+
+
+def assert_idle(members: Sequence[Member]) -> None:
+    before = [(member.cpu_s(), time.monotonic()) for member in members]
+    time.sleep(IDLE_S)
+    for member, (cpu_s, at) in zip(members, before, strict=True):
+        share = (member.cpu_s() - cpu_s) / (time.monotonic() - at)
+        assert share < IDLE_SHARE, f"{member.name} takes {share:.0%} of a core and nothing happens\n{member.tail()}"
+
+
+@pytest.mark.parametrize(
+    ("clients", "protocol"),
+    [
+        (("franz-go", "sarama", "kafka-go"), "classic"),
+        (("kafkajs", "kafkajs"), "classic"),
+        (("confluent", "java", "java-2.8"), "classic"),
+        (("confluent", "java"), "consumer"),
+    ],
+    ids=["go", "node", "librdkafka-and-java", "kip-848"],
+)
+def test_members_share_a_group_rest_and_hand_over(tmp_path: Path, clients: tuple[str, ...], protocol: str) -> None:
+    with (
+        Front(tmp_path / "log.db", KNOWN, settings=FAST) as front,
+        Fleet(tmp_path, front.address, session_ms=10_000, heartbeat_ms=1_000) as fleet,
+    ):
+        more = {"protocol": "consumer"} if protocol == "consumer" else {}
+        members = [fleet.start(client, group="g", topics=["t1", "t2"], **more) for client in clients]
+        fleet.wait_for_assignment(members, PLACES, 90)
+        members[0].order("committed", do="commit", place=min(members[0].assignment), offset=200)
+        assert_idle(members)
+        *gone, last = members
+        for member in gone:
+            member.close()
+        fleet.wait_for_assignment([last], PLACES, 60)
+        # The last stands before the end of a partition now, or at it.
+        assert_idle([last])
+        last.close()
+        assert front.coordinator.rejected == 0
