@@ -228,10 +228,7 @@ def _leave(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Req
 def _offset_commit(
     ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.OffsetCommit
 ) -> None:
-    if unavailable is not None:
-        topics = refuse_commit(body.topics, unavailable)
-    else:
-        topics = commit_offsets(ctx, store, row.api_version, body)
+    topics = commit_offsets(ctx, store, row.api_version, body, unavailable)
     _reply(ctx, row, {"throttleTimeMs": 0, "topics": topics})
 
 
@@ -240,10 +237,8 @@ def _txn_offset_commit(
 ) -> None:
     if not body.group_id:
         topics = refuse_commit(body.topics, Errors.INVALID_GROUP_ID)
-    elif unavailable is not None:
-        topics = refuse_commit(body.topics, unavailable)
     else:
-        topics = commit_txn_offsets(ctx, store, body)
+        topics = commit_txn_offsets(ctx, store, body, unavailable)
     _reply(ctx, row, {"throttleTimeMs": 0, "topics": topics})
 
 

@@ -39,14 +39,22 @@ _GROUP_ID_NOT_FOUND_VERSION = 9
 _TOPIC_ID_VERSION = 10
 
 
-def commit_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetCommit) -> list[dict[str, Any]]:
-    """Commits offsets; the answer's topics. An error that concerns the whole request stands at every partition."""
+def commit_offsets(
+    ctx: Context, store: GroupStore, api_version: int, body: OffsetCommit, unavailable: Errors | None = None
+) -> list[dict[str, Any]]:
+    """Commits offsets; the answer's topics. An error that concerns the whole request stands at every partition.
+
+    Args:
+        unavailable: why the shard can't answer, if so. What doesn't exist is refused all the same.
+    """
     known, answers = _resolve_topics(ctx, api_version, body.topics)
     known, missing = _existing(ctx, known)
     answers += missing
     if body.topics and not known:
         return answers
     try:
+        if unavailable is not None:
+            raise ApiError(unavailable)
         generation_id = body.generation_id_or_member_epoch
         group = _group_to_commit(ctx, store, body.group_id, generation_id, api_version)
         check: PartitionCheck | None = None
@@ -63,12 +71,19 @@ def commit_offsets(ctx: Context, store: GroupStore, api_version: int, body: Offs
         return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
 
 
-def commit_txn_offsets(ctx: Context, store: GroupStore, body: TxnOffsetCommit) -> list[dict[str, Any]]:
-    """Commits offsets within a producer's transaction: they count once the transaction is committed."""
+def commit_txn_offsets(
+    ctx: Context, store: GroupStore, body: TxnOffsetCommit, unavailable: Errors | None = None
+) -> list[dict[str, Any]]:
+    """Commits offsets within a producer's transaction: they count once the transaction is committed.
+
+    Arguments as of `commit_offsets`.
+    """
     known, answers = _existing(ctx, [(topic, ZERO_UUID) for topic in body.topics])
     if body.topics and not known:
         return answers
     try:
+        if unavailable is not None:
+            raise ApiError(unavailable)
         group = _group_to_commit(ctx, store, body.group_id, body.generation_id, api_version=0)
         check: PartitionCheck | None = None
         if isinstance(group, ConsumerGroup):

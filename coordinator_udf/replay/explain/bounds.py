@@ -16,8 +16,11 @@ class Bounds(NamedTuple):
         changes: how many steps at most may be other than usual in one window.
         tries: how many steps may be tried for one difference.
         tries_a_step: how many for a log, by the number of its steps; this keeps the cost linear.
+        tries_of_follow_ups: as ``tries``, shortly after a difference that nothing explains.
+        confirm: after so many answers that agree a group counts as right again.
         candidates: how many requests are looked at for what came next.
         keep_every: of how many steps one leaves a snapshot.
+        points_far_back: how many snapshots are kept from before the widest window, ever fewer the older they are.
     """
 
     handover_ms: int = 100
@@ -25,7 +28,10 @@ class Bounds(NamedTuple):
     back: tuple[int, ...] = (4, 16, 48)
     ahead: int = 16
     changes: int = 4
-    tries: int = 6_000
-    tries_a_step: int = 40
+    tries: int = 2_000
+    tries_a_step: int = 4
+    tries_of_follow_ups: int = 100
+    confirm: int = 24
     candidates: int = 6
     keep_every: int = 8
+    points_far_back: int = 40

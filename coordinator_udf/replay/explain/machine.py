@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coordinator_udf.groups.consumer.change import METADATA_REFRESH_INTERVAL_MS
+from coordinator_udf.groups.consumer.regex import MIN_REFRESH_INTERVAL_MS
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
 from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
@@ -23,8 +25,8 @@ from coordinator_udf.shard.apis import Availability
 from coordinator_udf.shard.sessions.columns import Rest
 from coordinator_udf.shard.shard import Shard
 
-#: How often an expression is resolved again at most; one more than this and it may be (TopicRegexResolver).
-_REGEX_INTERVAL_MS = 10_001
+#: From this time after a resolution on expressions may be resolved again.
+_REGEX_INTERVAL_MS = MIN_REFRESH_INTERVAL_MS + 1
 
 _PLACEHOLDER = re.compile(r'"(assignment|memberAssignment)":\s*"@(\d+)/((?:[^"\\]|\\.)*)"')
 
@@ -111,18 +113,18 @@ class GroupMachine:
         """Deadline (ms) and number of the timer that is due next; a deadline that never comes if none is armed."""
         return self._shard.ctx.timers.peek()
 
-    def interval_ends(self) -> list[int]:
-        """Times (ms) at which the group would answer otherwise for no other reason than that an interval is over."""
-        ends: list[int] = []
+    def intervals(self) -> list[tuple[int, int]]:
+        """Begin and length (ms) of intervals after which the group answers otherwise for no other reason."""
+        found: list[tuple[int, int]] = []
         for group in self._shard.store.groups.values():
             if not isinstance(group, ConsumerGroup):
                 continue
             if group.assignment_timestamp and self._interval_ms:
-                ends.append(group.assignment_timestamp + self._interval_ms)
+                found.append((group.assignment_timestamp, self._interval_ms))
             if group.metadata_refresh_ms:
-                ends.append(group.metadata_refresh_ms)
-            ends += {resolved.timestamp + _REGEX_INTERVAL_MS for resolved in group.resolved_regexes.values()}
-        return ends
+                found.append((group.metadata_refresh_ms - METADATA_REFRESH_INTERVAL_MS, METADATA_REFRESH_INTERVAL_MS))
+            found += {(resolved.timestamp, _REGEX_INTERVAL_MS) for resolved in group.resolved_regexes.values()}
+        return found
 
     def _take(self) -> list[Given]:
         decided = self._shard.ctx.decisions

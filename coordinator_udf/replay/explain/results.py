@@ -48,6 +48,8 @@ class Outcome:
     course: list[tuple[int, int]] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     unexplained: list[Unexplained] = field(default_factory=list)
+    #: Steps whose answers differ soon after one that nothing explains: what follows from it.
+    follow_ups: list[int] = field(default_factory=list)
     tries: int = 0
     request_ids: list[str] = field(default_factory=list)
     natural_ms: list[int] = field(default_factory=list)
@@ -65,3 +67,19 @@ class Explained:
     def moved(self) -> int:
         """How many orders other than the usual one were taken."""
         return sum(len(outcome.explanations) for outcome in self.outcomes.values())
+
+    def follows(self, request_id: str, *, is_answered: bool) -> bool:
+        """Whether an answer that differs only follows from one before it that nothing explains.
+
+        Args:
+            is_answered: whether we answer the request at all.
+        """
+        for outcome in self.outcomes.values():
+            if request_id not in outcome.request_ids:
+                continue
+            place = outcome.request_ids.index(request_id)
+            if place in outcome.follow_ups:
+                return True
+            if not is_answered and any(unexplained.place < place for unexplained in outcome.unexplained):
+                return True
+        return False

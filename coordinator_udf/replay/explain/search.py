@@ -29,6 +29,8 @@ class Search:
         self._bounds = walk.bounds
         self._outcome = Outcome()
         self._points: list[Point] = []
+        #: The last step whose answer nothing explained.
+        self._last_bad: int | None = None
         self._budget = walk.bounds.tries + walk.bounds.tries_a_step * len(walk.steps)
 
     def run(self) -> Outcome:
@@ -39,8 +41,7 @@ class Search:
             if not walk.done and walk.first % self._bounds.keep_every == 0 and walk.first != kept_at:
                 kept_at = walk.first
                 self._points.append(walk.point())
-                # As many as the farthest window needs.
-                del self._points[: -(max(self._bounds.back) // self._bounds.keep_every + 2)]
+                self._thin_out()
             option = walk.usual()
             if option is None:
                 break
@@ -51,13 +52,25 @@ class Search:
         self._outcome.course = walk.course
         return self._outcome
 
+    def _thin_out(self) -> None:
+        """Drops points so that near ones stay, and of those farther back ever fewer."""
+        near = max(self._bounds.back) // self._bounds.keep_every + 2
+        if len(self._points) > 2 * near + self._bounds.points_far_back:
+            far, close = self._points[:-near], self._points[-near:]
+            self._points = far[len(far) % 2 :: 2] + close
+
     def _explain(self, mismatches: list[Mismatch]) -> None:
         """Finds an order in which the answers that differ don't, or notes that there is none."""
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[0])
         window = _Window(walk, min(here.first + self._bounds.ahead, len(walk.steps)), mismatches[0].place)
+        most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
+        path = self._with_later_begin(window, mismatches[0].place)
+        if path is not None:
+            self._take(path, mismatches[0].place, window.tries)
+            return
         for start in self._starts(here.first):
-            left = min(self._bounds.tries, self._budget) - window.tries
+            left = min(most, self._budget) - window.tries
             if left <= 0:
                 break
             path = window.search(start, left)
@@ -67,6 +80,27 @@ class Search:
         self._spend(window.tries)
         walk.forward_to(here, tail)
         self._give_up(mismatches, window)
+
+    def _with_later_begin(self, window: _Window, place: int) -> _Path | None:
+        """An order in which a step that began an interval was handled so late that the interval isn't over yet."""
+        walk = self._walk
+        at_ms = walk.machine.now_ms
+        walk.back_to(self._points[-1])
+        while walk.first < place and (option := walk.usual()) is not None:
+            walk.take(option)
+        for begun, needed_ms in walk.later_begins(at_ms):
+            earlier = [point for point in self._points if point.first <= begun and begun not in point.done]
+            if not earlier:
+                continue
+            step = walk.steps[begun]
+            natural_ms, step.natural_ms = step.natural_ms, needed_ms
+            walk.delayed.add(begun)
+            path = window.follow(earlier[-1], Option(begun, needed_ms, False))
+            if path is not None:
+                return path
+            step.natural_ms = natural_ms
+            walk.delayed.discard(begun)
+        return None
 
     def _starts(self, place: int) -> list[Point]:
         """The points from which the windows begin, nearest first."""
@@ -89,6 +123,11 @@ class Search:
         for mismatch in mismatches:
             others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
             self._outcome.unexplained.append(Unexplained(mismatch.place, tuple(others), window.tries))
+        self._last_bad = self._walk.first
+
+    def _follows(self, first: int) -> bool:
+        """Whether what differs here may well follow from what differed before."""
+        return self._last_bad is not None and first - self._last_bad <= self._bounds.confirm
 
     def _spend(self, tries: int) -> None:
         self._budget -= tries
@@ -122,6 +161,14 @@ class _Window:
             if self.tries >= limit:
                 return None
         return None
+
+    def follow(self, start: Point, moved: Option) -> _Path | None:
+        """The usual order from a point on, where a step has another time, if it explains all up to the goal."""
+        self._visited.clear()
+        self._limit = self.tries + self._walk.bounds.tries
+        self._walk.back_to(start)
+        self._moved = []
+        return _Path(start, self._walk.point(), (moved, *self._moved)) if self._go_on(1) else None
 
     def _go_on(self, changes: int) -> bool:
         """Whether the goal can be reached from where the walk is, with at most so many changes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -67,6 +67,8 @@ class Walk:
         self.bounds = bounds
         self._shared = shared
         self._excused = excused
+        #: Steps that are known to have been handled later than they usually are.
+        self.delayed: set[int] = set()
         self._by_id = {step.request.request_id: step for step in steps}
         self.first = 0
         self.done: set[int] = set()
@@ -138,6 +140,8 @@ class Walk:
         due_ms, _ = self.next_event()
         if self.first == len(self.steps):
             return None if self._shared_next == len(self._shared) else Option(None, due_ms, True)
+        if self.first in self.delayed:
+            return next(self.options())
         step = self.steps[self.first]
         at_ms = max(self.machine.now_ms, step.natural_ms)
         return Option(None, due_ms, True) if due_ms <= at_ms else Option(self.first, at_ms, True)
@@ -153,6 +157,9 @@ class Walk:
             return
         times = {place: max(now_ms, min(self.steps[place].natural_ms, latest_ms)) for place in candidates}
         usual = candidates[0]
+        if usual in self.delayed and self.steps[usual].natural_ms > latest_ms:
+            # What was answered before comes before.
+            usual = min(candidates, key=lambda place: self.steps[place].latest_ms)
         fires = due_ms <= times[usual]
         yield Option(None, due_ms, True) if fires else Option(usual, times[usual], True)
         for place in candidates:
@@ -168,7 +175,8 @@ class Walk:
     def _around_intervals(self, candidates: Sequence[int], times: dict[int, int], last_ms: int) -> Iterator[Option]:
         """Steps shortly before or after the end of an interval."""
         now_ms = self.machine.now_ms
-        for end_ms in self.machine.interval_ends():
+        for begin_ms, length_ms in self.machine.intervals():
+            end_ms = begin_ms + length_ms
             for place in candidates:
                 step, at_ms = self.steps[place], min(times[place], last_ms)
                 if at_ms < end_ms <= min(step.latest_ms, last_ms):
@@ -192,6 +200,18 @@ class Walk:
             connections.add(step.connection)
             latest_ms = min(latest_ms, step.latest_ms)
         return candidates, latest_ms
+
+    def later_begins(self, at_ms: int) -> list[tuple[int, int]]:
+        """Steps that may have begun an interval so much later that it isn't over at a time: with the time they need."""
+        found = []
+        for begin_ms, length_ms in self.machine.intervals():
+            needed_ms = at_ms - length_ms + 1
+            first = bisect_left(self.course, begin_ms, key=_time)
+            if first < len(self.course) and self.course[first][1] == begin_ms < needed_ms:
+                place = self.course[first][0]
+                if needed_ms <= self.steps[place].latest_ms:
+                    found.append((place, needed_ms))
+        return found
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
@@ -231,3 +251,7 @@ class Walk:
             step = self._by_id.get(request_id)
             if step is not None and not step.is_answered_by(body) and not self._excused(step, body):
                 yield Mismatch(step.place, body)
+
+
+def _time(handled: tuple[int, int]) -> int:
+    return handled[1]

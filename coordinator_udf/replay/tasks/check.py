@@ -83,7 +83,8 @@ def _print_source(source: ReplaySource, verdict: Verdict, differences: list[Diff
             typer.echo(f"  {partition} {group_id} step {found.place} explained in {found.tries} tries by {moves}")
         if outcome.unexplained:
             failed = [(unexplained.place, unexplained.tries) for unexplained in outcome.unexplained]
-            typer.echo(f"  {partition} {group_id} unexplained {len(failed)} of {len(outcome.course)}: {failed[:20]}")
+            line = f"{partition} {group_id} unexplained {len(failed)} of {len(outcome.course)}: {failed[:20]}"
+            typer.echo(f"  {line}, {len(outcome.follow_ups)} follow")
     for difference in differences:
         typer.echo(
             f"  {difference.what} {difference.api} {difference.error} request {difference.request_id}\n"

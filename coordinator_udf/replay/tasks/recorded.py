@@ -11,11 +11,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_udf.replay.inputs.broker_log.undecided import FOLLOWS
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
-from coordinator_udf.replay.judge.compare import Verdict, compare
+from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.replay.judge.our_answers import said_of
@@ -87,10 +88,17 @@ def run_recorded(job: Job) -> TaskResult:
 def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order."""
 
+    def undecided(difference: Difference) -> str | None:
+        reason = source.undecided(difference)
+        if reason is None and source.explained is not None and difference.request_id is not None:
+            answered = difference.ours is not None
+            return FOLLOWS if source.explained.follows(difference.request_id, is_answered=answered) else None
+        return reason
+
     def judge() -> tuple[Outputs, Verdict]:
         outputs = run_in_process(source)
         said, excluded = said_of(outputs), excluded_by(source)
-        return outputs, compare(source.source, source.recording, said, excluded, source.undecided)
+        return outputs, compare(source.source, source.recording, said, excluded, undecided)
 
     outputs, verdict = judge()
     differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: How long nothing at all may happen in a log before that is a silence.
 _SILENCE_US = 1_000_000
+
+_LOST = frozenset({Finding.LOADING, Finding.NOT_OURS})
 
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
@@ -62,28 +64,53 @@ def availability(entries: Sequence[Entry], partitions: int) -> Availability:
     """
     found = Availability({}, defaultdict(list))
     service = [Finding.SERVED] * partitions
+    was_served = [False] * partitions
     served_us = [0] * partitions
     silences = _silences(entries)
     restarts: dict[Silence, set[int]] = defaultdict(set)
-    for entry in entries:
-        for partition, finding in shard_findings(entry, partitions).items():
-            before = service[partition]
-            now = _next(before, finding)
-            if now is not before:
-                silence = _silence_before(silences, served_us[partition], entry.arrived_us)
-                lost_ms = silence.start_us // 1000 if silence else entry.log_ts
-                if before is Finding.SERVED:
-                    found.losses[partition].append(lost_ms)
-                    if silence:
-                        restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
-                found.controls[entry.number, partition] = [
-                    Control(api, lost_ms if api == "Unload" else entry.log_ts) for api in _STEPS[before, now]
-                ]
-                service[partition] = now
-            if now is Finding.SERVED:
-                served_us[partition] = entry.answered_us
+    for entry, partition, finding in _believable(entries, partitions, silences):
+        before = service[partition]
+        now = _next(before, finding)
+        if now is not before:
+            silence = _silence_before(silences, served_us[partition], entry.arrived_us)
+            lost_ms = silence.start_us // 1000 if silence else entry.log_ts
+            if before is Finding.SERVED and was_served[partition]:
+                found.losses[partition].append(lost_ms)
+                if silence:
+                    restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
+            found.controls[entry.number, partition] = [
+                Control(api, lost_ms if api == "Unload" else entry.log_ts) for api in _STEPS[before, now]
+            ]
+            service[partition] = now
+        if now is Finding.SERVED and finding is Finding.SERVED:
+            served_us[partition] = entry.answered_us
+            was_served[partition] = True
     _restart_the_rest(entries, partitions, restarts, found)
     return found
+
+
+def _believable(
+    entries: Sequence[Entry], partitions: int, silences: Sequence[Silence]
+) -> Iterator[tuple[Entry, int, Finding]]:
+    """What answers tell of shards, but for an answer that alone among others says that a shard was lost."""
+    told = [(entry, *found) for entry in entries for found in shard_findings(entry, partitions).items()]
+    following: dict[int, Finding] = {}
+    is_last: list[bool] = [False] * len(told)
+    for place in range(len(told) - 1, -1, -1):
+        _, partition, finding = told[place]
+        if finding is Finding.NOTHING:
+            continue
+        is_last[place] = following.get(partition, finding) not in _LOST
+        following[partition] = finding
+    before: dict[int, tuple[Finding, int]] = {}
+    for place, (entry, partition, finding) in enumerate(told):
+        known = before.get(partition)
+        alone = finding in _LOST and is_last[place] and known is not None and known[0] not in _LOST
+        if alone and known is not None and _silence_before(silences, known[1], entry.arrived_us) is None:
+            continue
+        yield entry, partition, finding
+        if finding is not Finding.NOTHING:
+            before[partition] = finding, entry.answered_us
 
 
 def _next(service: Finding, finding: Finding) -> Finding:

@@ -14,6 +14,7 @@ from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.requests import VERSIONS, Topic
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.inputs.broker_log.availability import Availability, availability
+from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.inputs.broker_log.order import in_order, set_row_times
@@ -98,12 +99,17 @@ class _KafkaReader:
         self._control("LoadEnd", start_ms)
         changes = iter(history.changes)
         change = next(changes, None)
-        available = availability(entries, out.partitions)
+        elsewhere = decided_elsewhere(entries)
+        for who in elsewhere.values():
+            out.notes[f"answers decided by {who}, adopted"] += 1
+        available = availability([entry for entry in entries if entry.number not in elsewhere], out.partitions)
         for entry in entries:
             while change is not None and change.ts_us <= entry.handled_us:
                 self._topics(change.topics, change.ts_us // 1000)
                 change = next(changes, None)
-            if entry.api in GROUP_APIS:
+            if entry.number in elsewhere:
+                out.requests += 1
+            elif entry.api in GROUP_APIS:
                 self._request(entry, available)
             else:
                 out.foreign[entry.api] += 1
@@ -147,6 +153,10 @@ class _KafkaReader:
                 if entry.api == "TxnOffsetCommit" and isinstance(producer_id := entry.request.get("producerId"), int):
                     self._transactions[producer_id].add(row["partition"])
         if entry.response is not None:
+            if answer.get("throttleTimeMs"):
+                # Quotas are the broker's, not the coordinator's.
+                answer = {**answer, "throttleTimeMs": 0}
+                self.out.notes["answers that were throttled, adopted"] += 1
             answered = entry.answered_us // 1000
             self.out.recording.answers.append(Answer(request_id, entry.api, entry.api_version, answer, answered))
 

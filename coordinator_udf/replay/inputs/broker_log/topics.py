@@ -22,6 +22,15 @@ from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import names_b
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+#: What a broker answers to commits without asking the coordinator.
+_REFUSED_BEFORE = frozenset(
+    {
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.UNKNOWN_TOPIC_ID,
+        Errors.TOPIC_AUTHORIZATION_FAILED,
+        Errors.GROUP_AUTHORIZATION_FAILED,
+    }
+)
 #: A partition that was seen once, beside others that were seen so often, is an answer that can't be right.
 _OFTEN = 8
 
@@ -183,7 +192,8 @@ class _Seen:
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
             for topic in answer.get("topics") or ():
                 for partition in topic.get("partitions") or ():
-                    if partition["errorCode"] == Errors.NONE:
+                    # All but these come from the coordinator, which hears of partitions only that exist.
+                    if partition["errorCode"] not in _REFUSED_BEFORE:
                         self._partition(topic, partition["partitionIndex"])
         elif entry.api == "ConsumerGroupHeartbeat":
             self._assigned((answer.get("assignment") or {}).get("topicPartitions"))
