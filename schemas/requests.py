@@ -7,44 +7,34 @@ base64), so that it reads alike in Python, in SQL (``body:protocols``) and besid
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, get_args, get_type_hints
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from schemas.request_row import Int, Long, Request
+
 #: What `source` is in every row of the live coordinator.
 LIVE: Final = "live"
 
-REQUEST_LOG = StructType(
-    [
-        # Which coordinator the row belongs to: "live", or in a replay the input's name.
-        StructField("source", StringType(), False),
-        StructField("partition", IntegerType(), False),
-        StructField("offset", LongType(), False),
-        # Milliseconds since the epoch at which the row was appended. The only clock there is.
-        StructField("log_ts", LongType(), False),
-        # Unique within a source: how the answer finds its way back.
-        StructField("request_id", StringType(), True),
-        # Kafka's API name (JoinGroup, Heartbeat, ...) or the name of a control row (see CONTROL_APIS).
-        StructField("api", StringType(), True),
-        StructField("api_version", IntegerType(), True),
-        StructField("group_id", StringType(), True),
-        StructField("member_id", StringType(), True),
-        StructField("generation_or_epoch", IntegerType(), True),
-        StructField("group_instance_id", StringType(), True),
-        StructField("client_id", StringType(), True),
-        StructField("client_host", StringType(), True),
-        # The id that a new member will get if this request creates one. Proposed by whoever appends the row.
-        StructField("proposed_member_id", StringType(), True),
-        # In a replay: what the original coordinator chose where Kafka leaves it to the order of a hash map.
-        StructField("recorded_leader", StringType(), True),
-        StructField("recorded_protocol", StringType(), True),
-        # How many rows of the log make up this request (one a shard asked); null and 1 mean one.
-        StructField("parts", IntegerType(), True),
-        StructField("body", StringType(), True),
-    ]
-)
+#: What no row can be without; all other columns may be null.
+NEVER_NULL: Final = ("source", "partition", "offset", "log_ts")
+
+#: The types of the columns in Spark, by those of their fields.
+_TYPES: Final = {Int: IntegerType(), Long: LongType(), str: StringType()}
+
+
+def _struct() -> StructType:
+    fields = {"source": str, **get_type_hints(Request, include_extras=True)}
+    # Whether a column may be null is told above.
+    types = {name: next((kind for kind in get_args(hint) if kind in _TYPES), hint) for name, hint in fields.items()}
+    return StructType([StructField(name, _TYPES[kind], name not in NEVER_NULL) for name, kind in types.items()])
+
+
+#: The columns of `Request`, and before them the coordinator that the row belongs to: "live", or in a replay the input's
+#: name.
+REQUEST_LOG: Final = _struct()
 
 #: Rows that are no request: what happens to the coordinator rather than what is asked of it.
 #: Tick: time passes. LoadGroup (body: one record of the offsets table, or null), LoadEnd: a cold start; requests

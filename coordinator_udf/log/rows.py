@@ -11,12 +11,17 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import SPANNING, VERSIONS
 
 #: The fields that other APIs call otherwise.
 _EPOCH_FIELDS = {"OffsetCommit": "generationIdOrMemberEpoch", "ConsumerGroupHeartbeat": "memberEpoch"}
 _INSTANCE_FIELDS = {"ConsumerGroupHeartbeat": "instanceId"}
+
+#: A row that says nothing: every column but those that the log adds.
+_NOTHING: dict[str, Any] = dict.fromkeys(Request._fields) | {"partition": 0}
+del _NOTHING["offset"]
 
 _INT32 = (-(2**31), 2**31 - 1)
 
@@ -54,22 +59,17 @@ def request_rows(
     if not isinstance(api_version, int) or not versions[0] <= api_version <= versions[1]:
         raise BadRequest(f"api_version of {api}", api_version, f"{versions[0]} to {versions[1]}")
     row: dict[str, Any] = {
-        "partition": 0,
+        **_NOTHING,
         "log_ts": log_ts,
         "request_id": request_id,
         "api": api,
         "api_version": api_version,
-        "group_id": None,
-        "member_id": None,
-        "generation_or_epoch": None,
-        "group_instance_id": None,
         "client_id": client_id,
         "client_host": client_host,
         "proposed_member_id": proposed_member_id,
         "recorded_leader": recorded_leader,
         "recorded_protocol": recorded_protocol,
         "parts": 1,
-        "body": None,
     }
     if api in SPANNING and not (api == "OffsetFetch" and api_version < 8):
         return _spanning_rows(row, api, body, partitions)
@@ -96,23 +96,15 @@ def control_rows(
 ) -> list[dict[str, Any]]:
     """The rows that put one control event (schemas.requests.CONTROL_APIS) on the log: one for each partition."""
     shared = {
+        **_NOTHING,
         "log_ts": log_ts,
         "request_id": request_id,
         "api": api,
         "api_version": 0,
-        "group_id": None,
-        "member_id": None,
-        "generation_or_epoch": None,
-        "group_instance_id": None,
-        "client_id": None,
-        "client_host": None,
-        "proposed_member_id": None,
-        "recorded_leader": None,
-        "recorded_protocol": None,
         "parts": partitions,
         "body": None if body is None else _json(body),
     }
-    return [{"partition": partition, **shared} for partition in range(partitions)]
+    return [{**shared, "partition": partition} for partition in range(partitions)]
 
 
 def downtime_rows(partitions: int, from_ms: int, until_ms: int) -> list[dict[str, Any]]:

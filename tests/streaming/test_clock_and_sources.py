@@ -83,12 +83,16 @@ def test_requests_of_clocks_that_run_ahead_are_bounded_by_the_tick() -> None:
 def test_lines_that_are_no_rows_say_so() -> None:
     good = {"partition": 1, "offset": 5, "log_ts": 7, "api": "Heartbeat", "group_id": "g", "request_id": "r"}
     lines = [json.dumps(good), "{not json", '{"partition": "one"}', "[]"]
+    # What no column can hold must not take the lines beside it along.
+    lines += [json.dumps(good | {"api_version": 2**31}), json.dumps(good | {"log_ts": 2**63})]
     rows = pa.Table.from_batches(read_lines(iter([pa.record_batch({"value": lines})]))).to_pylist()
     assert {name: rows[0][name] for name in good} == good
     assert rows[0]["source"] == "live"
     assert [row["body"] for row in rows[1:]] == lines[1:]
     assert "can't be read (JSON is malformed" in rows[1]["api"]
     assert "Expected `int`, got `str` - at `$.partition`" in rows[2]["api"]
+    assert "Expected `int` <= 2147483647 - at `$.api_version`" in rows[4]["api"]
+    assert "at `$.log_ts`" in rows[5]["api"]
 
 
 def test_rows_of_partitions_that_are_not_there_go_where_they_are_rejected() -> None:

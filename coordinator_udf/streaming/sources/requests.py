@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, get_type_hints
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +17,8 @@ from coordinator_udf.streaming.sources import clock as clock_source
 from coordinator_udf.streaming.sources import embedded as log_source
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.user_errors import UserError
-from schemas.requests import LIVE, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
+from schemas.request_row import Request
+from schemas.requests import LIVE, NEVER_NULL, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
 
 
 class SourceError(UserError, ValueError):
@@ -101,26 +103,14 @@ def conformed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-class _Row(msgspec.Struct):
-    """A line of JSON as a row of the request log."""
-
-    partition: int
-    offset: int
-    log_ts: int
-    request_id: str | None = None
-    api: str | None = None
-    api_version: int | None = None
-    group_id: str | None = None
-    member_id: str | None = None
-    generation_or_epoch: int | None = None
-    group_instance_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    proposed_member_id: str | None = None
-    recorded_leader: str | None = None
-    recorded_protocol: str | None = None
-    parts: int | None = None
-    body: str | None = None
+#: A line of JSON as a row of the request log: what isn't needed to place it may be left out.
+_Row: Final = msgspec.defstruct(
+    "_Row",
+    [
+        (name, hint) if name in NEVER_NULL else (name, hint | None, None)
+        for name, hint in get_type_hints(Request, include_extras=True).items()
+    ],
+)
 
 
 def read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
