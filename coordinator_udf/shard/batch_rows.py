@@ -22,7 +22,7 @@ _REQUIRED: Final = ("partition", "offset", "log_ts", "api")
 BEAT_COLUMNS: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
 
 #: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
-Beat = tuple[bool, int, Any, Any, Any, Any]
+HeartbeatRow = tuple[bool, int, Any, Any, Any, Any]
 
 #: What decides about a heartbeat that is handled together with others.
 _DECIDES: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch")
@@ -42,7 +42,7 @@ _OTHERS_A_BEAT: Final = 3
 _new_request = partial(tuple.__new__, Request)
 
 
-class PlainBeats(NamedTuple):
+class PlainHeartbeats(NamedTuple):
     """Heartbeats that name a group, a member and a generation, and no instance, as columns.
 
     Attributes:
@@ -106,14 +106,14 @@ class BatchRows:
         """Whether a row of a range is a heartbeat whose columns say all."""
         return bool(self._plain[start:end].any())
 
-    def beats(self, start: int, end: int) -> Iterator[Beat]:
+    def heartbeats(self, start: int, end: int) -> Iterator[HeartbeatRow]:
         """The rows in a range, as heartbeats."""
         rows = self._batch.slice(start, end - start)
         convert = _python if end - start > _FEW else pa.Array.to_pylist
         columns = [convert(rows.column(name)) for name in BEAT_COLUMNS]
         return zip(self._plain[start:end].tolist(), *columns, strict=True)
 
-    def plain_beats(self, start: int, end: int) -> PlainBeats | None:
+    def plain_heartbeats(self, start: int, end: int) -> PlainHeartbeats | None:
         """The heartbeats in a range that can be handled together; None if they are few."""
         places = np.flatnonzero(self._simple[start:end])
         if len(places) < max(BULK_ROWS, (end - start) // _OTHERS_A_BEAT):
@@ -124,7 +124,7 @@ class BatchRows:
             columns = [column.take(pa.array(places)) for column in columns]
         times, group_ids, member_ids, generation_ids = columns
         groups = group_ids.dictionary_encode()
-        return PlainBeats(
+        return PlainHeartbeats(
             start + places,
             np.asarray(times),
             groups.dictionary.to_pylist(),

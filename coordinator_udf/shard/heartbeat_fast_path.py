@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.timers import DEADLINE, SEQ, TIMEOUT
-from coordinator_udf.shard.batch_rows import BatchRows, PlainBeats
+from coordinator_udf.shard.batch_rows import BatchRows, PlainHeartbeats
 from coordinator_udf.shard.shard import Shard
 
 #: So many rows at a time are looked at together.
@@ -81,8 +81,8 @@ def run_short_way(shard: Shard, rows: BatchRows, span: tuple[int, int], answers:
 
 def _run_piece(shard: Shard, rows: BatchRows, span: tuple[int, int], answers: HeartbeatAnswers) -> None:
     row, end = span
-    beats = rows.plain_beats(row, end)
-    together = None if beats is None else _Together(shard, beats, answers)
+    heartbeats = rows.plain_heartbeats(row, end)
+    together = None if heartbeats is None else _Together(shard, heartbeats, answers)
     while row < end:
         others = end
         if together is not None:
@@ -102,8 +102,8 @@ def run_leading(shard: Shard, rows: BatchRows, span: tuple[int, int], answers: H
     row, end = span
     while row < end:
         piece = min(row + _ROWS_TOGETHER, end)
-        beats = rows.plain_beats(row, piece)
-        row = row if beats is None else _Together(shard, beats, answers).run(row)
+        heartbeats = rows.plain_heartbeats(row, piece)
+        row = row if heartbeats is None else _Together(shard, heartbeats, answers).run(row)
         if row < piece:
             break
     return row
@@ -115,20 +115,20 @@ class _Together:
     What decides about a heartbeat is checked before anything changes.
     """
 
-    def __init__(self, shard: Shard, beats: PlainBeats, answers: HeartbeatAnswers) -> None:
+    def __init__(self, shard: Shard, heartbeats: PlainHeartbeats, answers: HeartbeatAnswers) -> None:
         self._shard = shard
         self._answers = answers
-        self._rest = rest = shard.rest
+        self._columns = columns = shard.session_columns
         #: The heartbeat that comes next.
         self._at = 0
-        rest.lay_down(shard.ctx.timers, rest.wants(beats.groups, len(beats.times)))
-        self._slots, self._places = rest.find(beats.groups, beats.group_of, beats.member_ids)
-        #: Those whose group rested when this was made, and is of the generation that they name.
-        self._is_fine = rest.accepts(self._places, beats.generation_ids)
+        columns.to_columns(shard.ctx.timers, columns.wants(heartbeats.groups, len(heartbeats.times)))
+        self._slots, self._places = columns.find(heartbeats.groups, heartbeats.group_of, heartbeats.member_ids)
+        #: Those whose group was in the columns when this was made, and is of the generation that they name.
+        self._is_fine = columns.accepts(self._places, heartbeats.generation_ids)
         #: Log time when each is handled, if it is not before what the shard has seen.
-        self._times = np.maximum.accumulate(beats.times)
-        self._rows = beats.rows.tolist()
-        self._gaps = [*(np.flatnonzero(np.diff(beats.rows) != 1) + 1).tolist(), len(self._rows)]
+        self._times = np.maximum.accumulate(heartbeats.times)
+        self._rows = heartbeats.rows.tolist()
+        self._gaps = [*(np.flatnonzero(np.diff(heartbeats.rows) != 1) + 1).tolist(), len(self._rows)]
         self._gap = 0
 
     def run(self, row: int) -> int:
@@ -144,15 +144,15 @@ class _Together:
     def next_after(self, row: int, end: int) -> int:
         """The next row after one that has to be looked at on its own, or ``end``, from which `run` can go on."""
         at = self._at + (self._at < len(self._rows) and self._rows[self._at] == row)
-        if self._shard.rest is not self._rest:
+        if self._shard.session_columns is not self._columns:
             at = len(self._rows)
         while at < len(self._rows):
             fine = self._is_fine[at:]
             step = int(fine.argmax())
             at += step if fine[step] else len(fine)
-            if at == len(self._rows) or self._rest.are_resting(self._places[at : at + 1])[0]:
+            if at == len(self._rows) or self._columns.are_in_columns(self._places[at : at + 1])[0]:
                 break
-            self._is_fine[at:] &= self._rest.are_resting(self._places[at:])
+            self._is_fine[at:] &= self._columns.are_in_columns(self._places[at:])
         self._at = at
         return self._rows[at] if at < len(self._rows) else end
 
@@ -161,9 +161,9 @@ class _Together:
         while self._gaps[self._gap] <= self._at:
             self._gap += 1
         at, end = self._at, self._gaps[self._gap]
-        if self._shard.rest is not self._rest or not self._is_fine[at]:
+        if self._shard.session_columns is not self._columns or not self._is_fine[at]:
             return at
-        fine = self._is_fine[at:end] & self._rest.are_resting(self._places[at:end])
+        fine = self._is_fine[at:end] & self._columns.are_in_columns(self._places[at:end])
         if not fine.all():
             end = at + int(fine.argmin())
         timers = self._shard.ctx.timers
@@ -181,7 +181,7 @@ class _Together:
             return 0
         timers = shard.ctx.timers
         now_ms = np.maximum(self._times[at:end], shard.ctx.now_ms)
-        count = shard.rest.put_off(self._slots[at:end], now_ms, timers.next_seq)
+        count = shard.session_columns.put_off(self._slots[at:end], now_ms, timers.next_seq)
         if count == 0:
             return 0
         first = self._rows[at]
@@ -189,7 +189,7 @@ class _Together:
             np.arange(first, first + count),
             np.arange(shard.ctx.next_seq, shard.ctx.next_seq + count),
             now_ms[:count],
-            shard.rest.codes(self._places[at : at + count]),
+            shard.session_columns.codes(self._places[at : at + count]),
         )
         timers.next_seq += count
         shard.ctx.next_seq += count
@@ -205,14 +205,16 @@ def _run_one_by_one(shard: Shard, rows: BatchRows, span: tuple[int, int], answer
     now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
     add_row, add_seq = answers.rows.append, answers.seqs.append
     add_time, add_code = answers.times.append, answers.codes.append
-    for index, (is_plain, ts, group_id, member_id, generation_id, instance) in enumerate(rows.beats(start, end), start):
+    for index, (is_plain, ts, group_id, member_id, generation_id, instance) in enumerate(
+        rows.heartbeats(start, end), start
+    ):
         if is_plain:
             if ts >= bound_ms:
                 # Mostly no timer is due, but the deadlines that the bound was made of have been put off since.
                 ctx.now_ms, ctx.next_seq, timers.next_seq = now_ms, next_seq, armed
                 shard.run_timers(ts, index)
                 now_ms, next_seq, armed, bound_ms = ctx.now_ms, ctx.next_seq, timers.next_seq, timers.bound_ms
-            group = hot.get(group_id) or shard.wake(group_id)
+            group = hot.get(group_id) or shard.to_objects(group_id)
             if group is not None and group.generation_id == generation_id:
                 entry = group.sessions.get(member_id)
                 if (

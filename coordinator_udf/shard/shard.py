@@ -61,7 +61,7 @@ class Shard(ShardState):
         if api not in HARMLESS:
             group_id = row.group_id
             # Of the requests of a rebalance only the first finds its group hot.
-            if group_id is None or group_id in self.hot or group_id in self.rest.places:
+            if group_id is None or group_id in self.hot or group_id in self.session_columns.places:
                 self.cool(group_id)
         try:
             if api in HANDLERS:

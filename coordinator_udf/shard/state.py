@@ -17,7 +17,7 @@ from coordinator_udf.protocol.failed_answer import failed_answer
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import HANDLERS, Availability
-from coordinator_udf.shard.sessions.columns import Rest
+from coordinator_udf.shard.sessions.columns import SessionColumns
 from coordinator_udf.shard.sessions.hot_group import HotGroup, heat
 
 
@@ -32,11 +32,11 @@ class ShardState:
         keep_log: whether records are kept in memory, so that Failover rows can load the shard again.
         """
         self.partition = partition
-        #: Groups whose heartbeats need no look at the group; how many heartbeats of others did; those that rest.
+        #: Groups whose heartbeats need no look at the group; how many heartbeats of others did; sessions in columns.
         self.hot: dict[str, HotGroup] = {}
         self.misses: dict[str, int] = {}
-        self.rest = Rest(self.hot)
-        self.ctx = Context(settings, Timers(self.rest))
+        self.session_columns = SessionColumns(self.hot)
+        self.ctx = Context(settings, Timers(self.session_columns))
         self.ctx.assignors = configured_assignors(settings.group_consumer_assignors)
         self.store = GroupStore()
         self.availability = Availability.ACTIVE
@@ -53,27 +53,27 @@ class ShardState:
     def cool(self, group_id: str | None) -> None:
         """What is kept for a group's heartbeats may no longer hold; None means all groups."""
         if group_id is None:
-            self.ctx.timers.wake_all()
+            self.ctx.timers.all_to_objects()
             self.hot.clear()
         else:
-            self.rest.wake(self.ctx.timers, group_id)
+            self.session_columns.to_objects(self.ctx.timers, group_id)
             self.hot.pop(group_id, None)
 
     def forget_timers(self) -> None:
         """No timer is armed any more. The number of the next one stays what it is."""
         self.hot.clear()
-        self.rest = Rest(self.hot)
-        self.ctx.timers = Timers(self.rest, self.ctx.timers.next_seq)
+        self.session_columns = SessionColumns(self.hot)
+        self.ctx.timers = Timers(self.session_columns, self.ctx.timers.next_seq)
 
     def is_hot(self, group_id: str) -> bool:
         """Whether heartbeats of a group need no look at it."""
-        return group_id in self.hot or group_id in self.rest.places
+        return group_id in self.hot or group_id in self.session_columns.places
 
-    def wake(self, group_id: str) -> HotGroup | None:
-        """A group that rests; None if it doesn't."""
-        if group_id not in self.rest.places:
+    def to_objects(self, group_id: str) -> HotGroup | None:
+        """The hot side of a group whose sessions were in columns, and are objects now; None if they weren't."""
+        if group_id not in self.session_columns.places:
             return None
-        self.rest.wake(self.ctx.timers, group_id)
+        self.session_columns.to_objects(self.ctx.timers, group_id)
         return self.hot[group_id]
 
     def heat(self, group: ClassicGroup) -> None:

@@ -23,7 +23,7 @@ from coordinator_udf.offsets_topic.records import (
 from coordinator_udf.offsets_topic.rows import from_columns, to_columns
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.outputs import to_output_rows
-from coordinator_udf.shard.sessions.columns import Rest
+from coordinator_udf.shard.sessions.columns import SessionColumns
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.rows import to_tables
 from tests.conftest import shared
@@ -65,7 +65,7 @@ def test_the_coordinators_rows_and_imported_rows_are_alike() -> None:
 
 def consumer_offsets(lines: list[dict[str, Any]]) -> pa.Table:
     """The rows of a coordinator that appends these records."""
-    context = Context(Settings(), Timers(Rest({})))
+    context = Context(Settings(), Timers(SessionColumns({})))
     for line in lines:
         key, value = line["key"], line["value"]
         producer_id, producer_epoch = line.get("producerId"), line.get("producerEpoch")

@@ -133,18 +133,20 @@ def say_the_same(steps: list[tuple[Step, int]], cuts: list[int], kept: bool) -> 
 
 
 def test_stable_groups_take_the_short_way() -> None:
-    beats = [(("Heartbeat", group_id, name, 10, "none"), 1) for _ in range(5) for group_id in GROUPS for name in "abc"]
+    heartbeats = [
+        (("Heartbeat", group_id, name, 10, "none"), 1) for _ in range(5) for group_id in GROUPS for name in "abc"
+    ]
     rows = made_log([(("Tick", "g0", "a", 0, "none"), 0)])
     shard = Shard(0, SETTINGS)
     process_batch(shard, "live", as_batch(rows))
     generation_id = {group.group_id: group.generation_id for group in shard.store.groups.values()}
     assert set(generation_id) == set(GROUPS)
     log = Log()
-    for (api, group_id, name, later_ms, odd), _ in beats:
+    for (api, group_id, name, later_ms, odd), _ in heartbeats:
         log.add((api, group_id, name, later_ms, odd), generation_id[group_id])
     outputs = process_batch(shard, "live", as_batch(log.rows))
     assert outputs.heartbeats is not None
-    assert (outputs.heartbeats.rows, outputs.decisions) == (len(beats), [])
+    assert (outputs.heartbeats.rows, outputs.decisions) == (len(heartbeats), [])
     assert set(outputs.outputs().responses.column("error_code").to_pylist()) == {0}
 
 

@@ -29,20 +29,20 @@ Entry = list[Any]
 _Item = tuple[int, int, Entry]
 
 
-class Resting(Protocol):
-    """Session timers that have no entries until somebody wants one."""
+class SessionTimers(Protocol):
+    """Session timers kept as columns: they have no entries until somebody wants one."""
 
     places: dict[str, int]
     bound_ms: int
 
-    def wake(self, timers: Timers, group_id: str) -> None:
-        """Gives the session timers of a group that rests to `Timers.add_sessions`."""
+    def to_objects(self, timers: Timers, group_id: str) -> None:
+        """Gives the session timers of a group in the columns to `Timers.add_sessions`."""
 
     def due(self, now_ms: int) -> list[str]:
         """The groups that have a session timer with a deadline of at most ``now_ms``; makes ``bound_ms`` exact."""
 
     def put_off_one(self, group_id: str, member_id: str, deadline_ms: int, seq: int) -> bool:
-        """Puts a session timer of a group that rests off; False if it can't be."""
+        """Puts off a session timer of a group in the columns; False if it can't be."""
 
     def next_deadline_ms(self) -> int:
         """The earliest deadline; NEVER_MS if there is none."""
@@ -73,9 +73,9 @@ class Timers:
         bound_ms: no timer is due before.
     """
 
-    def __init__(self, resting: Resting | None = None, next_seq: int = 0) -> None:
+    def __init__(self, columns: SessionTimers | None = None, next_seq: int = 0) -> None:
         self.next_seq = next_seq
-        self._resting = resting
+        self._columns = columns
         self._sessions: dict[str, dict[str, Entry]] = {}
         self.bound_ms = NEVER_MS
         self._others: dict[TimerKey, Entry] = {}
@@ -89,9 +89,9 @@ class Timers:
     def arm_session(self, group_id: str, member_id: str, deadline_ms: int) -> None:
         """Arms a member's session timer, in place of one that it may have."""
         if (
-            self._resting is not None
-            and group_id in self._resting.places
-            and self._resting.put_off_one(group_id, member_id, deadline_ms, self.next_seq)
+            self._columns is not None
+            and group_id in self._columns.places
+            and self._columns.put_off_one(group_id, member_id, deadline_ms, self.next_seq)
         ):
             self.next_seq += 1
             return
@@ -132,17 +132,17 @@ class Timers:
 
     def sessions_of(self, group_id: str) -> dict[str, Entry]:
         """The entries of a group's session timers by member id. Whoever changes one only ever puts its deadline off."""
-        if self._resting is not None and group_id in self._resting.places:
-            self._resting.wake(self, group_id)
+        if self._columns is not None and group_id in self._columns.places:
+            self._columns.to_objects(self, group_id)
         return self._sessions.get(group_id, {})
 
-    def wake_all(self) -> None:
+    def all_to_objects(self) -> None:
         """Makes the entries of all session timers."""
-        for group_id in list(self._resting.places) if self._resting is not None else ():
+        for group_id in list(self._columns.places) if self._columns is not None else ():
             self.sessions_of(group_id)
 
     def take_sessions(self, group_id: str) -> dict[str, Entry]:
-        """Gives away the entries of a group's session timers, which rest from now on."""
+        """Gives away the entries of a group's session timers, which are in the columns from now on."""
         # The heap would keep what was left of them: it is built again when it is needed.
         self._heap = None
         return self._sessions.pop(group_id)
@@ -183,11 +183,11 @@ class Timers:
         """Takes the next timer with a deadline of at most ``now_ms``."""
         if now_ms < self.bound_ms:
             return None
-        for group_id in self._resting.due(now_ms) if self._resting is not None else ():
+        for group_id in self._columns.due(now_ms) if self._columns is not None else ():
             self.sessions_of(group_id)
         deadline_ms, seq, entry = self._first()
         if entry is None or deadline_ms > now_ms:
-            self.bound_ms = deadline_ms if self._resting is None else min(deadline_ms, self._resting.bound_ms)
+            self.bound_ms = deadline_ms if self._columns is None else min(deadline_ms, self._columns.bound_ms)
             return None
         heapq.heappop(self._heap or [])
         self._forget(entry)
@@ -196,7 +196,7 @@ class Timers:
     def peek(self) -> tuple[int, int]:
         """Deadline and number of the timer that is due next, which stays armed; `NEVER_MS` and 0 if none is armed.
 
-        Timers whose groups rest are not looked at.
+        Timers in the columns are not looked at.
         """
         deadline_ms, seq, _ = self._first()
         return deadline_ms, seq
@@ -204,7 +204,7 @@ class Timers:
     def find_bound(self) -> None:
         """Makes ``bound_ms`` the earliest deadline that there is."""
         deadline_ms, _, _ = self._first()
-        self.bound_ms = deadline_ms if self._resting is None else min(deadline_ms, self._resting.next_deadline_ms())
+        self.bound_ms = deadline_ms if self._columns is None else min(deadline_ms, self._columns.next_deadline_ms())
 
     def _first(self) -> tuple[int, int, Entry | None]:
         """The first entry of the heap, with its deadline and number, once all before it are gone that were put off."""
@@ -221,23 +221,23 @@ class Timers:
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline; None if no timer is armed."""
-        earliest = min((entry[DEADLINE] for entry in self.awake()), default=NEVER_MS)
-        if self._resting is not None:
-            earliest = min(earliest, self._resting.next_deadline_ms())
+        earliest = min((entry[DEADLINE] for entry in self.as_objects()), default=NEVER_MS)
+        if self._columns is not None:
+            earliest = min(earliest, self._columns.next_deadline_ms())
         return None if earliest == NEVER_MS else earliest
 
     def entries(self) -> Iterable[Entry]:
         """Every armed entry, in no order that means anything."""
-        self.wake_all()
-        return self.awake()
+        self.all_to_objects()
+        return self.as_objects()
 
     def in_order(self) -> list[Timer]:
         """Every armed timer, in the order in which they are to fire."""
         entries = sorted(self.entries(), key=lambda entry: (entry[DEADLINE], entry[SEQ]))
         return [Timer(entry[DEADLINE], entry[SEQ], entry[KEY], entry[DATA]) for entry in entries]
 
-    def awake(self) -> list[Entry]:
-        """Every armed entry but those of sessions of groups that rest."""
+    def as_objects(self) -> list[Entry]:
+        """Every armed timer that is an entry, so none of those in the columns."""
         sessions = self._sessions.values()
         return [*self._others.values(), *(entry for members in sessions for entry in members.values())]
 
@@ -255,7 +255,7 @@ class Timers:
 
     def _build_heap(self) -> list[_Item]:
         heap: list[_Item] = []
-        for entry in self.awake():
+        for entry in self.as_objects():
             entry[HEAPED] = item = (entry[DEADLINE], entry[SEQ], entry)
             heap.append(item)
         heapq.heapify(heap)

@@ -22,7 +22,7 @@ from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import Availability
-from coordinator_udf.shard.sessions.columns import Rest
+from coordinator_udf.shard.sessions.columns import SessionColumns
 from coordinator_udf.shard.shard import Shard
 
 #: From this time after a resolution on expressions may be resolved again.
@@ -152,7 +152,7 @@ class GroupMachine:
         """What `restore` brings back."""
         shard = self._shard
         ctx, store = shard.ctx, shard.store
-        timers = tuple((e[DEADLINE], e[SEQ], e[KEY], e[DATA]) for e in ctx.timers.awake())
+        timers = tuple((e[DEADLINE], e[SEQ], e[KEY], e[DATA]) for e in ctx.timers.as_objects())
         return Snapshot(
             _encode(store.groups),
             _encode(store.offsets.committed),
@@ -180,8 +180,8 @@ class GroupMachine:
         shard.store = GroupStore(_decode_groups(snapshot.groups), offsets)
         shard.store.unlogged_ends = dict(snapshot.unlogged_ends)
         shard.hot.clear()
-        shard.rest = Rest(shard.hot)
-        ctx.timers = Timers(shard.rest, snapshot.next_timer_seq)
+        shard.session_columns = SessionColumns(shard.hot)
+        ctx.timers = Timers(shard.session_columns, snapshot.next_timer_seq)
         for timer in snapshot.timers:
             ctx.timers.set(Timer(*timer))
         ctx.now_ms, ctx.end_offset, ctx.next_seq = snapshot.now_ms, snapshot.end_offset, snapshot.next_seq

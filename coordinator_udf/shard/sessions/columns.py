@@ -1,8 +1,8 @@
 """Groups of which only heartbeats come: what these need to know of them, as columns.
 
-While a group rests its session timers are numbers in arrays, so that the heartbeats of a call are looked up, checked
-and taken down all at once, and a state row holds them as they are. Whoever else wants to know something of a group
-wakes it: then its timers are entries of `Timers`, and a `HotGroup` says the rest.
+While nothing but heartbeats comes for a group, its session timers are numbers in arrays: the heartbeats of a call are
+looked up, checked and taken down all at once, and a state row holds the arrays as they are. Whoever wants to know more
+of a group turns its timers into entries of `Timers` and what else heartbeats need into a `HotGroup` (`to_objects`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from coordinator_udf.groups.model.timers import DEADLINE, NEVER_MS, SEQ, TIMEOUT
 from coordinator_udf.shard.sessions.hot_group import HotGroup
 from coordinator_udf.shard.sessions.numbers import pack_numbers, unpack_numbers
 
-#: Groups are laid down in the table once heartbeats have come for one of so many of its sessions: it is made anew then.
-_SESSIONS_A_BEAT: Final = 4
+#: Groups move to the columns once heartbeats came for one of so many sessions there: all columns are made anew then.
+_SESSIONS_A_HEARTBEAT: Final = 4
 
 
 class _Index(msgspec.Struct, array_like=True):
@@ -57,7 +57,7 @@ class _Table:
     sizes: np.ndarray = field(default_factory=_numbers)
     generation_ids: np.ndarray = field(default_factory=_numbers)
     codes: np.ndarray = field(default_factory=_numbers)
-    is_resting: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    is_in_columns: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
     member_ids: pa.StringArray = field(default_factory=lambda: pa.array([], pa.string()))
     place_of: np.ndarray = field(default_factory=_numbers)
     deadlines_ms: np.ndarray = field(default_factory=_numbers)
@@ -65,19 +65,19 @@ class _Table:
     timeouts_ms: np.ndarray = field(default_factory=_numbers)
 
 
-class Rest:
-    """The groups of a shard that rest.
+class SessionColumns:
+    """The groups of a shard whose sessions are in columns.
 
     Attributes:
         places: group id -> its place in the table.
-        bound_ms: no session of a resting group ends before.
+        bound_ms: no session in the columns ends before.
     """
 
     def __init__(self, hot: dict[str, HotGroup]) -> None:
-        """Nothing rests.
+        """Makes columns without groups.
 
         Args:
-            hot: where groups go that are woken.
+            hot: where groups go that leave the columns.
         """
         self.places: dict[str, int] = {}
         self.bound_ms = NEVER_MS
@@ -89,10 +89,10 @@ class Rest:
         self._waited = 0
         self._packed: bytes | None = None
 
-    # -- to rest and back -----------------------------------------------------------------------------------------
+    # -- to columns and back --------------------------------------------------------------------------------------
 
-    def lay_down(self, timers: Timers, group_ids: Iterable[str]) -> None:
-        """Lets hot groups rest; not those of which a session timer is of nobody who is a member."""
+    def to_columns(self, timers: Timers, group_ids: Iterable[str]) -> None:
+        """Moves hot groups to the columns; not those of which a session timer is of nobody who is a member."""
         groups = {
             group_id: hot
             for group_id in group_ids
@@ -108,18 +108,18 @@ class Rest:
         self._append(groups, [timers.take_sessions(group_id) for group_id in groups])
         self._waited = 0
 
-    def wants(self, group_ids: Sequence[str], beats: int) -> list[str]:
-        """Which of these groups are hot and worth being laid down, where so many heartbeats of all of them came."""
+    def wants(self, group_ids: Sequence[str], count: int) -> list[str]:
+        """Which of these groups are hot and worth moving to the columns, now that so many heartbeats of them came."""
         waiting = [group_id for group_id in group_ids if group_id in self._hot]
         if not waiting:
             return []
-        self._waited += beats
-        if self._waited * _SESSIONS_A_BEAT < len(self._table.seqs):
+        self._waited += count
+        if self._waited * _SESSIONS_A_HEARTBEAT < len(self._table.seqs):
             return []
         return waiting
 
-    def wake(self, timers: Timers, group_id: str) -> None:
-        """Makes entries of a group's session timers, if it rests."""
+    def to_objects(self, timers: Timers, group_id: str) -> None:
+        """Makes entries of a group's session timers again, if they are in the columns."""
         place = self.places.pop(group_id, None)
         if place is None:
             return
@@ -133,7 +133,7 @@ class Rest:
             table.seqs[start:end].tolist(),
             table.timeouts_ms[start:end].tolist(),
         )
-        table.is_resting[place] = False
+        table.is_in_columns[place] = False
         table.deadlines_ms[start:end] = NEVER_MS
         self._hot[group_id] = HotGroup(
             int(table.generation_ids[place]), int(table.codes[place]), sessions, table.instances[place]
@@ -195,10 +195,10 @@ class Rest:
         accepted: np.ndarray = (places >= 0) & (self._table.generation_ids[places] == generation_ids)
         return accepted
 
-    def are_resting(self, places: np.ndarray) -> np.ndarray:
-        """Which of the groups at these places have not been woken."""
-        resting: np.ndarray = self._table.is_resting[places]
-        return resting
+    def are_in_columns(self, places: np.ndarray) -> np.ndarray:
+        """Which of the groups at these places are still in the columns."""
+        found: np.ndarray = self._table.is_in_columns[places]
+        return found
 
     def put_off(self, slots: np.ndarray, now_ms: np.ndarray, first_seq: int) -> int:
         """Begins sessions anew, up to the first of which the deadline would come earlier by that; how many.
@@ -217,7 +217,7 @@ class Rest:
         return count
 
     def put_off_one(self, group_id: str, member_id: str, deadline_ms: int, seq: int) -> bool:
-        """Puts off one session of a group that rests; False if it can't be: there is none, or it would end earlier."""
+        """Puts off one session in the columns; False if it can't be: there is none, or it would end earlier."""
         place, table = self.places[group_id], self._table
         slots = self._slots.get(place)
         if slots is None:
@@ -262,7 +262,7 @@ class Rest:
         return self._packed, pack_numbers(table.deadlines_ms), pack_numbers(table.seqs)
 
     def unpack(self, packed: bytes, deadlines_ms: bytes, seqs: bytes) -> None:
-        """Lets those groups rest that `pack` told of."""
+        """Puts those groups into the columns that `pack` packed."""
         index = _decoder.decode(packed)
         sizes = np.frombuffer(index.sizes, np.int32).astype(np.int64)
         offsets = b"\0\0\0\0" + index.ends
@@ -314,16 +314,16 @@ class Rest:
         self._packed = None
 
     def _drop_gaps(self) -> None:
-        """Makes the table anew without the groups that were woken."""
+        """Makes the table anew without the groups that have left it."""
         if not self._has_gaps:
             return
         table = self._table
-        stays = table.is_resting
+        stays = table.is_in_columns
         slots = stays[table.place_of]
         sizes = table.sizes[stays]
         self._table = _Table(
-            [group_id for group_id, rests in zip(table.group_ids, stays.tolist(), strict=True) if rests],
-            [instances for instances, rests in zip(table.instances, stays.tolist(), strict=True) if rests],
+            [group_id for group_id, stay in zip(table.group_ids, stays.tolist(), strict=True) if stay],
+            [instances for instances, stay in zip(table.instances, stays.tolist(), strict=True) if stay],
             np.cumsum(sizes) - sizes,
             sizes,
             table.generation_ids[stays],

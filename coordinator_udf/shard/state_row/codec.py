@@ -24,7 +24,7 @@ from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import Availability
-from coordinator_udf.shard.sessions.columns import Rest
+from coordinator_udf.shard.sessions.columns import SessionColumns
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.pages import Packed, PagedMap, compressed, decompressed
 
@@ -53,7 +53,7 @@ class _Hot(msgspec.Struct, array_like=True):
     started: bool
     availability: str
     next_timer_seq: int
-    #: Deadline and number of the session timers of the groups that rest, as `Rest.pack` gives them.
+    #: Deadline and number of the session timers in columns, as `SessionColumns.pack` gives them.
     deadlines: bytes
     seqs: bytes
     #: All other timers.
@@ -75,7 +75,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 class _Cold(msgspec.Struct, array_like=True):
-    #: What else `Rest.pack` gave and a _Head, compressed.
+    #: What else `SessionColumns.pack` gave and a _Head, compressed.
     index: bytes
     head: bytes
     groups: list[bytes]
@@ -98,9 +98,9 @@ def encode(shard: Shard) -> StateRow:
     for group in groups.unpacked():
         if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
             shard.heat(group)
-    shard.rest.lay_down(timers, list(shard.hot))
-    index, deadlines, seqs = shard.rest.pack()
-    awake = timers.awake()
+    shard.session_columns.to_columns(timers, list(shard.hot))
+    index, deadlines, seqs = shard.session_columns.pack()
+    entries = timers.as_objects()
     hot = _Hot(
         shard.ctx.now_ms,
         shard.ctx.end_offset,
@@ -110,7 +110,7 @@ def encode(shard: Shard) -> StateRow:
         timers.next_seq,
         deadlines,
         seqs,
-        [(e[DEADLINE], e[SEQ], (e[KEY].kind, e[KEY].group_id, e[KEY].member_id), e[DATA]) for e in awake],
+        [(e[DEADLINE], e[SEQ], (e[KEY].kind, e[KEY].group_id, e[KEY].member_id), e[DATA]) for e in entries],
     )
     packed_groups, packed_offsets = groups.pack(), committed.pack()
     head = _encode_head(shard, packed_groups, packed_offsets)
@@ -178,10 +178,10 @@ def restore(shard: Shard, state: StateRow) -> None:
     shard.kept = {"index": (index_bytes, cold.index), "head": (head_bytes, cold.head)}
     head = _head_decoder.decode(head_bytes)
     shard.hot.clear()
-    shard.rest = Rest(shard.hot)
-    shard.rest.unpack(index_bytes, hot.deadlines, hot.seqs)
-    ctx = Context(shard.ctx.settings, Timers(shard.rest, hot.next_timer_seq))
-    ctx.timers.bound_ms = shard.rest.bound_ms
+    shard.session_columns = SessionColumns(shard.hot)
+    shard.session_columns.unpack(index_bytes, hot.deadlines, hot.seqs)
+    ctx = Context(shard.ctx.settings, Timers(shard.session_columns, hot.next_timer_seq))
+    ctx.timers.bound_ms = shard.session_columns.bound_ms
     ctx.assignors = shard.ctx.assignors
     ctx.topics_version, ctx.new_topics_version = head.topics_version, head.new_topics_version
     ctx.group_settings = head.group_settings

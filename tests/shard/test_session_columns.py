@@ -44,7 +44,7 @@ def test_heartbeats_unpack_the_sessions_of_their_groups_and_no_group() -> None:
     shard = decode(0, SETTINGS, state)
     process_rows(shard, requests(rows.take()))
     assert unpacked_groups(shard) == set()
-    assert set(shard.rest.places) == {group.group_id for group in groups[2:]}
+    assert set(shard.session_columns.places) == {group.group_id for group in groups[2:]}
 
 
 def test_a_commit_unpacks_one_group_and_no_sessions() -> None:
@@ -53,10 +53,10 @@ def test_a_commit_unpacks_one_group_and_no_sessions() -> None:
     shard = decode(0, SETTINGS, state)
     process_rows(shard, requests(rows.take()))
     assert unpacked_groups(shard) == {groups[7].group_id}
-    assert set(shard.rest.places) == {group.group_id for group in groups}
+    assert set(shard.session_columns.places) == {group.group_id for group in groups}
 
 
-def test_a_commit_begins_the_session_of_a_resting_group_anew() -> None:
+def test_a_commit_begins_the_session_of_a_group_in_columns_anew() -> None:
     state, groups, rows = stable_groups()
     for seconds in (40, 80):
         workload.add_commits(rows, groups[:1], workload.START_MS + seconds * 1_000, seconds)
@@ -64,7 +64,7 @@ def test_a_commit_begins_the_session_of_a_resting_group_anew() -> None:
     outputs = process_rows(shard, requests(rows.take()))
     gone = {output.group_id for output in outputs if output.kind == "transitions"}
     assert gone == {group.group_id for group in groups[1:]}
-    assert groups[0].group_id in shard.rest.places
+    assert groups[0].group_id in shard.session_columns.places
 
 
 def test_deadlines_put_off_in_one_batch_hold_in_the_next() -> None:
