@@ -1,13 +1,9 @@
-"""The live coordinator: reads the request log as a stream, until it is stopped (SIGTERM, Ctrl-C)."""
+"""The command ``muster live`` as a job: ``spark-submit jobs/coordinator_stream.py --root DIR``."""
 
 from __future__ import annotations
 
 import sys
-import threading
-from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,94 +12,7 @@ try:
 except ModuleNotFoundError:  # not installed: run from a checkout
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
-from coordinator_udf.settings.file import load_settings
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
-from coordinator_udf.streaming.failures import told_in_words
-from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
-from coordinator_udf.streaming.session import coordinator_session
-from coordinator_udf.streaming.signals import stop_on_signals
-
-
-class Source(StrEnum):
-    """What kind of log --log is."""
-
-    embedded = "embedded"
-    delta = "delta"
-    json = "json"
-
-
-def main(
-    *,
-    root: Annotated[Path, typer.Option(help="Where all is that has no option of its own.")] = Path("data/live"),
-    log: Annotated[str | None, typer.Option(help="The request log. [default: ROOT/log]")] = None,
-    tables: Annotated[str | None, typer.Option(help="The folder of the tables. [default: ROOT/tables]")] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint. [default: ROOT/checkpoint]")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings, as conf/coordinator.toml.")] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting.")] = None,
-    spark_conf: Annotated[Path | None, typer.Option(help="Spark's settings, as conf/spark.conf.")] = None,
-    source: Annotated[Source, typer.Option(help="What --log is.")] = Source.embedded,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Partitions of the log, when it is made. [8]")] = None,
-    available_now: Annotated[bool, typer.Option("--available-now", help="Take what is there, then stop.")] = False,
-    trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
-    tick: Annotated[
-        int,
-        typer.Option(min=50, max=1_000, metavar="MS", help="How often time passes; other sources are read as often."),
-    ] = 500,
-    max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
-    fold_after: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="ROWS",
-            help="Move requests from the embedded log to the table request_log once so many are needed no more by "
-            "the checkpoint; 0: never, the log grows.",
-        ),
-    ] = DEFAULT_FOLD_AFTER_ROWS,
-    recover: Annotated[
-        bool, typer.Option("--recover-from-offsets", help="Load the groups from consumer_offsets; new checkpoint.")
-    ] = False,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve Kafka clients there.")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
-    ] = None,
-) -> None:
-    """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
-    with told_in_words("coordinator"):
-        settings = load_settings(config, setting or ())
-        options = StreamOptions(
-            log=log or str(root / "log"),
-            tables=tables or str(root / "tables"),
-            checkpoint=checkpoint or str(root / "checkpoint"),
-            source=source.value,
-            partitions=partitions,
-            available_now=available_now,
-            trigger_ms=trigger,
-            tick_ms=tick,
-            max_rows=max_rows,
-            recover=recover,
-            fold_after_rows=fold_after,
-            clock_waits=listen is not None,
-        )
-        door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config), options.tables)
-        if door is not None:
-            door.reserve()
-        stop = threading.Event()
-        spark = coordinator_session(spark_conf)
-        stop_on_signals(spark, stop)
-        told = (None, None) if door is None else (door.answers, door.records)
-        with (
-            Coordinator(spark, options, settings, *told) as coordinator,
-            nullcontext() if door is None else door.open(coordinator, stop),
-        ):
-            coordinator.wait(stop)
-            # While clients can still be told what the last micro-batch decided.
-            coordinator.stop()
-        totals = coordinator.sink.totals
-        said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
-        typer.echo(f"handled {said}", err=True)
-        spark.stop()
-
+from coordinator_udf.commands.live import main
 
 if __name__ == "__main__":
     typer.run(main)

@@ -9,7 +9,7 @@ from typing import Final
 
 import deltalake
 from delta import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 from coordinator_udf.log.dataframe import request_log
@@ -48,13 +48,18 @@ def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
     Raises:
         NoTables: there is none at all.
     """
-    found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, _path(folder, name)))
+    if "://" in folder:
+        found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, _path(folder, name)))
+    else:
+        found = tuple(name for name in _SHAPES if deltalake.DeltaTable.is_deltatable(_path(folder, name)))
     if not found:
         raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(_SHAPES))}")
     return found
 
 
-def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple[str, ...]:
+def register(
+    spark: SparkSession, folder: str, log: Path | None = None, *, as_they_are: bool = False
+) -> tuple[str, ...]:
     """Makes the tables in a folder and the views on them temporary views of the session.
 
     The views that explain an incident are made by `register_incident_views`.
@@ -67,6 +72,8 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
         folder: where the Delta tables are, as a path of any file system that Spark knows.
         log: the embedded request log, if there is one: then request_log is what it holds and its history; else it is
             the table request_log.
+        as_they_are: whether the tables' files of now are meant, which plans faster: rows that are added later aren't
+            seen.
 
     Returns:
         The names of the tables that are there.
@@ -77,7 +84,10 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
     """
     found = tables_in(spark, folder)
     for name, shape in _SHAPES.items():
-        if name in found:
+        snapshot = _snapshot(spark, folder, name) if as_they_are and name in found else None
+        if snapshot is not None:
+            snapshot.createOrReplaceTempView(name)
+        elif name in found:
             path = _path(folder, name).replace("`", "``")
             # As text, not as a DataFrame: so every query sees the table's newest version.
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
@@ -91,6 +101,18 @@ def register(spark: SparkSession, folder: str, log: Path | None = None) -> tuple
         if name not in INCIDENT_VIEWS or name == "rebalances":
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
     return found
+
+
+def _snapshot(spark: SparkSession, folder: str, name: str) -> DataFrame | None:
+    """A table's files as they are now; None where they alone are not the table."""
+    if "://" in folder:
+        return None
+    table = deltalake.DeltaTable(_path(folder, name))
+    features = table.protocol().reader_features or []
+    files = table.file_uris()
+    if table.metadata().partition_columns or "deletionVectors" in features or not files:
+        return None
+    return spark.read.schema(_SHAPES[name]).parquet(*files)
 
 
 def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:

@@ -1,14 +1,19 @@
-"""A small SQL shell over the tables of a coordinator: one statement, or statements as they are typed."""
+"""A small SQL shell over the tables of a coordinator: statements that are given, or as they are typed."""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, TextIO
 
+import sqlparse
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from coordinator_udf.sql.registration import (
     register,
@@ -18,14 +23,27 @@ from coordinator_udf.sql.registration import (
     tables_in,
     views_named,
 )
+from coordinator_udf.user_errors import UserError
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 
-BANNER: Final = f"""tables: {", ".join(TABLES)}, request_log
+BANNER: Final = f"""tables: {", ".join(TABLES)}, request_log, coordinator_log
 views:  {", ".join(VIEWS)}
-A statement ends with ; and the shell with Ctrl-D. DESCRIBE <table or view>; tells its columns."""
+A statement ends with ; and the shell with exit; or Ctrl-D. DESCRIBE <table or view>; tells its columns."""
+
+HISTORY: Final = Path("~/.muster_history")
+_HISTORY_LINES: Final = 1_000
+_END: Final = frozenset({"exit", "quit"})
 
 Say = Callable[[str], None]
+
+
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
 
 
 class Shell:
@@ -37,20 +55,29 @@ class Shell:
         log: the embedded request log, if there is one.
         max_rows: how many rows of a result are shown.
         vertical: one line a column instead of one line a row.
+        form: how results are written.
     """
 
     def __init__(
-        self, spark: SparkSession, tables: str, log: Path | None = None, *, max_rows: int, vertical: bool
+        self,
+        spark: SparkSession,
+        tables: str,
+        log: Path | None = None,
+        *,
+        max_rows: int,
+        vertical: bool,
+        form: OutputFormat = OutputFormat.TABLE,
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._log = log
         self._max_rows = max_rows
         self._vertical = vertical
-        self._registered: tuple[str, ...] = ()
-        #: The incident views that were computed, and the tables' versions that they were computed from.
+        self._form = form
+        #: The tables that are registered, with the versions as of which they are.
+        self._registered: tuple[tuple[str, ...], tuple[int, ...]] | None = None
+        #: The incident views that were computed from those.
         self._computed: set[str] = set()
-        self._versions: tuple[int, ...] = ()
 
     def run(self, statement: str) -> None:
         """Runs one statement and prints its result.
@@ -59,67 +86,116 @@ class Shell:
             PySparkException: Spark refuses the statement, or fails in running it.
             NoTables: there are no tables in the folder.
         """
-        # A running coordinator makes a table when it first has a row for it.
-        if tables_in(self._spark, self._tables) != self._registered:
-            self._registered = register(self._spark, self._tables, self._log)
+        self._register()
+        views = [name for name in views_named(statement) if name not in self._computed]
+        register_incident_views(self._spark, views)
+        self._computed.update(views)
+        self._show(self._spark.sql(statement))
+
+    def _register(self) -> None:
+        """Registers the tables as they are, unless that is done: a running coordinator goes on writing."""
+        names = tables_in(self._spark, self._tables)
+        versions = () if "://" in self._tables else table_versions(self._tables, names)
+        if (names, versions) != self._registered or "://" in self._tables:
+            register(self._spark, self._tables, self._log, as_they_are=True)
+            self._registered = (names, versions)
+            self._computed.clear()
         elif self._log is not None:
             # What the view shows of the log ends where the log ended when it was made.
             register_log(self._spark, self._log)
-        self._compute(views_named(statement))
-        self._spark.sql(statement).show(self._max_rows, truncate=False, vertical=self._vertical)
-
-    def _compute(self, names: list[str]) -> None:
-        """Computes the incident views that are asked for, unless they are as of the tables' newest versions."""
-        if not names:
-            return
-        versions = table_versions(self._tables, self._registered)
-        if versions != self._versions or self._log is not None:
             self._computed.clear()
-            self._versions = versions
-        register_incident_views(self._spark, [name for name in names if name not in self._computed])
-        self._computed.update(names)
 
-    def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> None:
-        """Runs statements until the input ends; one that fails doesn't end the shell."""
-        say(BANNER)
+    def _show(self, result: DataFrame) -> None:
+        if self._form is OutputFormat.TABLE:
+            result.show(self._max_rows, truncate=False, vertical=self._vertical)
+            return
+        rows = result.limit(self._max_rows)
+        if self._form is OutputFormat.JSON:
+            for line in rows.toJSON().collect():
+                print(line)
+            return
+        writer = csv.writer(sys.stdout)
+        writer.writerow(rows.columns)
+        for row in rows.collect():
+            writer.writerow([_cell(value) for value in row])
+
+    def run_all(self, text: str) -> None:
+        """Runs the statements of a text; the first that fails ends it.
+
+        Raises:
+            PySparkException, NoTables: as `run`.
+        """
+        for statement in split(text):
+            if statement.lower() in _END:
+                return
+            self.run(statement)
+
+    def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> bool:
+        """Runs statements until the input ends, also after one that fails; whether all went well."""
+        if lines.isatty():
+            say(BANNER)
+        well = True
         for statement in statements(typed_lines(lines)):
+            if statement.lower() in _END:
+                break
             try:
                 self.run(statement)
-            except PySparkException as error:
-                say(str(error))
+            except (PySparkException, UserError) as error:
+                well = False
+                say(in_a_line(error))
+        return well
+
+
+def _cell(value: object) -> object:
+    """A value as a cell of a CSV file."""
+    return json.dumps(value, default=str) if isinstance(value, list | dict | tuple) else value
+
+
+def in_a_line(error: Exception) -> str:
+    """What is wrong with a statement, and what may have been meant, without Spark's plan of it."""
+    first = str(error).partition("SQLSTATE")[0].strip()
+    text = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
+    return " ".join(text.split()) or type(error).__name__
 
 
 def typed_lines(lines: TextIO) -> Iterator[str]:
-    """The lines of a file; of a terminal with a prompt, line editing and history."""
+    """The lines of a file; of a terminal with a prompt, line editing, completion of names, and history."""
     if not lines.isatty():
         yield from lines
         return
-    import readline  # noqa: F401  # editing and history of input()
+    import readline
 
+    history = HISTORY.expanduser()
+    if history.is_file():
+        readline.read_history_file(history)
+    readline.set_history_length(_HISTORY_LINES)
+    names = [*TABLES, "request_log", "coordinator_log", *VIEWS]
+    readline.set_completer(lambda text, n: dict(enumerate(name for name in names if name.startswith(text))).get(n))
+    readline.parse_and_bind("tab: complete")
     prompt = "sql> "
-    while True:
-        try:
-            line = input(prompt)
-        except (EOFError, KeyboardInterrupt):
-            return
-        yield line
-        prompt = "sql> " if not line.strip() or line.rstrip().endswith(";") else "...> "
+    try:
+        while True:
+            try:
+                line = input(prompt)
+            except (EOFError, KeyboardInterrupt):
+                return
+            yield line
+            prompt = "sql> " if not line.strip() or line.rstrip().endswith(";") else "...> "
+    finally:
+        readline.write_history_file(history)
+
+
+def split(text: str) -> list[str]:
+    """The statements of a text, without the ; that ends each."""
+    return [statement.rstrip("; \n\t") for statement in sqlparse.split(text) if statement.strip("; \n\t")]
 
 
 def statements(lines: Iterator[str]) -> Iterator[str]:
-    """Statements, without the ; at the end of a line that ends each; the last one needs none."""
+    """Statements as their lines come; each ends with a ;, but the last one, which needs none."""
     pending: list[str] = []
     for line in lines:
-        text = line.strip()
-        ends = text.endswith(";")
-        pending.append(text.rstrip(";") if ends else text)
-        if ends:
-            yield from _whole(pending)
+        pending.append(line.rstrip("\n"))
+        if line.rstrip().endswith(";") or (len(pending) == 1 and line.strip().lower() in _END):
+            yield from split("\n".join(pending))
             pending = []
-    yield from _whole(pending)
-
-
-def _whole(lines: list[str]) -> Iterator[str]:
-    statement = "\n".join(lines).strip()
-    if statement:
-        yield statement
+    yield from split("\n".join(pending))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.shell import Shell, statements
+from coordinator_udf.sql.shell import OutputFormat, Shell, statements
 from tests.sql.conftest import Ask
 
 
@@ -19,6 +19,7 @@ from tests.sql.conftest import Ask
         ("SELECT 1", ["SELECT 1"]),
         ("SELECT 1;\n\nSELECT\n2 ;\n", ["SELECT 1", "SELECT\n2"]),
         (";;\n;\nSELECT ';' AS x;", ["SELECT ';' AS x"]),
+        ("SELECT 1; SELECT 2;\nexit\n", ["SELECT 1", "SELECT 2", "exit"]),
     ],
 )
 def test_statements(typed: str, expected: list[str]) -> None:
@@ -35,3 +36,19 @@ def test_a_statement_that_fails_is_told_and_the_next_one_runs(
     shell.interact(io.StringIO("SELECT nonsense FROM groups;\nSELECT group_id, state FROM groups;"), said.append)
     assert any("nonsense" in line for line in said)
     assert "|g       |Stable|" in capsys.readouterr().out
+    told = next(line for line in said if "nonsense" in line)
+    assert "\n" not in told
+    assert "SQLSTATE" not in told
+
+
+@pytest.mark.spark
+def test_a_typo_names_the_column_that_was_meant_and_other_formats_are_written(
+    spark: SparkSession, ask: Callable[..., Ask], tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(group_transitions=[{"seq": 0, "ts": 0, "group_id": "g", "to_state": "Stable", "rule": "R", "members": []}])
+    said: list[str] = []
+    shell = Shell(spark, str(tmp_path), max_rows=5, vertical=False, form=OutputFormat.CSV)
+    assert not shell.interact(io.StringIO("SELECT group_ids FROM groups; exit; SELECT 1;"), said.append)
+    assert "`group_id`" in said[0]
+    shell.run_all("SELECT group_id, array(1, 2) AS a FROM groups; SELECT 2 AS b; exit; SELECT 3 AS c")
+    assert capsys.readouterr().out.split() == ["group_id,a", 'g,"[1,', '2]"', "b", "2"]

@@ -1,0 +1,51 @@
+"""The command ``muster``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final
+
+import typer
+
+_EXAMPLES: Final = """
+Kafka's group coordinator, to replay, to explain and to run.
+
+Examples:
+
+  muster report server.log kafka-request.log* -o incident.html
+
+  muster replay kafka-request.log.gz --out data/replay
+
+  muster sql --root data/replay "SELECT * FROM waited_for"
+"""
+
+#: By name: the module, and what the list of commands says of it.
+COMMANDS: Final = {
+    "replay": "Replay logs into tables, and compare with what was recorded.",
+    "report": "Tell from logs or tables what happened, as a page.",
+    "sql": "Ask the tables in SQL.",
+    "live": "Run the coordinator on a stream of requests.",
+    "compact": "Compact the offsets table.",
+}
+
+
+def main() -> None:
+    """Runs the command that is named first. Only its module is loaded: others bring Spark."""
+    app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None)
+    named = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)
+    for name, help_text in COMMANDS.items():
+        wanted = name == named
+        command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
+        app.command(name, help=None if wanted else help_text)(command)
+    offsets = import_module("coordinator_udf.offsets_topic.cli").app if named == "offsets" else typer.Typer()
+    app.add_typer(offsets, name="offsets", help="Bring the offsets topic to and from tables.")
+    app()
+
+
+def _not_loaded() -> None:
+    """Stands for a command that is not the one that is named."""
+
+
+if __name__ == "__main__":
+    main()

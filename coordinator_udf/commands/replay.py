@@ -1,0 +1,67 @@
+"""Replays historical logs through the coordinator, in batch: ``muster replay INPUT... --out DIR``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator_udf.replay.inputs.detect import Format
+from coordinator_udf.replay.judge.report import summary, total
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.user_errors import UserError
+
+
+def main(
+    *,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...",
+            help="A broker's request log or own log (server.log), a trace, as plain, gzip, bzip2 or zstd files, in "
+            "directories or by pattern; a request log table; an embedded log.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the tables go.")] = Path("data/replay"),
+    form: Annotated[
+        Format, typer.Option("--format", help="The format of all inputs; auto looks at each.")
+    ] = Format.AUTO,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings and topics, TOML.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Shards of a broker's log; by default what the log tells, else 50.")
+    ] = None,
+    jsonl: Annotated[Path | None, typer.Option(metavar="FILE", help="All answers and records as JSON lines.")] = None,
+    differences: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Each difference with both answers as a JSON line.")
+    ] = None,
+    time_zone: Annotated[
+        str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")
+    ] = "UTC",
+    one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
+    fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
+) -> None:
+    """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
+
+    Rotated parts of a log are put together in the order of time, and a broker's own log goes beside its request log.
+    """
+    try:
+        options = ReplayOptions.load(config, settings or (), partitions, time_zone)
+        request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite, one_broker)
+        checked = check_request(request)
+        with replay_session() as spark:
+            reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
+    except UserError as error:
+        typer.echo(f"replay: {error}", err=True)
+        raise typer.Exit(2) from error
+    for line in summary(reports):
+        typer.echo(line)
+    failed = any(report.failure is not None for report in reports)
+    if failed or (fail_on_difference and total(reports).different):
+        raise typer.Exit(1)

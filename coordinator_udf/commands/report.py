@@ -1,0 +1,99 @@
+"""Tells what happened to consumer groups: ``muster report INPUT... -o incident.html``."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from coordinator_udf.commands.sql import SETTINGS, quiet
+from coordinator_udf.forensics.facts import GroupFacts, Window, load_facts
+from coordinator_udf.forensics.report import ReportFormat, render
+from coordinator_udf.replay.judge.report import summary
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.sql.registration import register
+from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.user_errors import InputError, UserError
+
+
+def main(
+    *,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(metavar="INPUT...", help="Logs, as replay takes them, or one folder of tables."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes.")] = Path(
+        "incident.html"
+    ),
+    form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
+    group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None,
+    since: Annotated[datetime | None, typer.Option("--from", help="From when on (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option("--to", help="Until when (UTC).")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker's setting; repeatable.")
+    ] = None,
+    time_zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times that name none.")] = "UTC",
+    one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the tables here.")] = None,
+) -> None:
+    """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
+    try:
+        folder = tables_folder(inputs)
+        window = Window(group, since, until)
+        if not output.absolute().parent.is_dir():
+            raise InputError(f"there is no directory {output.absolute().parent} for the report")
+        with tempfile.TemporaryDirectory(prefix="incident-") as scratch:
+            out = keep or Path(scratch) / "tables"
+            options = ReplayOptions.load(None, settings or (), None, time_zone)
+            request = ReplayRequest(tuple(inputs), out, options, overwrite=True, one_broker=one_broker)
+            checked = None if folder is not None else check_request(request)
+            spark = delta_session("muster-report", SETTINGS)
+            quiet(spark)
+            evidence: list[str] = []
+            if folder is None:
+                evidence = list(summary(replay(spark, request, say, checked)))
+            groups = facts_of(spark, folder or str(out), window)
+            output.write_text(render(groups, form, evidence), encoding="utf-8")
+            rebalances = sum(len(facts.rebalances) for facts in groups)
+            typer.echo(f"{output}: {len(groups)} groups, {rebalances} rebalances")
+    except (UserError, PySparkException) as error:
+        typer.echo(f"report: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def tables_folder(inputs: list[Path]) -> str | None:
+    """The one folder of tables that is meant; None where logs are.
+
+    Raises:
+        InputError: folders of tables are named together with others.
+    """
+    folders = [path / "tables" if (path / "tables").is_dir() else path for path in inputs if path.is_dir()]
+    tables = [path for path in folders if DeltaTable.is_deltatable(str(path / "group_transitions"))]
+    if tables and len(inputs) > 1:
+        raise InputError(f"{tables[0]} holds tables; a report is of one folder of tables, or of logs")
+    return str(tables[0]) if tables else None
+
+
+def say(line: str) -> None:
+    """Tells how far it is."""
+    typer.echo(f"report: {line}", err=True)
+
+
+def facts_of(spark: SparkSession, folder: str, window: Window) -> list[GroupFacts]:
+    """The facts in the tables of a folder.
+
+    Raises:
+        InputError: the window holds nothing.
+    """
+    register(spark, folder, as_they_are=True)
+    groups = load_facts(spark, window)
+    if not groups:
+        raise InputError("nothing is told of any group in these inputs; see --group, --from and --to")
+    return groups

@@ -1,0 +1,78 @@
+"""Opens Spark SQL on what a coordinator or a replay wrote: ``muster sql [--root DIR] [STATEMENTS]``."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from coordinator_udf.sql.registration import NoTables
+from coordinator_udf.sql.shell import OutputFormat, Shell, in_a_line
+from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.user_errors import UserError
+from schemas.tables import TABLES
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Most tables are small and each plan runs once: to compile and to adapt it takes longer than to run it.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def main(
+    statement: Annotated[
+        str | None, typer.Argument(metavar="[STATEMENTS]", help="SQL, with ; between statements; without it, a shell.")
+    ] = None,
+    *,
+    root: Annotated[Path, typer.Option(help="The coordinator's root, or a replay's --out.")] = Path("data/sample"),
+    tables: Annotated[str | None, typer.Option(help="The folder with the tables, if not under the root.")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="How many rows of a result to show.")] = 1000,
+    form: Annotated[OutputFormat, typer.Option("--format", help="How results are written.")] = OutputFormat.TABLE,
+    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in it.")] = None,
+    vertical: Annotated[bool, typer.Option(help="Show one line a column instead of one line a row.")] = False,
+) -> None:
+    """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
+    folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
+    try:
+        look_for_tables(folder)
+        text = file.read_text(encoding="utf-8") if file is not None else statement
+    except (UserError, OSError) as error:
+        typer.echo(f"sql: {error}", err=True)
+        raise typer.Exit(1) from error
+    spark = delta_session("muster-sql", SETTINGS)
+    quiet(spark)
+    log = root / "log"
+    shell = Shell(spark, folder, log if log.is_file() else None, max_rows=rows, vertical=vertical, form=form)
+    try:
+        if text is not None:
+            shell.run_all(text)
+        elif not shell.interact() and not sys.stdin.isatty():
+            raise typer.Exit(1)
+    except (UserError, PySparkException) as error:
+        typer.echo(f"sql: {in_a_line(error)}", err=True)
+        raise typer.Exit(1) from error
+
+
+def look_for_tables(folder: str) -> None:
+    """Looks whether there are tables, before Spark is started to ask them.
+
+    Raises:
+        NoTables: there is none in a folder of this machine.
+    """
+    if "://" not in folder and not any((Path(folder) / name / "_delta_log").is_dir() for name in TABLES):
+        raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(TABLES))}")
+
+
+def quiet(spark: SparkSession) -> None:
+    """Leaves it to the shell to tell what went wrong with a statement."""
+    spark.sparkContext.setLogLevel("ERROR")
+    # PySpark logs each refused statement with the JVM's stack trace, all on one line.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

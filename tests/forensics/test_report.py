@@ -1,0 +1,125 @@
+"""The report: a page that draws and fetches nothing, Markdown, and a trace."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.forensics.facts import (
+    Expulsion,
+    Finding,
+    Gap,
+    GroupFacts,
+    Life,
+    Ownership,
+    Rebalance,
+    Refusals,
+    Window,
+)
+from coordinator_udf.forensics.report import ReportFormat, render
+from coordinator_udf.forensics.sentences import rebalance_sentence
+
+START = datetime(2026, 11, 22, 6, 52)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def rebalance(begin: float, **values: object) -> Rebalance:
+    usual: dict[str, object] = {
+        "generation": 6, "kind": "classic", "outcome": "Stable", "started": at(begin), "joined": at(begin + 4.9),
+        "stable": at(begin + 5), "ended": at(begin + 5), "duration_ms": 5000, "trigger": "MEMBER_ADDED", "reason": None,
+        "trigger_client_id": "flapper-2", "trigger_member_id": "f2", "trigger_timer": None,
+        "client_reason": "not provided", "member_count": 2, "target_computed": None, "how": "expelled",
+        "waited_client_id": "flapper-1", "waited_member_id": "f1", "lag_ms": 506, "expelled": ("f1",),
+    }  # fmt: skip
+    return Rebalance(**{**usual, **values})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def facts() -> GroupFacts:
+    gone = Expulsion(at(14.9), "f1", "flapper-1", "session", "SESSION_EXPIRED", 6000, 6000, "f1b", 6633)
+    return GroupFacts(
+        "storm.log",
+        "</script><b>storm & co",
+        [
+            rebalance(10),
+            rebalance(20, trigger="SESSION_EXPIRED", trigger_client_id="flapper-1", trigger_member_id="f1", how="left"),
+            rebalance(30, kind="consumer", joined=None, how="not told", waited_client_id=None, waited_member_id=None,
+                      outcome="NotTold", trigger="TOPICS_CHANGED",
+                      reason="topic t grew from 3 to 6 partitions"),
+        ],
+        [
+            Life("flapper-1", "f1", "flapper-1", 1, at(0), at(14.9), "expelled", False),
+            Life("flapper-2", "f2", "flapper-2", 1, at(10), None, None, False),
+        ],
+        [gone],
+        [
+            Ownership("t", 0, "f1", "flapper-1", at(1), at(15), "first", None, True, 6000),
+            Ownership("t", 0, "f2", "flapper-2", at(16), None, "moved", 1000, False, None),
+        ],
+        [Finding("dead member held up the group", 3, 8992, "all waited for flapper-1", "session.timeout.ms", at(10))],
+        [Gap("unanswered", at(1), at(2), "2 requests have no answer")],
+        [Refusals("OffsetCommit", "UNKNOWN_MEMBER_ID", "zombie commit", "flapper-1", 2, at(16))],
+    )  # fmt: skip
+
+
+def test_a_sentence_tells_the_trigger_whom_all_waited_for_and_the_silence(facts: GroupFacts) -> None:
+    first, second, third = (rebalance_sentence(r, facts) for r in facts.rebalances)
+    assert first == (
+        "flapper-2 joined; all waited for flapper-1, dead, until a timer put it out (0.5 s after the one before)"
+    )
+    assert second == "flapper-1 expired after 6.0 s of silence"
+    assert third == "topic t grew from 3 to 6 partitions; for whom all waited is not told"
+
+
+def test_markdown_has_a_line_a_rebalance(facts: GroupFacts) -> None:
+    text = render([facts], ReportFormat.MARKDOWN, ["storm.log: requests 741"])
+    assert "1. 06:52:10.000, 5.0 s, generation 6: flapper-2 joined; all waited for" in text
+    assert "Look at `session.timeout.ms`." in text
+    assert "- storm.log: requests 741" in text
+
+
+def test_a_trace_has_a_process_a_group_and_a_thread_a_member(facts: GroupFacts) -> None:
+    events = json.loads(render([facts], ReportFormat.PERFETTO))["traceEvents"]
+    threads = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert threads == {"rebalances", "flapper-1", "flapper-2"}
+    assert sum(event["ph"] == "X" for event in events) == 5
+
+
+def test_the_window_quotes_what_it_is_given() -> None:
+    assert Window("it's").where("at") == "true AND group_id = 'it\\'s'"
+
+
+def test_the_page_draws_and_fetches_nothing(facts: GroupFacts, tmp_path: Path) -> None:
+    page = tmp_path / "incident.html"
+    page.write_text(render([facts], ReportFormat.HTML), encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "<b>storm" not in text
+    assert not re.findall(r"""(?:src|href)=["'](?!#)""", text.partition("<script")[0])
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    ran = subprocess.run(
+        [
+            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+            "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000",
+            "--dump-dom", page.as_uri(),
+        ],
+        capture_output=True, text=True, check=True, timeout=180,
+    )  # fmt: skip
+    drawn = ran.stdout.partition('<script type="module"')[0]
+    assert drawn.count("<svg") == 1
+    assert drawn.count("mark-rect") >= 3
+    assert "flapper-2</text>" in drawn
+    # The page's own policy lets it fetch nothing; what it tried to would be said here.
+    assert "default-src 'none'" in text
+    assert "Content Security Policy" not in ran.stderr
+    assert "Uncaught" not in ran.stderr
