@@ -20,7 +20,8 @@ from schemas.tables import TABLES
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Most tables are small and each plan runs once: to compile and to adapt it takes longer than to run it.
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -52,7 +52,7 @@ def group_spec() -> dict[str, Any]:
                 domain=["joined", "left", "expelled", "came back"],
                 range=["triangle-up", "triangle-down", "cross", "diamond"],
             ),
-            color=alt.Color("event:N", title="member").scale(
+            color=alt.Color("event:N", legend=None).scale(
                 domain=["joined", "left", "expelled", "came back"], range=[GREEN, GREY, "#000000", SKY]
             ),
             tooltip=["lane:N", "event:N", "at:T"],

@@ -26,6 +26,9 @@ from schemas.tables import TABLES
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
 
+#: As much of the tables' files one task groups and joins.
+_BYTES_OF_A_PART: Final = 32 << 20
+_MOST_PARTS: Final = 64
 _WORD: Final = re.compile(r"\w+")
 _SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG, COORDINATOR_LOG_TABLE: COORDINATOR_LOG}
 
@@ -83,6 +86,8 @@ def register(
         LogError: the embedded log can't be read.
     """
     found = tables_in(spark, folder)
+    if as_they_are and "://" not in folder:
+        spark.conf.set("spark.sql.shuffle.partitions", _shuffle_partitions(folder, found))
     for name, shape in _SHAPES.items():
         snapshot = _snapshot(spark, folder, name) if as_they_are and name in found else None
         if snapshot is not None:
@@ -101,6 +106,12 @@ def register(
         if name not in INCIDENT_VIEWS or name == "rebalances":
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
     return found
+
+
+def _shuffle_partitions(folder: str, names: Iterable[str]) -> int:
+    """In how many parts to group and join tables: for small ones a second part costs more than it saves."""
+    size = sum(file.stat().st_size for name in names for file in Path(_path(folder, name)).rglob("*.parquet"))
+    return min(1 + size // _BYTES_OF_A_PART, _MOST_PARTS)
 
 
 def _snapshot(spark: SparkSession, folder: str, name: str) -> DataFrame | None:
