@@ -18,7 +18,7 @@ from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.replay.judge.report import summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
-from coordinator_udf.sql.registration import register
+from coordinator_udf.sql.registration import fit_to_size, register
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import InputError, UserError
 
@@ -92,6 +92,7 @@ def facts_of(spark: SparkSession, folder: str, window: Window) -> list[GroupFact
     Raises:
         InputError: the window holds nothing.
     """
+    fit_to_size(spark, folder)
     register(spark, folder, as_they_are=True)
     groups = load_facts(spark, window)
     if not groups:

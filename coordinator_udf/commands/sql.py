@@ -11,7 +11,7 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.registration import NoTables
+from coordinator_udf.sql.registration import NoTables, fit_to_size
 from coordinator_udf.sql.shell import OutputFormat, Shell, in_a_line
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import UserError
@@ -50,6 +50,7 @@ def main(
         raise typer.Exit(1) from error
     spark = delta_session("muster-sql", SETTINGS)
     quiet(spark)
+    fit_to_size(spark, folder)
     log = root / "log"
     shell = Shell(spark, folder, log if log.is_file() else None, max_rows=rows, vertical=vertical, form=form)
     try:

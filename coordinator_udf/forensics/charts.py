@@ -14,6 +14,8 @@ import altair as alt
 from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership
 
 BLUE, ORANGE, SKY, GREEN, RED, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999"
+#: Owners of partitions: none is red, which is for partitions that nobody serves.
+OWNERS: Final = [BLUE, ORANGE, GREEN, SKY, "#CC79A7", "#F0E442", "#7A68A6", "#8C8C8C", "#5E3C99", "#A6761D"]
 WIDTH: Final = 900
 #: A chart shows so many lanes and partitions at most; the rest is in the tables.
 MOST_LANES: Final = 60
@@ -23,7 +25,7 @@ _LANE_HEIGHT: Final = 15
 
 def group_spec() -> dict[str, Any]:
     """The specification, with the names of the data that `group_data` gives."""
-    time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", labelOverlap=True))
+    time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=8, labelOverlap=True))
     phases = (
         alt.Chart(alt.NamedData("phases"))
         .mark_rect(opacity=0.35)
@@ -66,7 +68,7 @@ def group_spec() -> dict[str, Any]:
             x=time,
             x2="to:T",
             y=alt.Y("partition:N", title=None, sort=None),
-            color=alt.Color("owner:N", title="owner", scale=alt.Scale(scheme="tableau10")),
+            color=alt.Color("owner:N", title="owner", scale=alt.Scale(range=OWNERS)),
             tooltip=["partition:N", "owner:N", "change:N"],
         )
     )

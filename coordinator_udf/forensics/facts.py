@@ -139,6 +139,11 @@ class GroupFacts:
         return sum(r.duration_ms or 0 for r in self.rebalances if r.kind == "classic")
 
     @property
+    def is_told_of(self) -> bool:
+        """Whether anything happened to it; of some groups a broker says only that it holds them."""
+        return bool(self.rebalances or self.lives or self.findings or self.refused)
+
+    @property
     def cost(self) -> tuple[int, int, int]:
         """What it is sorted by."""
         return len(self.findings), self.stopped_ms, len(self.rebalances)
@@ -210,7 +215,8 @@ def load_facts(spark: SparkSession, window: Window | None = None) -> list[GroupF
     read(f"SELECT * FROM findings WHERE {window.where('first_at')}", Finding, "findings", "first_at, finding")
     read(f"SELECT * FROM gaps WHERE {window.where('since', 'until')}", Gap, "gaps", "since")
     read(_REFUSED.format(where=window.where("at")), Refusals, "refused", "first_at")
-    return sorted(groups.values(), key=lambda facts: (tuple(-n for n in facts.cost), facts.source, facts.group_id))
+    told = [facts for facts in groups.values() if facts.is_told_of]
+    return sorted(told, key=lambda facts: (tuple(-n for n in facts.cost), facts.source, facts.group_id))
 
 
 def _plain(value: Any) -> Any:

@@ -86,8 +86,6 @@ def register(
         LogError: the embedded log can't be read.
     """
     found = tables_in(spark, folder)
-    if as_they_are and "://" not in folder:
-        spark.conf.set("spark.sql.shuffle.partitions", _shuffle_partitions(folder, found))
     for name, shape in _SHAPES.items():
         snapshot = _snapshot(spark, folder, name) if as_they_are and name in found else None
         if snapshot is not None:
@@ -108,8 +106,16 @@ def register(
     return found
 
 
+def fit_to_size(spark: SparkSession, folder: str) -> None:
+    """Lets the session group and join in as many parts as tables on this machine need.
+
+    For small ones a second part costs more than it saves.
+    """
+    if "://" not in folder:
+        spark.conf.set("spark.sql.shuffle.partitions", _shuffle_partitions(folder, _SHAPES))
+
+
 def _shuffle_partitions(folder: str, names: Iterable[str]) -> int:
-    """In how many parts to group and join tables: for small ones a second part costs more than it saves."""
     size = sum(file.stat().st_size for name in names for file in Path(_path(folder, name)).rglob("*.parquet"))
     return min(1 + size // _BYTES_OF_A_PART, _MOST_PARTS)
 
@@ -128,7 +134,7 @@ def _snapshot(spark: SparkSession, folder: str, name: str) -> DataFrame | None:
 
 def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:
     """The versions of tables, for it to be seen whether they have changed."""
-    return tuple(deltalake.DeltaTable(_path(folder, name), without_files=True).version() for name in names)
+    return tuple(deltalake.DeltaTable(_path(folder, name)).version() for name in names)
 
 
 def views_named(text: str) -> list[str]:

@@ -28,6 +28,12 @@ from schemas.requests import LIVE, REQUEST_COLUMNS
 from schemas.tables import TABLES
 from tests.conftest import SAMPLE_LOG
 
+
+def changes_of_state(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of group_transitions without those that tell of a member that came or went."""
+    return [row for row in rows if row["from_state"] != row["to_state"]]
+
+
 ORDER = {"consumer_offsets": "offset", "group_responses": "seq", "group_transitions": "seq", "rejected_requests": "seq"}
 
 

@@ -19,7 +19,7 @@ from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.sources.requests import SourceError
 from schemas.requests import LIVE, request_log_arrow
-from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
+from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables
 
 pytestmark = pytest.mark.spark
 
@@ -111,7 +111,7 @@ def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: Spark
         while len(states) < 5 or coordinator.sink.totals.answers < 15:
             assert time.monotonic() < deadline, states
             time.sleep(0.2)
-            states = read_tables(tmp_path / "tables")["group_transitions"].to_pylist()
+            states = changes_of_state(read_tables(tmp_path / "tables")["group_transitions"].to_pylist())
     assert [row["to_state"] for row in states][-1] == "Empty"
     assert states[2]["ts"] - states[1]["ts"] == 300, "its timers fire though no request comes"
     answers = read_tables(tmp_path / "tables")["group_responses"].column("ts").to_pylist()

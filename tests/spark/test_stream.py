@@ -22,7 +22,7 @@ from coordinator_udf.streaming.coordinator import Coordinator, StartError, Strea
 from schemas.requests import LIVE
 from tests.conftest import SAMPLE_LOG
 from tests.shard.samples import SAMPLES
-from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables, scenario
+from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables, scenario
 
 pytestmark = pytest.mark.spark
 
@@ -137,7 +137,7 @@ def test_a_tick_fires_timers_and_a_stop_ends_between_two_batches(
         assert not coordinator.query.isActive
     # The member joined alone, was silent, and went at its own deadline.
     assert transitions == ["Empty", "PreparingRebalance", "CompletingRebalance", "PreparingRebalance", "Empty"]
-    rows = read_tables(tmp_path / "tables")["group_transitions"].to_pylist()
+    rows = changes_of_state(read_tables(tmp_path / "tables")["group_transitions"].to_pylist())
     assert rows[2]["ts"] - rows[1]["ts"] == 500
 
 
@@ -145,7 +145,7 @@ def wait_for(folder: Path, table: str, done: object, timeout_s: float = 60.0) ->
     assert callable(done)
     deadline = time.monotonic() + timeout_s
     while True:
-        states = [row["to_state"] for row in read_tables(folder)[table].to_pylist()]
+        states = [row["to_state"] for row in changes_of_state(read_tables(folder)[table].to_pylist())]
         if done(states):
             return states
         assert time.monotonic() < deadline, states

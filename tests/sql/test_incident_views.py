@@ -37,7 +37,7 @@ def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ask:
         assert result.report.failure is None
         files += result.files
     commit(out, files)
-    register(spark, str(out))
+    register(spark, str(out), as_they_are=True)
     register_incident_views(spark, INCIDENT_VIEWS)
     return lambda text: [row.asDict(recursive=True) for row in spark.sql(text).collect()]
 
