@@ -55,16 +55,16 @@ class Written(NamedTuple):
     producer_id: int | None
 
 
-class Said(NamedTuple):
+class Outcome(NamedTuple):
     answers: list[Answer]
     records: list[Written]
     rejected: list[dict[str, Any]]
 
 
 class Coordinator(Protocol):
-    def request(self, question: Question) -> Said: ...
+    def request(self, question: Question) -> Outcome: ...
 
-    def control(self, ts: int, api: str, body: Mapping[str, Any] | None = None, request_id: str = "") -> Said: ...
+    def control(self, ts: int, api: str, body: Mapping[str, Any] | None = None, request_id: str = "") -> Outcome: ...
 
     def describe(self, ts: int) -> list[dict[str, Any]]: ...
 
@@ -83,7 +83,7 @@ class OurCoordinator:
         self.control(START_MS, "TopicMetadata", {"topics": named})
         self.control(START_MS, "LoadEnd")
 
-    def request(self, question: Question) -> Said:
+    def request(self, question: Question) -> Outcome:
         rows = request_rows(
             partitions=1,
             log_ts=question.ts,
@@ -97,7 +97,7 @@ class OurCoordinator:
         )
         return self.feed(rows)
 
-    def control(self, ts: int, api: str, body: Mapping[str, Any] | None = None, request_id: str = "") -> Said:
+    def control(self, ts: int, api: str, body: Mapping[str, Any] | None = None, request_id: str = "") -> Outcome:
         if api == "Failover":
             return self._load_again(ts)
         return self.feed(control_rows(partitions=1, log_ts=ts, api=api, body=body, request_id=request_id or None))
@@ -107,43 +107,47 @@ class OurCoordinator:
         groups: list[dict[str, Any]] = answer.body["groups"]
         return groups
 
-    def feed(self, rows: list[dict[str, Any]]) -> Said:
-        said = Said([], [], [])
+    def feed(self, rows: list[dict[str, Any]]) -> Outcome:
+        outcome = Outcome([], [], [])
         for row in rows:
             shard = decode(0, self.settings, self.state)
             outputs = process_rows(shard, [Request(offset=self.offset, **row)])
             self.state = encode(shard)
             self.offset += 1
-            self._hear(outputs, said)
-        return said
+            self._hear(outputs, outcome)
+        return outcome
 
-    def _load_again(self, ts: int) -> Said:
+    def _load_again(self, ts: int) -> Outcome:
         """What a cold start from the offsets table does, on the same shard."""
-        said = self.feed(control_rows(partitions=1, log_ts=ts, api="LoadGroup"))
+        outcome = self.feed(control_rows(partitions=1, log_ts=ts, api="LoadGroup"))
         for record in list(self.records):
             body = {"offset": record.offset, "key": record.key, "value": record.value, "producerId": record.producer_id}
             self.feed(control_rows(partitions=1, log_ts=ts, api="LoadGroup", body=body))
         ended = self.feed(control_rows(partitions=1, log_ts=ts, api="LoadEnd"))
-        return Said(said.answers + ended.answers, said.records + ended.records, said.rejected + ended.rejected)
+        return Outcome(
+            outcome.answers + ended.answers, outcome.records + ended.records, outcome.rejected + ended.rejected
+        )
 
-    def _hear(self, outputs: list[Output], said: Said) -> None:
+    def _hear(self, outputs: list[Output], outcome: Outcome) -> None:
         for output in outputs:
             if output.kind == "assignments":
                 self.assignments[f"@{output.record_offset}/{output.member_id}"] = b64encode(output.payload).decode()
         for output in outputs:
             body = None if output.body is None else self._complete(json.loads(output.body))
             if output.kind == "responses":
-                said.answers.append(Answer(output.request_id, output.answered_by, output.api, output.ts, body or {}))
+                outcome.answers.append(Answer(output.request_id, output.answered_by, output.api, output.ts, body or {}))
             elif output.kind == "records":
                 # A marker has its producer in its key.
                 producer = None if output.record_type == "EndTxnMarker" else output.producer_id
                 key, version = json.loads(output.key), output.value_version
-                said.records.append(Written(output.ts, output.request_id, output.offset, key, version, body, producer))
+                outcome.records.append(
+                    Written(output.ts, output.request_id, output.offset, key, version, body, producer)
+                )
             elif output.kind == "transitions":
                 self.transitions.append({**output.columns, "group": output.group_id})
             elif output.kind == "rejected":
-                said.rejected.append(output.columns)
-        self.keep(said.records)
+                outcome.rejected.append(output.columns)
+        self.keep(outcome.records)
 
     def keep(self, records: Iterable[Written]) -> None:
         """What is stored, and so can be loaded."""
@@ -189,7 +193,7 @@ class KafkasCoordinator:
         self._do({"op": "config", "ts": START_MS, "seed": 1, "topics": named, **values})
         self.records: list[Written] = []
 
-    def request(self, question: Question) -> Said:
+    def request(self, question: Question) -> Outcome:
         ts, request_id, api, version, client_id, client_host, body, new_member_id = question
         line = {"op": "request", "seq": int(request_id), "ts": ts, "api": api, "apiVersion": version, "body": body}
         line |= {"clientId": client_id, "clientHost": client_host}
@@ -197,7 +201,7 @@ class KafkasCoordinator:
             line["forceMemberId"] = new_member_id
         return self._hear(self._do(line))
 
-    def control(self, ts: int, api: str, body: Mapping[str, Any] | None = None, request_id: str = "") -> Said:
+    def control(self, ts: int, api: str, body: Mapping[str, Any] | None = None, request_id: str = "") -> Outcome:
         if api not in self._OPS:
             pytest.skip(f"Kafka's line server knows no {api}")
         line = {"op": self._OPS[api], "ts": ts, **(body or {})}
@@ -223,20 +227,20 @@ class KafkasCoordinator:
                 return outs
             outs.append(out)
 
-    def _hear(self, outs: list[dict[str, Any]]) -> Said:
-        said = Said([], [], [])
+    def _hear(self, outs: list[dict[str, Any]]) -> Outcome:
+        outcome = Outcome([], [], [])
         for out in outs:
             if out["out"] == "response":
                 by = None if out["by"] is None else str(out["by"])
-                said.answers.append(Answer(str(out["seq"]), by, out["api"], out["ts"], out["body"]))
+                outcome.answers.append(Answer(str(out["seq"]), by, out["api"], out["ts"], out["body"]))
             elif out["out"] == "endTxn":
                 seq = str(out["seq"])
-                said.answers.append(Answer(seq, seq, "EndTxn", out.get("ts", 0), {"error": out["error"]}))
+                outcome.answers.append(Answer(seq, seq, "EndTxn", out.get("ts", 0), {"error": out["error"]}))
             elif out["out"] == "record":
                 cause = None if out.get("cause") is None else str(out["cause"])
                 version, producer = out.get("valueVersion"), out.get("producerId")
-                said.records.append(
+                outcome.records.append(
                     Written(out["ts"], cause, out["offset"], out["key"], version, out["value"], producer)
                 )
-        self.records += said.records
-        return said
+        self.records += outcome.records
+        return outcome

@@ -15,7 +15,7 @@ from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.protocol.wire.schema import request_message
 from coordinator_udf.settings.file import topic_id
 from tests.groups.bodies import Offsets, base64, by_topic, commit_topics, cut, join_protocols
-from tests.groups.coordinators import START_MS, Answer, Coordinator, Question, Said, Written
+from tests.groups.coordinators import START_MS, Answer, Coordinator, Outcome, Question, Written
 
 TOPICS = [Topic(name="t0", partitions=4, id=topic_id("t0")), Topic(name="t1", partitions=2, id=topic_id("t1"))]
 G = "g"
@@ -367,8 +367,8 @@ class World:
             for member in members:
                 self.heartbeat(member)
 
-    def _hear(self, said: Said) -> None:
-        for answer in said.answers:
+    def _hear(self, outcome: Outcome) -> None:
+        for answer in outcome.answers:
             assert answer.request_id not in self.answers, f"answered twice: {answer}"
             self.answers[answer.request_id or ""] = answer
-        self.rejected += said.rejected
+        self.rejected += outcome.rejected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_udf.replay.judge.canonical import canonical_answer, canonical_group
-from coordinator_udf.replay.judge.compare import Excluded, Said, answer_error, compare
+from coordinator_udf.replay.judge.compare import Excluded, OurOutputs, answer_error, compare
 from coordinator_udf.replay.recording import Answer, Description, Record, Recording
 
 
@@ -17,8 +17,8 @@ def record(cause: str = "1", ts: int = 5, group: str = "g", **value: Any) -> Rec
     return Record(ts, cause, {"type": "GroupMetadata", "group": group}, {"members": [], **value}, 3)
 
 
-def said(*answers: Answer, records: tuple[Record, ...] = (), descriptions: tuple[Description, ...] = ()) -> Said:
-    return Said({a.request_id: a for a in answers}, list(records), {d.request_id: d for d in descriptions})
+def said(*answers: Answer, records: tuple[Record, ...] = (), descriptions: tuple[Description, ...] = ()) -> OurOutputs:
+    return OurOutputs({a.request_id: a for a in answers}, list(records), {d.request_id: d for d in descriptions})
 
 
 def test_the_time_and_cause_of_an_answer_count_where_the_recording_is_exact() -> None:

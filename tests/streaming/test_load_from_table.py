@@ -15,7 +15,7 @@ import pytest
 
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.compare import Excluded, compare
-from coordinator_udf.replay.judge.our_answers import said_of
+from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.in_process import FAILOVER, request_batch
@@ -113,6 +113,6 @@ def test_after_a_load_from_the_table_all_is_answered_as_kafka_did_after_its_fail
     lives = Lives(source)
     lives.run()
     # Kafka sends who waits elsewhere; after a loss they ask again and get the loading errors.
-    verdict = compare(source.source, source.recording, said_of(lives.said), Excluded(frozenset(lives.waited), {}))
+    verdict = compare(source.source, source.recording, our_outputs(lives.said), Excluded(frozenset(lives.waited), {}))
     assert verdict.differences == []
     assert sum(verdict.identical.values()) > 20 * len(lives.waited)

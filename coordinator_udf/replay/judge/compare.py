@@ -16,7 +16,7 @@ from coordinator_udf.replay.recording import Answer, Description, Record, Record
 END_TXN = "EndTxn"
 
 
-class Said(msgspec.Struct):
+class OurOutputs(msgspec.Struct):
     """What our coordinator said for one source, in the form of a recording."""
 
     answers: dict[str, Answer]
@@ -68,7 +68,7 @@ NOTHING_EXCLUDED = Excluded(frozenset(), {})
 def compare(
     source: str,
     recording: Recording,
-    said: Said,
+    outputs: OurOutputs,
     excluded: Excluded = NOTHING_EXCLUDED,
     undecided: Callable[[Difference], str | None] = lambda _: None,
 ) -> Verdict:
@@ -78,10 +78,10 @@ def compare(
         undecided: says why the log itself can't tell what is right at a difference; None where it can.
     """
     verdict = Verdict(Counter(), Counter(), Counter(), [], {})
-    _compare_answers(source, recording, said, excluded, verdict)
+    _compare_answers(source, recording, outputs, excluded, verdict)
     if recording.exact:
-        _compare_records(source, recording.records, said.records, excluded, verdict)
-        _compare_descriptions(source, recording.descriptions, said.descriptions, excluded, verdict)
+        _compare_records(source, recording.records, outputs.records, excluded, verdict)
+        _compare_descriptions(source, recording.descriptions, outputs.descriptions, excluded, verdict)
     return _decided(verdict, undecided)
 
 
@@ -118,13 +118,15 @@ def _codes(node: Any) -> Iterator[int]:
             yield from _codes(item)
 
 
-def _compare_answers(source: str, recording: Recording, said: Said, excluded: Excluded, verdict: Verdict) -> None:
+def _compare_answers(
+    source: str, recording: Recording, outputs: OurOutputs, excluded: Excluded, verdict: Verdict
+) -> None:
     seen: set[str] = set()
     for recorded in recording.answers:
         seen.add(recorded.request_id)
         error = error_name(answer_error(recorded.body))
         place = ("answer", recorded.api, error)
-        ours = said.answers.get(recorded.request_id)
+        ours = outputs.answers.get(recorded.request_id)
         if recorded.request_id in excluded.request_ids:
             verdict.incomparable[place] += 1
         elif ours is not None and _same_answer(recorded, ours, recording.exact):
@@ -134,7 +136,7 @@ def _compare_answers(source: str, recording: Recording, said: Said, excluded: Ex
             verdict.differences.append(
                 Difference(source, *place[:2], recorded.request_id, error, _shown(recorded), ours and _shown(ours))
             )
-    for request_id, ours in said.answers.items():
+    for request_id, ours in outputs.answers.items():
         if request_id in seen or request_id in excluded.request_ids or (ours.api == END_TXN and not recording.exact):
             continue
         error = error_name(answer_error(ours.body))
@@ -147,7 +149,7 @@ def _same_answer(recorded: Answer, ours: Answer, exact: bool) -> bool:
         return False
     if recorded.body == ours.body:
         return True
-    theirs, mine = (canonical_answer(said.api, said.body, of_many_shards=not exact) for said in (recorded, ours))
+    theirs, mine = (canonical_answer(answer.api, answer.body, of_many_shards=not exact) for answer in (recorded, ours))
     return bool(theirs == mine)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinator_udf.groups.records.classic import END_TXN_MARKER
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.replay.judge.compare import Said
+from coordinator_udf.replay.judge.compare import OurOutputs
 from coordinator_udf.replay.recording import Answer, Description, Record
 from coordinator_udf.tables.outputs import Outputs
 
@@ -23,27 +23,27 @@ _RECORD = ("ts", "request_id", "record_type", "key", "body", "value_version", "p
 DESCRIBE = "Describe"
 
 
-def said_of(outputs: Outputs) -> Said:
+def our_outputs(outputs: Outputs) -> OurOutputs:
     """The answers, records and descriptions in the outputs of one source, in the order of the rows.
 
     Args:
         outputs: every placeholder completed and the parts of a request merged.
     """
-    said = Said({}, [], {})
+    found = OurOutputs({}, [], {})
     for row in rows_of(outputs.records, _RECORD):
         value = None if row["body"] is None else _decode(row["body"])
-        said.records.append(
+        found.records.append(
             Record(row["ts"], row["request_id"], _decode(row["key"]), value, row["value_version"], *producer_of(row))
         )
     for row in rows_of(outputs.responses, _RESPONSE):
         request_id = row["request_id"]
         if row["api"] == DESCRIBE:
-            said.descriptions[request_id] = Description(request_id, row["ts"], _decode(row["body"])["groups"])
+            found.descriptions[request_id] = Description(request_id, row["ts"], _decode(row["body"])["groups"])
         elif request_id is not None:
-            said.answers[request_id] = Answer(
+            found.answers[request_id] = Answer(
                 request_id, row["api"], row["api_version"], answer_body(row["body"]), row["ts"], row["answered_by"]
             )
-    return said
+    return found
 
 
 def producer_of(row: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.json_lines import json_lines
-from coordinator_udf.replay.judge.our_answers import said_of
+from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Rejection, ReplaySource, clip
@@ -97,7 +97,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
 
     def judge() -> tuple[Outputs, Verdict]:
         outputs = run_in_process(source)
-        said, excluded = said_of(outputs), excluded_by(source)
+        said, excluded = our_outputs(outputs), excluded_by(source)
         return outputs, compare(source.source, source.recording, said, excluded, undecided)
 
     outputs, verdict = judge()

@@ -9,7 +9,7 @@ from typing import Final
 from deltalake import DeltaTable
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.replay.judge.compare import Said, Verdict, compare
+from coordinator_udf.replay.judge.compare import OurOutputs, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.our_answers import answer_body, rows_of
 from coordinator_udf.replay.recording import Answer, ReplaySource
@@ -56,4 +56,4 @@ def compare_with_tables(source: ReplaySource, tables: Path) -> Verdict:
         )
         for row in rows_of(table, _ANSWER_COLUMNS)
     }
-    return compare(source.source, source.recording, Said(answers, [], {}), excluded_by(source))
+    return compare(source.source, source.recording, OurOutputs(answers, [], {}), excluded_by(source))
