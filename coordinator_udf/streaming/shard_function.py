@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -51,14 +50,15 @@ def shard_function(settings: Settings) -> ShardFunction:
     return handle
 
 
-@cache
 def leave_garbage_to_spark() -> None:
-    """Has this process look for cyclic garbage no more by itself, nor ever among what is loaded by now.
+    """Stops this process from searching for cyclic garbage by itself, and exempts what is loaded from any search.
 
-    For Spark's worker processes: these look through all objects after each task anyhow, and all but a few are modules.
+    For Spark's worker processes, which search after every task anyhow (`gc.collect` in the loop of pyspark/daemon.py),
+    through objects of which all but a few are modules. Whether it is done already says `gc.isenabled`.
     """
-    gc.disable()
-    gc.freeze()
+    if gc.isenabled():
+        gc.disable()
+        gc.freeze()
 
 
 def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
