@@ -13,7 +13,10 @@ from coordinator_udf.members.outputs import Callback
 from coordinator_udf.replay.members.application import RecordedApplication
 from coordinator_udf.replay.members.canonical import canonical
 from coordinator_udf.replay.members.lines import input_of, line_of
+from coordinator_udf.replay.members.one_thread import OneThread
 from coordinator_udf.replay.members.recording import Line, MemberRecording, Recording
+
+_FROM_NETWORK = frozenset({"response", "disconnect", "metadata"})
 
 #: The machine of each protocol, by the module and the class.
 _MACHINES = {
@@ -59,49 +62,94 @@ def make_machine(recorded: MemberRecording, backoff_factor: float) -> MemberMach
     return made
 
 
-def run_member(recording: Recording, recorded: MemberRecording) -> MemberVerdict:
-    """Runs one member of a recording up to its first difference."""
-    expected = iter(recorded.outputs)
-    identical = 0
-    line_number = 0
-    try:
-        for line_number, line in outputs_of(recorded, make_machine(recorded, recording.backoff_factor)):
-            number, wanted = next(expected, (line_number, None))
-            if wanted is None or canonical(wanted) != canonical(line):
-                return _different(recorded, identical, Difference(recorded.name, number, wanted, line))
-            identical += 1
-    except Exception as error:  # noqa: BLE001  a machine that breaks is a difference like any other
-        number, wanted = next(expected, (line_number, None))
-        failure = f"{type(error).__name__}: {error}"
-        return _different(recorded, identical, Difference(recorded.name, number, wanted, None, failure))
-    missing = next(expected, None)
-    if missing is not None:
-        return _different(recorded, identical, Difference(recorded.name, missing[0], missing[1], None))
-    return MemberVerdict(identical, 0, None)
+def run_members(recording: Recording) -> dict[str, MemberVerdict]:
+    """Runs all members of a recording, each up to its first difference; returns what came of them by name."""
+    thread = OneThread()
+    runs = {recorded.name: _Run(recorded, recording.backoff_factor, thread) for recorded in recording.members}
+    for number, line in recording.lines:
+        for run in runs.values():
+            run.wait_until(number, line["ts"])
+        if line["dir"] == "in" and "m" in line:
+            runs[line["m"]].take(number, line)
+    return {name: run.end() for name, run in runs.items()}
 
 
-def _different(recorded: MemberRecording, identical: int, difference: Difference) -> MemberVerdict:
-    return MemberVerdict(identical, max(len(recorded.outputs) - identical, 1), difference)
+class _Run:
+    """One member's run, up to its first difference."""
 
+    def __init__(self, recorded: MemberRecording, backoff_factor: float, thread: OneThread) -> None:
+        self._recorded = recorded
+        self._backoff_factor = backoff_factor
+        self._thread = thread
+        self._member: RunningMember | None = None
+        self._expected = iter(recorded.outputs)
+        self._identical = 0
+        self._difference: Difference | None = None
 
-def outputs_of(recorded: MemberRecording, machine: MemberMachine) -> Iterator[tuple[int, Line]]:
-    """Yields our member's outputs as lines, each with the number of the input line before it."""
-    member = RunningMember(recorded.name, machine)
-    for number, line in recorded.inputs:
-        for output in member.take(line):
-            yield number, output
-    last_number = recorded.inputs[-1][0]
-    for output in member.finish():
-        yield last_number, output
+    def take(self, number: int, line: Line) -> None:
+        """Lets an input happen."""
+        self._compare(number, line["ts"], lambda: self._started().take(line))
+
+    def wait_until(self, number: int, now_ms: int) -> None:
+        """Lets a call that waits go on by itself."""
+        member = self._member
+        if member is not None and member.is_waiting:
+            self._compare(number, now_ms, lambda: member.until(now_ms))
+
+    def end(self) -> MemberVerdict:
+        """Lets a call that still waits go on; returns what came of the member."""
+        last_number, last = self._recorded.inputs[-1]
+        if self._member is not None:
+            self._compare(last_number, last["ts"], self._member.finish)
+        missing = next(self._expected, None)
+        if self._difference is None and missing is not None:
+            self._difference = Difference(self._recorded.name, missing[0], missing[1], None)
+        if self._difference is None:
+            return MemberVerdict(self._identical, 0, None)
+        different = max(len(self._recorded.outputs) - self._identical, 1)
+        return MemberVerdict(self._identical, different, self._difference)
+
+    def _started(self) -> RunningMember:
+        if self._member is None:
+            machine = make_machine(self._recorded, self._backoff_factor)
+            self._member = RunningMember(self._recorded.name, machine, self._thread)
+        return self._member
+
+    def _compare(self, number: int, now_ms: int, happen: Callable[[], Iterator[Line]]) -> None:
+        if self._difference is not None:
+            return
+        name = self._recorded.name
+        try:
+            for line in happen():
+                at, wanted = next(self._expected, (number, None))
+                if wanted is None or canonical(wanted) != canonical(line):
+                    self._difference = Difference(name, at, wanted, line)
+                    break
+                self._identical += 1
+        except Exception as error:  # noqa: BLE001  a machine that breaks is a difference like any other
+            at, wanted = next(self._expected, (number, None))
+            self._difference = Difference(name, at, wanted, None, f"{type(error).__name__}: {error}")
+        if self._difference is not None:
+            # It holds nobody up any more.
+            self._thread.note(name, now_ms, is_waiting=False)
 
 
 class RunningMember:
     """One of our members with the recorded one's application, to which a recording's lines happen."""
 
-    def __init__(self, name: str, machine: MemberMachine) -> None:
+    def __init__(self, name: str, machine: MemberMachine, thread: OneThread | None = None) -> None:
+        """Takes the thread that the member shares with others, if it does."""
         self.name = name
         self._machine = machine
         self._application = RecordedApplication()
+        self._thread = OneThread() if thread is None else thread
+        #: What came from the network while another member's waiting held this one's.
+        self._came: list[Line] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the application is in a call that goes on by itself."""
+        return self._machine.call_deadline_ms() is not None
 
     def take(self, line: Line) -> Iterator[Line]:
         """Lets an input line happen, and before it what the member does by itself until then; yields the outputs.
@@ -115,23 +163,65 @@ class RunningMember:
             return
         yield from self.until(now_ms)
         if line["type"] == "crash":
+            self._thread.note(self.name, now_ms, is_waiting=False)
             return
         if line["type"] == "tick":
-            _check_deadline(self._machine, now_ms)
-        if not self._application.is_plan(line):
+            yield from self._tick(now_ms)
+        elif line["type"] in _FROM_NETWORK and self._thread.is_held(self.name):
+            # Its background looks around all the same, if that alone can be had.
+            self._came.append(line)
+            call_ms = self._machine.call_deadline_ms()
+            if call_ms is not None and call_ms > now_ms:
+                yield from self._give(now_ms, Tick())
+        elif not self._application.is_plan(line):
             yield from self._give(now_ms, input_of(line))
+
+    def _tick(self, now_ms: int) -> Iterator[Line]:
+        """Lets the recorded member's deadline come, which has to be ours too.
+
+        Metadata is excepted: when a backoff of its requests is forgotten depends on when somebody looks.
+        """
+        due_ms = self._machine.next_deadline_ms()
+        for line in self._give(now_ms, Tick()):
+            if (due_ms is None or due_ms > now_ms) and line["type"] != "metadataRequest":
+                raise MissedDeadline(f"the recorded member had a deadline at {now_ms}, ours has its next at {due_ms}")
+            yield line
 
     def finish(self) -> Iterator[Line]:
         """Lets a call that still waits when the recording ends go on by itself; yields the outputs."""
         while (call_ms := self._machine.call_deadline_ms()) is not None:
-            yield from _due(self._machine, self._give, call_ms)
+            yield from self.until(max(call_ms, self._thread.free_at_ms(self.name)))
 
     def until(self, now_ms: int) -> Iterator[Line]:
-        """Lets the member do what it does by itself before this time, or at it if a call waits for it."""
-        return _due(self._machine, self._give, now_ms)
+        """Lets the member do what it does by itself before this time, or at it if a call waits for it.
+
+        Raises:
+            MissedDeadline: a call goes on later than it says.
+        """
+        if not self._thread.is_held(self.name):
+            came, self._came = self._came, []
+            for line in came:
+                yield from self._give(self._thread.free_at_ms(self.name), input_of(line))
+        earliest_ms = 0
+        while (due_ms := self._machine.next_deadline_ms()) is not None:
+            due_ms = max(due_ms, earliest_ms)
+            call_ms = self._machine.call_deadline_ms()
+            if due_ms >= now_ms and (call_ms is None or call_ms > now_ms):
+                return
+            if call_ms is not None and call_ms <= due_ms:
+                if self._thread.is_held(self.name):
+                    return
+                due_ms = max(due_ms, self._thread.free_at_ms(self.name))
+            if due_ms > now_ms:
+                raise MissedDeadline(f"a call that should have gone on at {call_ms} still waits at {now_ms}")
+            yield from self._give(due_ms, Tick())
+            # A deadline at which nothing happened is not met twice in one millisecond.
+            earliest_ms = due_ms + 1
 
     def _give(self, now_ms: int, event: Input) -> Iterator[Line]:
-        for output in self._machine.handle(now_ms, event):
+        outputs = self._machine.handle(now_ms, event)
+        self._thread.note(self.name, now_ms, is_waiting=self.is_waiting)
+        for output in outputs:
             yield line_of(output, self.name, now_ms)
             if isinstance(output, Callback):
                 for reaction in self._application.reactions(output):
@@ -140,27 +230,3 @@ class RunningMember:
 
 class MissedDeadline(Exception):
     """The recorded member did something by itself at a time at which ours would have slept."""
-
-
-def _check_deadline(machine: MemberMachine, now_ms: int) -> None:
-    due_ms = machine.next_deadline_ms()
-    if due_ms is None or due_ms > now_ms:
-        raise MissedDeadline(f"the recorded member had a deadline at {now_ms}, ours has its next at {due_ms}")
-
-
-def _due(machine: MemberMachine, give: Callable[[int, Input], Iterator[Line]], now_ms: int) -> Iterator[Line]:
-    """Lets our member's own deadlines come that lie before the next input, and calls end that wait until then."""
-    earliest_ms = 0
-    while True:
-        due_ms = machine.next_deadline_ms()
-        if due_ms is None:
-            return
-        due_ms = max(due_ms, earliest_ms)
-        call_ms = machine.call_deadline_ms()
-        if due_ms >= now_ms and (call_ms is None or call_ms > now_ms):
-            return
-        if due_ms > now_ms:
-            raise MissedDeadline(f"a call that should have gone on at {call_ms} still waits at {now_ms}")
-        yield from give(due_ms, Tick())
-        # A deadline at which nothing happened is not met twice in one millisecond.
-        earliest_ms = due_ms + 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_udf.replay.members.closed_loop import run_closed_loop
 from coordinator_udf.replay.members.recording import read_recording
-from coordinator_udf.replay.members.run import Difference, run_member
+from coordinator_udf.replay.members.run import Difference, run_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class RecordingVerdict:
 
 
 def judge(path: Path, protocol: str | None = None) -> RecordingVerdict:
-    """Runs the members of a recording, each by itself; only those of one protocol if that is given.
+    """Runs the members of a recording, each by itself; counts only those of one protocol if that is given.
 
     Raises:
         InputError: the file is no recording of members.
     """
     recording = read_recording(path)
-    verdicts = [run_member(recording, m) for m in recording.members if protocol in {None, m.protocol}]
+    by_name = run_members(recording)
+    verdicts = [by_name[m.name] for m in recording.members if protocol in {None, m.protocol}]
     differences = [verdict.difference for verdict in verdicts if verdict.difference is not None]
     return RecordingVerdict(
         path,
