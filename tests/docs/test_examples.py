@@ -15,8 +15,10 @@ from tests.conftest import ROOT, SAMPLE_LOG
 from tests.docs.pages import PAGES, Example, examples
 
 SHOWN = [example for page in PAGES for example in examples(page)]
-REPLAYS = [example for example in SHOWN if "jobs/replay_requests.py" in example.command]
-QUESTIONS = [example for example in SHOWN if example.command[0] == "scripts/sql"]
+REPLAYS = [example for example in SHOWN if example.command[:2] == ("muster", "replay")]
+QUESTIONS = [
+    example for example in SHOWN if example.command[0] == "scripts/sql" or example.command[:2] == ("muster", "sql")
+]
 
 
 def name_of(example: Example) -> str:

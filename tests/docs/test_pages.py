@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from coordinator_udf.commands.app import COMMANDS as MUSTER
 from coordinator_udf.settings.coordinator import FIELDS
 from schemas.tables import TABLES
 from schemas.views import VIEWS
@@ -18,9 +19,11 @@ from tests.docs.pages import PAGES, anchors, commands, links, prose, spans, text
 
 #: What a person types, and the typer command behind it.
 COMMANDS = {
-    "scripts/sql": "jobs/query_tables.py",
-    "scripts/run": "jobs/run_demo.py",
-    "scripts/offsets": "coordinator_udf/offsets_topic/cli.py",
+    "scripts/sql": "coordinator_udf.commands.sql",
+    "scripts/run": "jobs.run_demo",
+    "scripts/offsets": "coordinator_udf.offsets_topic.cli",
+    **{f"muster {name}": f"coordinator_udf.commands.{name}" for name in MUSTER},
+    "muster offsets": "coordinator_udf.offsets_topic.cli",
 }
 PROGRAM = re.compile(r"(jobs|scripts)/\w+\.py")
 #: Where a path of a page may start.
@@ -51,20 +54,31 @@ def test_files_that_are_named_are_there(page: Path) -> None:
 @by_page
 def test_commands_have_the_options_that_are_shown(page: Path) -> None:
     for words in commands(page):
-        program = next((word for word in words if PROGRAM.fullmatch(word) or word in COMMANDS), None)
-        if program is None:
+        if (found := program_in(words)) is None:
             continue
-        assert (ROOT / program).exists(), f"{program} is not there"
-        known = options(COMMANDS.get(program, program))
-        given = words[words.index(program) + 1 :]
+        module, given = found
+        known = options(module)
+        if module == "jobs.run_demo":
+            known |= options("coordinator_udf.commands.live")
         shown = [word.partition("=")[0] for word in given if word.startswith("--")]
-        if program == "scripts/run":
-            known |= options("jobs/coordinator_stream.py")
         assert [option for option in shown if option not in known] == [], f"{' '.join(words)}"
 
 
+def program_in(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """The module of a command of ours among the words of a command line, and what is given to it."""
+    for at, word in enumerate(words):
+        if (name := f"{word} {words[at + 1]}" if word == "muster" and at + 1 < len(words) else word) in COMMANDS:
+            return COMMANDS[name], words[at + 1 :]
+        if word == "muster" and at + 1 < len(words):
+            raise AssertionError(f"{' '.join(words)}: no such command")
+        if PROGRAM.fullmatch(word):
+            assert (ROOT / word).exists(), f"{word} is not there"
+            return word.removesuffix(".py").replace("/", "."), words[at + 1 :]
+    return None
+
+
 def test_options_of_the_live_job_that_its_page_names_exist() -> None:
-    known = options("jobs/coordinator_stream.py") | options("jobs/replay_requests.py")
+    known = options("coordinator_udf.commands.live") | options("coordinator_udf.commands.replay")
     for name in ("run-it-live.md", "what-is-promised.md", "replay-a-log.md"):
         named = {found for span in spans(ROOT / "docs" / name) for found in re.findall(r"^--[a-z-]+", span)}
         assert named <= known, f"{name} names {sorted(named - known)}"
@@ -100,17 +114,17 @@ def test_the_readme_is_read_in_two_minutes() -> None:
 
 
 @cache
-def options(program: str) -> frozenset[str]:
-    """The options of a typer command."""
-    command = typer.main.get_command(_app(program))
+def options(module: str) -> frozenset[str]:
+    """The options of the typer command in a module."""
+    command = typer.main.get_command(_app(module))
     found = [command, *getattr(command, "commands", {}).values()]
     return frozenset(
         name for each in found for param in each.params for name in [*param.opts, *param.secondary_opts]
     ) | {"--help"}
 
 
-def _app(program: str) -> typer.Typer:
-    module = import_module(program.removesuffix(".py").replace("/", "."))
+def _app(name: str) -> typer.Typer:
+    module = import_module(name)
     if isinstance(app := getattr(module, "app", None), typer.Typer):
         return app
     app = typer.Typer()
