@@ -6,7 +6,6 @@ at most t has fired; between two of them `advance` lets timers fire at their own
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.groups.model.timers import DEADLINE
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
@@ -24,9 +24,6 @@ from coordinator_udf.shard.shard import Shard
 _RESPONSE = {name: place for place, name in enumerate(COLUMNS["responses"])}
 _ASSIGNMENT = {name: place for place, name in enumerate(COLUMNS["assignments"])}
 _decode = msgspec.json.decode
-
-#: The fields of answers in which a placeholder can stand for the bytes of an assignment (schemas.outputs).
-_ASSIGNMENT_FIELDS = frozenset({"assignment", "memberAssignment"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class VirtualTimeShard:
         self.decisions: list[Decisions] = []
         self._offset = 0
         self._answers: list[Answer] = []
-        self._assignments: dict[tuple[int, str], str] = {}
+        self._assignments: dict[tuple[int, str], bytes] = {}
         self.set_topics(now_ms, topics)
         self.control(now_ms, "LoadEnd")
 
@@ -126,9 +123,8 @@ class VirtualTimeShard:
             self._offset += 1
         decided, self.shard.ctx.decisions = self.shard.ctx.decisions, Decisions()
         for kept in decided.assignments:
-            payload = kept[_ASSIGNMENT["payload"]]
             record = kept[_ASSIGNMENT["record_offset"]], kept[_ASSIGNMENT["member_id"]]
-            self._assignments[record] = b64encode(payload).decode()
+            self._assignments[record] = kept[_ASSIGNMENT["payload"]]
         for response in decided.responses:
             request_id = response[_RESPONSE["request_id"]]
             if request_id is not None:
@@ -136,19 +132,8 @@ class VirtualTimeShard:
         self.decisions.append(decided)
 
     def _body(self, response: tuple[Any, ...]) -> dict[str, Any]:
-        body: dict[str, Any] = _decode(response[_RESPONSE["body"]])
-        return body if response[_RESPONSE["assignment_refs"]] is None else self._completed(body)
-
-    def _completed(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                name: self._bytes_of(item)
-                if name in _ASSIGNMENT_FIELDS and isinstance(item, str) and item.startswith("@")
-                else self._completed(item)
-                for name, item in value.items()
-            }
-        return [self._completed(item) for item in value] if isinstance(value, list) else value
-
-    def _bytes_of(self, placeholder: str) -> str:
-        offset, _, member_id = placeholder[1:].partition("/")
-        return self._assignments[int(offset), member_id]
+        text = response[_RESPONSE["body"]]
+        if response[_RESPONSE["assignment_refs"]] is not None:
+            text = fill_placeholders(text, lambda offset, member_id: self._assignments[offset, member_id])
+        body: dict[str, Any] = _decode(text)
+        return body

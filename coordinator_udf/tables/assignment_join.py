@@ -13,18 +13,16 @@ that lie on a cluster; no job calls it yet.
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.protocol.answer_parts import merge_parts
+from coordinator_udf.protocol.placeholders import fill_placeholders, placeholders_in
 from coordinator_udf.tables.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -34,12 +32,6 @@ if TYPE_CHECKING:
 RecordAt = tuple[str, int, int]
 #: Finds the assignments in such records, member id -> bytes; a record that isn't there is left out.
 FindStored = Callable[[list[RecordAt]], Mapping[RecordAt, Mapping[str, bytes]]]
-
-# Only a whole value of an assignment field is a placeholder: base64 has no "@", and a text of a client that
-# looks like one is in another field.
-_PLACEHOLDER: Final = re.compile(
-    r'"(?P<field>assignment|memberAssignment)":\s*"@(?P<offset>\d+)/(?P<member>(?:[^"\\]|\\.)*)"'
-)
 
 
 class MissingAssignmentError(LookupError):
@@ -110,15 +102,14 @@ def brought(assignments: pa.Table) -> dict[RecordAt, dict[str, bytes]]:
 
 
 def _filled(source: str, partition: int, body: str | None, known: Mapping[RecordAt, Mapping[str, bytes]]) -> str | None:
-    def fill(match: re.Match[str]) -> str:
-        member_id = _unescaped(match["member"])
-        record = (source, partition, int(match["offset"]))
+    def assignment(offset: int, member_id: str) -> bytes:
+        record = (source, partition, offset)
         payload = known.get(record, {}).get(member_id)
         if payload is None:
             raise MissingAssignmentError(_missing(record, member_id, is_record_there=record in known))
-        return f'"{match["field"]}":"{b64encode(payload).decode()}"'
+        return payload
 
-    return None if body is None else _PLACEHOLDER.sub(fill, body)
+    return None if body is None else fill_placeholders(body, assignment)
 
 
 def _missing(record: RecordAt, member_id: str, *, is_record_there: bool) -> str:
@@ -129,13 +120,6 @@ def _missing(record: RecordAt, member_id: str, *, is_record_there: bool) -> str:
         f"{partition} of {source}, but in this batch and in consumer_offsets that record {what}; if consumer_offsets "
         "was changed by hand, start with --recover-from-offsets and a new checkpoint"
     )
-
-
-def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-    plain: str = msgspec.json.decode(f'"{text}"', type=str)
-    return plain
 
 
 def _replace(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
@@ -225,8 +209,7 @@ def _placeholders_udf() -> Callable[[Column], Column]:
 
     @f.udf(returnType="array<struct<record_offset:bigint,member_id:string>>")
     def placeholders(body: str | None) -> Sequence[tuple[int, str]]:
-        matches = _PLACEHOLDER.finditer(body or "")
-        return list({(int(match["offset"]), _unescaped(match["member"])) for match in matches})
+        return list(placeholders_in(body or ""))
 
     return placeholders
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup
+from coordinator_udf.protocol import placeholders
 
 GROUP_METADATA = "GroupMetadata"
 OFFSET_COMMIT = "OffsetCommit"
@@ -25,7 +26,7 @@ Sizes = tuple[int, int | None]
 
 def placeholder(ref: AssignmentRef | None) -> str:
     """What stands in a body or value for a member's assignment."""
-    return "" if ref is None or not ref.size else f"@{ref.record_offset}/{ref.assigned_as}"
+    return "" if ref is None or not ref.size else placeholders.placeholder(ref.record_offset, ref.assigned_as)
 
 
 def group_metadata_key(group_id: str) -> dict[str, Any]:

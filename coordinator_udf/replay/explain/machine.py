@@ -6,8 +6,6 @@ whole (topics, loading, the end of a transaction) is told to each group.
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +17,7 @@ from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
 from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
 from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import Availability
@@ -27,8 +26,6 @@ from coordinator_udf.shard.shard import Shard
 
 #: From this time after a resolution on expressions may be resolved again.
 _REGEX_INTERVAL_MS = MIN_REFRESH_INTERVAL_MS + 1
-
-_PLACEHOLDER = re.compile(r'"(assignment|memberAssignment)":\s*"@(\d+)/((?:[^"\\]|\\.)*)"')
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_groups = msgspec.msgpack.Decoder(dict[str, Group]).decode
@@ -136,15 +133,9 @@ class GroupMachine:
         return given
 
     def _filled(self, body: str, refs: str | None) -> str:
-        if refs is None:
-            return body
-
-        def fill(match: re.Match[str]) -> str:
-            field, offset, member = match.groups()
-            member_id = member if "\\" not in member else msgspec.json.decode(f'"{member}"', type=str)
-            return f'"{field}":"{b64encode(self._assignments[int(offset)][member_id]).decode()}"'
-
-        return _PLACEHOLDER.sub(fill, body)
+        return (
+            body if refs is None else fill_placeholders(body, lambda offset, member: self._assignments[offset][member])
+        )
 
     # -- there and back -------------------------------------------------------------------------------------------
 
