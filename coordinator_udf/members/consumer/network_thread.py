@@ -19,6 +19,7 @@ from coordinator_udf.members.consumer.fetch_request_manager import FetchRequestM
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.membership_manager import MembershipManager
 from coordinator_udf.members.consumer.network_client import NetworkClient
+from coordinator_udf.members.consumer.offset_commit_request import Offsets
 from coordinator_udf.members.exceptions import ClientException, timeout_exception
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.timers import Clock
@@ -121,6 +122,10 @@ class NetworkThread:
             now_ms = self._clock.now_ms
             deadline_ms = min(deadline_ms, now_ms + self._metadata.time_to_next_update_ms(now_ms))
         return deadline_ms
+
+    def unsent_commits(self) -> list[Offsets]:
+        """Returns the offsets of the commits that wait to be sent."""
+        return self._commits.unsent_offsets()
 
     def stop(self) -> bool:
         """Ends the loop, and has what is still to be sent at the close sent with the next poll of the network.

@@ -153,6 +153,7 @@ class World:
         self.seen: list[Output] = []
         self.state: ConsumerStateChange | None = None
         self.on_output: Callable[[Output], None] = lambda output: None
+        self.after_input: Callable[[], None] = lambda: None
         self.give(Tick())
 
     def give(self, event: Input) -> list[Output]:
@@ -160,6 +161,7 @@ class World:
         outputs = self.member.handle(self.now_ms, event)
         for output in outputs:
             self._note(output)
+        self.after_input()
         return outputs
 
     def _note(self, output: Output) -> None:
@@ -220,12 +222,19 @@ class World:
         outputs: list[Output] = []
         while True:
             due_ms = self.member.next_deadline_ms()
-            if due_ms is None or due_ms > end_ms or self.now_ms == end_ms:
+            late_ms = min((sent_ms + request.timeout_ms for sent_ms, request in self.open.values()), default=None)
+            next_ms = min((ms for ms in (due_ms, late_ms) if ms is not None), default=None)
+            if next_ms is None or next_ms > end_ms or self.now_ms == end_ms:
                 break
-            self.now_ms = min(max(due_ms, self.now_ms + STEP_MS), end_ms)
+            self.now_ms = min(max(next_ms, self.now_ms + STEP_MS), end_ms)
+            outputs += self._give_up_late_requests()
             outputs += self.give(Tick())
         self.now_ms = end_ms
         return outputs
+
+    def _give_up_late_requests(self) -> list[Output]:
+        late = {request.to for sent_ms, request in self.open.values() if sent_ms + request.timeout_ms <= self.now_ms}
+        return [output for node in sorted(late) for output in self.disconnect(node)]
 
     # ---- what one has seen
 
