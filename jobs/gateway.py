@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-try:
-    import coordinator_udf  # noqa: F401
-except ModuleNotFoundError:  # not installed: run from a checkout
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from coordinator_udf.gateway.front import GatewayOptions, serve_alone
 from coordinator_udf.user_errors import UserError

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from coordinator_udf.commands.sql import SETTINGS, main, quiet
-
-__all__ = ["SETTINGS", "main", "quiet"]
+from coordinator_udf.commands.sql import main
 
 if __name__ == "__main__":
     typer.run(main)

@@ -20,12 +20,12 @@ from tests.docs.pages import PAGES, anchors, commands, links, prose, spans, text
 #: What a person types, and the typer command behind it.
 COMMANDS = {
     "scripts/sql": "coordinator_udf.commands.sql",
-    "scripts/run": "jobs.run_demo",
+    "scripts/run": "scripts.demo.__main__",
     "scripts/offsets": "coordinator_udf.offsets_topic.cli",
     **{f"muster {name}": f"coordinator_udf.commands.{name}" for name in MUSTER},
     "muster offsets": "coordinator_udf.offsets_topic.cli",
 }
-PROGRAM = re.compile(r"(jobs|scripts)/\w+\.py")
+PROGRAM = re.compile(r"(jobs|scripts)/[\w/]+\.py")
 #: Where a path of a page may start.
 ROOMS = (ROOT, ROOT / "coordinator_udf")
 
@@ -58,7 +58,7 @@ def test_commands_have_the_options_that_are_shown(page: Path) -> None:
             continue
         module, given = found
         known = options(module)
-        if module == "jobs.run_demo":
+        if module == "scripts.demo.__main__":
             known |= options("coordinator_udf.commands.live")
         shown = [word.partition("=")[0] for word in given if word.startswith("--")]
         assert [option for option in shown if option not in known] == [], f"{' '.join(words)}"

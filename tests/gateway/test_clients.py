@@ -158,7 +158,14 @@ def test_a_group_lives_through_a_restart_of_the_coordinator(tmp_path: Path, clie
 
 @pytest.mark.slow
 def test_the_fleet_of_the_demo_joins_and_leaves(front: Front) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "fleet.py"), "--address", front.address, "--topics", "t1,t2"]
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "demo" / "fleet.py"),
+        "--address",
+        front.address,
+        "--topics",
+        "t1,t2",
+    ]
     done = subprocess.run([*command, "--seconds", "4"], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small fleet of real consumers (kafka-python), each a process: they join a group, one leaves, the rest follow.
 
-``python scripts/fleet.py --address 127.0.0.1:9092 --topics orders,payments``
+``python scripts/demo/fleet.py --address 127.0.0.1:9092 --topics orders,payments``
 """
 
 from __future__ import annotations

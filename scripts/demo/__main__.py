@@ -1,4 +1,4 @@
-"""Shows the coordinator at work: ``run_demo.py [--root DIR] [--sample FILE] [options of coordinator_stream.py]``.
+"""Shows the coordinator at work: ``scripts/run [--root DIR] [--sample FILE] [options of muster live]``.
 
 First real consumers (kafka-python, each a process) form a group that the live coordinator coordinates; one leaves, then
 the others. Then the coordinator runs on requests that a real broker once answered, and the answers are compared.
@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.run_sample import HERE, SAMPLE, run_sample, show
+from scripts.demo.sample import HERE, SAMPLE, run_sample, show
 
 #: How long the coordinator may take until it lets clients in, in seconds.
 _WARM_UP = 300.0
@@ -47,7 +47,7 @@ def run_fleet(root: Path, seconds: float, options: list[str]) -> None:
         _wait_for(address, coordinator)
         typer.echo("three consumers of orders and payments join the group fleet; after a while one leaves")
         sys.stdout.flush()
-        fleet = [sys.executable, str(HERE / "scripts" / "fleet.py"), "--address", address]
+        fleet = [sys.executable, str(HERE / "scripts" / "demo" / "fleet.py"), "--address", address]
         fleet += ["--topics", "orders,payments", "--seconds", str(seconds)]
         status = subprocess.run(fleet, check=False).returncode
     finally:

@@ -1,4 +1,4 @@
-"""Runs the live coordinator on a recorded log: ``run_sample.py [--root DIR] [options of coordinator_stream.py]``.
+"""Runs the live coordinator on a recorded log.
 
 The first time the recorded requests are put on an embedded log under the root. At the end it shows the groups, the
 rebalances with their causes, and how many answers were the same as the real broker's.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from coordinator_udf.commands.sql import SETTINGS, quiet
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.compare import Verdict
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.rerun import compare_with_tables, put_on_log
 from coordinator_udf.sql.shell import Shell
 from coordinator_udf.tables.spark_session import delta_session
-from jobs.query_tables import SETTINGS, quiet
 
-HERE = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parents[2]
 SAMPLE = HERE / "tests" / "data" / "crash.log.gz"
 PARTITIONS = 8
 
@@ -35,15 +34,6 @@ QUESTIONS = {
                    AS reason
         FROM rebalances ORDER BY group_id, rebalances.started""",
 }
-
-
-def main(
-    context: typer.Context,
-    root: Annotated[Path, typer.Option(help="Where the log, the tables and the checkpoint are.")] = Path("data/sample"),
-    sample: Annotated[Path, typer.Option(help="A request log of a Kafka broker.")] = SAMPLE,
-) -> None:
-    """Run the live coordinator on a recorded log and show what came of it."""
-    run_sample(root, sample, context.args)
 
 
 def run_sample(root: Path, sample: Path, options: list[str]) -> None:
@@ -89,9 +79,3 @@ def _tell(verdict: Verdict) -> None:
         typer.echo(f"  different: {what} {api} {error}: {verdict.different[what, api, error]}")
     for (_, api, _), number in sorted(verdict.incomparable.items()):
         typer.echo(f"  not compared, as it is not served: {api}: {number}")
-
-
-if __name__ == "__main__":
-    app = typer.Typer(add_completion=False)
-    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(main)
-    app()
