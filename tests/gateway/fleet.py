@@ -18,6 +18,7 @@ from typing import Any
 from tests.gateway.clients import built
 
 MEMBER = Path(__file__).with_name("member.py")
+OURS = Path(__file__).parents[1] / "members" / "process.py"
 PYTHON = ("kafka-python", "confluent", "aiokafka")
 
 Place = tuple[str, int]
@@ -39,10 +40,10 @@ class Member:
         self.killed = False
         client = config["client"]
         self._words = client in built.JAVA
-        python = [sys.executable, str(MEMBER), json.dumps(config)]
+        python = [sys.executable, str(OURS if client == "muster" else MEMBER), json.dumps(config)]
         with log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                python if client in PYTHON else built.command(client, config),
+                python if client in (*PYTHON, "muster") else built.command(client, config),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -47,6 +47,16 @@ def java_command(client: str = "java") -> list[str]:
     return ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{made}/*:{made}"]
 
 
+def built_jars(name: str, pom: Path) -> Path:
+    """The directory with the jars that a directory's pom.xml names, and those that they need."""
+    _needs("java", "mvn")
+
+    def build(made: Path) -> None:
+        _run(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={made}"], pom)
+
+    return _built(name, pom, build)
+
+
 def go_members() -> Path:
     """The directory of the programs that are written in Go."""
     _needs("go")

@@ -1,0 +1,89 @@
+"""A real Kafka broker of one node, made of jars from Maven Central."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.gateway.clients.built import built_jars
+
+_START_S = 120.0
+_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+_SETTINGS = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={directory}/data
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+auto.create.topics.enable=false
+"""
+
+
+class KafkaBroker:
+    """A broker with some topics, from its start to the end of the context."""
+
+    def __init__(self, directory: Path, topics: Mapping[str, int], settings: Mapping[str, object]) -> None:
+        self._directory = directory
+        self._topics = topics
+        self._settings = settings
+        self.address = ""
+
+    def __enter__(self) -> KafkaBroker:
+        jars = built_jars("broker", Path(__file__).parent / "broker")
+        port, controller = _free_ports()
+        self.address = f"127.0.0.1:{port}"
+        text = _SETTINGS.format(port=port, controller=controller, directory=self._directory)
+        text += "".join(f"{name}={value}\n" for name, value in self._settings.items())
+        properties = self._directory / "server.properties"
+        properties.write_text(text)
+        java = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
+        format_it = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
+        subprocess.run(format_it, check=True, capture_output=True, timeout=_START_S)
+        with (self._directory / "server.log").open("wb") as log:
+            self._process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+        self._make_topics()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(20)
+
+    def _make_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        deadline = time.monotonic() + _START_S
+        while True:
+            assert self._process.poll() is None, (self._directory / "server.log").read_text()[-2_000:]
+            try:
+                made = admin.create_topics([NewTopic(name, count, 1) for name, count in self._topics.items()])
+                for future in made.values():
+                    future.result(10)
+            except Exception:  # noqa: BLE001  whatever the library says of a broker that isn't there yet
+                assert time.monotonic() < deadline, (self._directory / "server.log").read_text()[-2_000:]
+                time.sleep(0.5)
+            else:
+                return
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
