@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""A small fleet of real consumers (kafka-python), each a process: they join a group, one leaves, the rest follow.
+"""A small fleet of members, each a process: they join a group, one leaves, the rest follow.
 
 ``python scripts/demo/fleet.py --address 127.0.0.1:9092 --topics orders,payments``
 """
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from multiprocessing.synchronize import Event
 from typing import Annotated
 
@@ -26,8 +29,50 @@ class Membership:
     session_timeout_ms: int
 
 
+class Kind(StrEnum):
+    """What members are made of: kafka-python, or this project's own members of either protocol."""
+
+    kafka_python = "kafka-python"
+    classic = "classic"
+    consumer = "consumer"
+
+
+def coordinate(name: str, membership: Membership, protocol: str, joined: Event, stop: Event) -> None:
+    """One of this project's own members: it consumes nothing, tells its partitions, and leaves when told to."""
+    from coordinator_udf.members.driver.member import DrivenMember
+    from coordinator_udf.members.driver.transport import BrokerTransport
+    from coordinator_udf.members.inputs import TopicPartition
+
+    owned: set[TopicPartition] = set()
+
+    def listen(method: str, partitions: Sequence[TopicPartition]) -> None:
+        if method == "onPartitionsAssigned":
+            owned.update(partitions)
+            joined.set()
+            typer.echo(f"{name}: {', '.join(f'{p.topic}-{p.partition}' for p in sorted(owned)) or 'no partitions'}")
+        else:
+            owned.difference_update(partitions)
+
+    async def run() -> None:
+        host, _, port = membership.address.rpartition(":")
+        properties: dict[str, object] = {"group.id": membership.group, "group.protocol": protocol}
+        if protocol == "classic":
+            properties |= {
+                "session.timeout.ms": membership.session_timeout_ms,
+                "heartbeat.interval.ms": max(membership.session_timeout_ms // 10, 500),
+            }
+        member = DrivenMember(properties, BrokerTransport([(host, int(port))], name), listen)
+        await member.start(membership.topics)
+        while not stop.is_set():
+            await asyncio.sleep(0.1)
+        await member.close()
+
+    asyncio.run(run())
+    typer.echo(f"{name}: left")
+
+
 def consume(name: str, membership: Membership, joined: Event, stop: Event) -> None:
-    """One member: polls, commits what it has, tells its partitions whenever they change, and leaves when told to.
+    """One member of kafka-python: polls, commits, tells its partitions whenever they change, and leaves when told to.
 
     ``joined`` is set once the group has given it its first assignment, which may have no partitions.
     """
@@ -69,6 +114,9 @@ def main(
     members: Annotated[int, typer.Option(min=1, help="How many.")] = 3,
     seconds: Annotated[float, typer.Option(help="How long each act lasts: all joined, and without one.")] = 15.0,
     session_timeout: Annotated[int, typer.Option(metavar="MS", help="Of the members.")] = 30_000,
+    member: Annotated[
+        Kind, typer.Option(help="What members are made of; classic and consumer are our own.")
+    ] = Kind.kafka_python,
 ) -> None:
     """Let a few consumers join a group, let one of them leave, and then the others."""
     context = multiprocessing.get_context("spawn")
@@ -77,7 +125,11 @@ def main(
     for number in range(members):
         joined, stop = context.Event(), context.Event()
         name = f"consumer-{number + 1}"
-        process = context.Process(target=consume, args=(name, membership, joined, stop), daemon=True)
+        if member is Kind.kafka_python:
+            process = context.Process(target=consume, args=(name, membership, joined, stop), daemon=True)
+        else:
+            arguments = name, membership, member.value, joined, stop
+            process = context.Process(target=coordinate, args=arguments, daemon=True)
         process.start()
         fleet.append((name, process, joined, stop))
     failed = False
