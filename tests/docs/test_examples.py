@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from coordinator_udf.replay.judge.report import summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.sql.shell import Shell
+from jobs.what_if import app as what_if
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.docs.pages import PAGES, Example, examples
 
@@ -19,6 +21,9 @@ REPLAYS = [example for example in SHOWN if example.command[:2] == ("muster", "re
 QUESTIONS = [
     example for example in SHOWN if example.command[0] == "scripts/sql" or example.command[:2] == ("muster", "sql")
 ]
+
+
+WORLDS = [example for example in SHOWN if "jobs/what_if.py" in example.command]
 
 
 def name_of(example: Example) -> str:
@@ -50,7 +55,14 @@ def test_a_question_has_the_answer_that_is_shown(
     assert capsys.readouterr().out.strip() == example.output.strip()
 
 
+@pytest.mark.parametrize("example", WORLDS, ids=name_of)
+def test_a_what_if_says_what_is_shown(example: Example) -> None:
+    arguments = example.command[example.command.index("jobs/what_if.py") + 1 :]
+    result = CliRunner().invoke(what_if, [str(ROOT / arguments[0]), *arguments[1:]])
+    assert result.stdout.strip() == example.output.strip()
+
+
 def test_every_example_is_tried_and_prints_something() -> None:
-    tried = [*REPLAYS, *QUESTIONS]
+    tried = [*REPLAYS, *QUESTIONS, *WORLDS]
     assert [name_of(example) for example in SHOWN if example not in tried] == []
     assert all(example.output.strip() for example in tried)
