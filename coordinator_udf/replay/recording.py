@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.settings.coordinator import Settings
+
+if TYPE_CHECKING:
+    from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 
 #: As much of an unreadable line as a rejection carries, in characters.
 RAW_MAX_CHARS = 100_000
@@ -92,11 +94,9 @@ class ReplaySource(msgspec.Struct):
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     #: When the recording ends (ms): what the coordinator does later, as the clock runs on, is no fact. None: it all is.
     ends_ms: int | None = None
-    #: Says of a difference why the log itself can't tell what is right; None where it can.
-    undecided: Callable[[Any], str | None] = lambda _: None
-    #: Puts the rows in an order that explains these requests' answers, as far as any does; what came of it.
-    explain: Callable[[set[str]], Explained | None] = lambda _: None
-    #: What came of that, once it was done.
+    #: What a broker's request log tells that the rows don't; None of a log whose order and times are exact.
+    facts: LogFacts | None = None
+    #: What came of the search for an order that explains the broker's answers, once it was done.
     explained: Explained | None = None
 
 

@@ -23,7 +23,7 @@ from coordinator_udf.replay.explain.steps import (
     steps_of,
 )
 from coordinator_udf.replay.explain.walk import Walk
-from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
 from coordinator_udf.shard.shard import PoisonRow
@@ -32,14 +32,14 @@ from schemas.requests import CONTROL_APIS
 
 def explain(
     source: ReplaySource,
-    entries: Mapping[str, Entry],
+    facts: LogFacts,
     differing: set[str],
     bounds: Bounds = Bounds(),  # noqa: B008 - a tuple
 ) -> Explained:
     """Changes the order and times of a source's rows so that they explain the broker's answers, as far as any do.
 
     Args:
-        entries: the lines of the log by request id.
+        facts: what the log tells that the rows don't.
         differing: the requests whose answers differ as the rows stand; the groups that they ask about are looked at.
     """
     explained = Explained()
@@ -60,9 +60,9 @@ def explain(
         controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
         courses: dict[str, list[Row]] = {}
         for group_id in (group_id for shard, group_id in wanted if shard == partition):
-            steps = steps_of(own[group_id], group_id, entries, answers, bounds.handover_ms)
+            steps = steps_of(own[group_id], group_id, facts.entries, answers, bounds.handover_ms)
             try:
-                outcome = _search(source, partition, steps, controls, bounds)
+                outcome = _search(source, facts, partition, steps, controls=controls, bounds=bounds)
             except PoisonRow as poison:
                 explained.broken[partition, group_id] = poison.details
                 continue
@@ -74,28 +74,34 @@ def explain(
 
 
 def _search(
-    source: ReplaySource, partition: int, steps: list[Step], controls: Sequence[Row], bounds: Bounds
+    source: ReplaySource,
+    facts: LogFacts,
+    partition: int,
+    steps: list[Step],
+    *,
+    controls: Sequence[Row],
+    bounds: Bounds,
 ) -> Outcome:
     keep_log = any(row["api"] == "Failover" for row in controls)
     machine = GroupMachine(partition, source.settings, keep_log=keep_log)
     start_ms = controls[0]["log_ts"] if controls else 0
     shared = [shared_event(row, -1 if row["log_ts"] <= start_ms else bounds.late_ms) for row in controls]
-    walk = Walk(machine, steps, shared, bounds, _excused(source))
+    walk = Walk(machine, steps, shared, bounds, _excused(source.source, facts))
     outcome = Search(walk).run()
     outcome.request_ids = [step.row["request_id"] for step in steps]
     outcome.natural_ms = [step.natural_ms for step in steps]
     return outcome
 
 
-def _excused(source: ReplaySource) -> Callable[[Step, str], bool]:
+def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
     def excused(step: Step, body: str) -> bool:
         answer = step.answer
         if answer is None:
             return True
         shown = ({"body": answer.body}, {"body": msgspec.json.decode(body)})
         error = error_name(answer_error(answer.body))
-        difference = Difference(source.source, "answer", answer.api, answer.request_id, error, *shown)
-        return source.undecided(difference) is not None
+        difference = Difference(source, "answer", answer.api, answer.request_id, error, *shown)
+        return facts.undecided(difference) is not None
 
     return excused
 

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.inputs.broker_log.undecided import FOLLOWS
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
@@ -89,7 +90,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order."""
 
     def undecided(difference: Difference) -> str | None:
-        reason = source.undecided(difference)
+        reason = None if source.facts is None else source.facts.undecided(difference)
         if reason is None and source.explained is not None and difference.request_id is not None:
             answered = difference.ours is not None
             return FOLLOWS if source.explained.follows(difference.request_id, is_answered=answered) else None
@@ -102,9 +103,11 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
 
     outputs, verdict = judge()
     differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}
-    explained = source.explain({request_id for request_id in differing if request_id is not None})
-    source.explained = explained
-    if explained is None or not explained.outcomes:
+    if source.facts is None:
+        return outputs, verdict
+    found = {request_id for request_id in differing if request_id is not None}
+    explained = source.explained = explain(source, source.facts, found)
+    if not explained.outcomes:
         return outputs, verdict
     if explained.moved:
         note = "order or time of requests within what the log leaves open, taken from their answers"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.requests import VERSIONS, Topic
-from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.inputs.broker_log.availability import Availability, availability
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
@@ -116,10 +114,7 @@ class _KafkaReader:
                 if entry.api == "WriteTxnMarkers":
                     self._markers(entry)
         self._tail(entries)
-        facts = LogFacts(entries, self._request_ids, out.partitions)
-        facts.losses = available.losses
-        out.undecided = facts.undecided
-        out.explain = partial(explain, out, facts.entries)
+        facts = out.facts = LogFacts(entries, self._request_ids, out.partitions, available.losses)
         if available.losses:
             out.notes["shard lost by the broker"] += sum(map(len, available.losses.values()))
             if self._options.partitions is None and history.offsets_partitions is None:

@@ -40,18 +40,25 @@ _OF_KNOWN_MEMBERS: Final = frozenset(
 class LogFacts:
     """What a log tells that its rows don't carry."""
 
-    def __init__(self, entries: Sequence[Entry], request_ids: Mapping[int, str], partitions: int) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        request_ids: Mapping[int, str],
+        partitions: int,
+        losses: Mapping[int, Sequence[int]],
+    ) -> None:
         """Goes through the log once.
 
         Args:
             entries: the log in order.
             request_ids: by entry number.
             partitions: the number of shards.
+            losses: by shard, when the broker had lost it (ms).
         """
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
         self._partitions = partitions
-        self.losses: Mapping[int, Sequence[int]] = {}
+        self._losses = losses
         self._members: set[str] = set()
         self._groups: dict[str, int] = {}
         self._committed: dict[tuple[str, str], int] = {}
@@ -101,7 +108,7 @@ class LogFacts:
     def _is_lost(self, group_id: str, entry: Entry) -> bool:
         """Whether the group was there when the broker lost its shard, before this request."""
         first = self._groups.get(group_id, entry.log_ts)
-        losses = self.losses.get(partition_for(group_id, self._partitions), ())
+        losses = self._losses.get(partition_for(group_id, self._partitions), ())
         return any(first < lost <= entry.log_ts for lost in losses)
 
     def _is_older(self, entry: Entry, difference: Difference) -> bool:
