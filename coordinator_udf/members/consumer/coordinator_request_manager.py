@@ -84,10 +84,10 @@ class CoordinatorRequestManager:
             self._state.on_success(now_ms)
 
     def _find(self, body: Body) -> Body | None:
-        """Returns the answer's part on this group; before version 4 it is the answer itself."""
+        """Returns the answer's part on this group; before version 4 it is the answer itself, as Kafka has it."""
         coordinators = body.get("coordinators")
         if not coordinators:
-            return body
+            return {"errorCode": body.get("errorCode", 0), "nodeId": body.get("nodeId", 0)}
         return next((found for found in coordinators if found["key"] == self._group_id), None)
 
     def _on_failure(self, now_ms: int, error: ClientException) -> None:

@@ -105,6 +105,7 @@ class ConsumerMember:
 
         Raises:
             UnexpectedInput: the time is before the last input's, or no such callback runs.
+            BadRequest: an answer lacks what the member needs of it; its request stays in flight.
         """
         if now_ms < self._clock.now_ms:
             raise UnexpectedInput(f"the time is {now_ms}, after {self._clock.now_ms}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_udf.members.cluster_view import ClusterView
+from coordinator_udf.members.consumer.answers import check_answer
 from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.exceptions import ClientException, disconnect_exception, timeout_exception
 from coordinator_udf.members.metadata import ConsumerMetadata, MetadataQuery
@@ -177,10 +178,16 @@ class NetworkClient:
     # ---- in
 
     def respond(self, req: int, body: Body) -> bool:
-        """Takes the answer to a request, to be handled in the next poll. Returns whether the request was in flight."""
-        found = self._in_flight.pop(req, None)
+        """Takes the answer to a request, to be handled in the next poll. Returns whether the request was in flight.
+
+        Raises:
+            BadRequest: the answer lacks something; the request stays in flight.
+        """
+        found = self._in_flight.get(req)
         if found is None:
             return False
+        check_answer(found[1].builder.api, body)
+        del self._in_flight[req]
         request, now_ms = found[1], self._clock.now_ms
         self._arrived.append(lambda: request.succeed(now_ms, body))
         self.progress += 1
