@@ -16,7 +16,8 @@ from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.model.timers import Timers
-from coordinator_udf.groups.records.classic import Sizes, batch_bytes, group_metadata_sizes, most_group_metadata_bytes
+from coordinator_udf.groups.records.classic import batch_bytes, group_metadata_sizes, most_group_metadata_bytes
+from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.answer_json import render
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import Topic

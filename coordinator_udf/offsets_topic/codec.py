@@ -105,7 +105,7 @@ class _Reader:
             value = self._value(field.type, field.nullable, tagged=True)
             self.path.pop()
             # Kafka's converters leave out what has its default, also when the bytes name it.
-            if value != _default(field):
+            if value != field.implied:
                 result[field.name] = value
             else:
                 result.pop(field.name, None)
@@ -200,7 +200,7 @@ class _Writer:
                 if field.name not in value:
                     raise ValueError(f"it is missing; version {self.version} has it")
                 self._value(value[field.name], field.type, field.nullable, tagged=False)
-            elif field.name in value and value[field.name] != _default(field):
+            elif field.name in value and value[field.name] != field.implied:
                 tagged.append((field.tag, self._aside(value[field.name], field)))
             self.path.pop()
         if self.flexible:
@@ -304,12 +304,3 @@ def uuid_bytes(text: Any) -> bytes:
         return uuid.UUID(bytes=base64.b64decode(f"{text}==", altchars=b"-_", validate=True)).bytes
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"it is {text!r:.100}, expected a uuid as 22 characters of url-safe base64") from error
-
-
-def _default(field: Field) -> Any:
-    """The value of a tagged field that isn't written."""
-    if isinstance(field.type, Array):
-        return []
-    if isinstance(field.type, Struct):
-        return {inner.name: _default(inner) for inner in field.type.fields if inner.tag is None}
-    return {"string": "", "bytes": "", "uuid": ZERO_UUID}.get(field.type, field.default)

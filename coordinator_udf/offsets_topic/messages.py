@@ -7,7 +7,9 @@ bytes of a key are the record type, the first two of a value are the value's ver
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from coordinator_udf.protocol.requests import ZERO_UUID
 
 FOREVER: Final = 32767
 
@@ -42,6 +44,15 @@ class Field:
     nullable: bool = False
     tag: int | None = None
     default: int = 0
+
+    @property
+    def implied(self) -> Any:
+        """The value, in Kafka's JSON, of a tagged field that isn't written."""
+        if isinstance(self.type, Array):
+            return []
+        if isinstance(self.type, Struct):
+            return {inner.name: inner.implied for inner in self.type.fields if inner.tag is None}
+        return {"string": "", "bytes": "", "uuid": ZERO_UUID}.get(self.type, self.default)
 
 
 @dataclass(frozen=True, slots=True)

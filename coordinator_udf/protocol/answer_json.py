@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coordinator_udf.protocol.answers import RESPONSES, Shape, shape
+from coordinator_udf.protocol.answers import Shape, shape
 from coordinator_udf.protocol.requests import VERSIONS
 
 _NAMED_PROTOCOL_VERSION = 7
@@ -78,7 +78,7 @@ class _Plan(NamedTuple):
 @lru_cache(maxsize=256)
 def _plan(api: str, api_version: int) -> _Plan | None:
     """The plan of one version of an API; None for what isn't Kafka's."""
-    if api not in RESPONSES:
+    if api not in VERSIONS:
         return None
     return _planned(shape(api, api_version))._replace(is_sure=api in _MADE_WHOLE and api_version == VERSIONS[api][1])
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.groups.records.consumer import CONSUMER_RECORDS, NewRecord
-from coordinator_udf.groups.records.consumer_sizes import consumer_record_sizes
 from coordinator_udf.offsets_topic.records import Record, encode
 from tests.conftest import ROOT
 
@@ -33,6 +32,6 @@ def test_sizes_are_those_of_the_bytes() -> None:
                 continue
             key, value = encode(Record(line["key"], line.get("valueVersion"), line["value"]))
             record = NewRecord(line["key"]["type"], line["key"], with_bytes(line["value"]))
-            assert consumer_record_sizes(record) == (len(key), None if value is None else len(value)), str(line)
+            assert record.sizes == (len(key), None if value is None else len(value)), str(line)
             seen[line["key"]["type"]] += value is not None
     assert len(+seen) == 6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator_udf.groups.classic.rebalance import join_body, sync_body
 from coordinator_udf.protocol.answer_json import AnswerTemplate, render
-from coordinator_udf.protocol.answers import RESPONSES, shape
+from coordinator_udf.protocol.answers import shape
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import VERSIONS
 
@@ -52,7 +52,7 @@ def test_a_form_without_its_field_is_an_error() -> None:
 def test_bodies_that_are_not_looked_at_have_every_field(api: str, body: dict[str, object]) -> None:
     """Of the newest version nothing is cut, so nobody checks what there is."""
     newest = shape(api, VERSIONS[api][1])
-    assert [name for name, _ in newest] == list(body) == list(RESPONSES[api])
+    assert [name for name, _ in newest] == list(body)
     for name, below in newest:
         for item in body[name] if below else ():  # type: ignore[attr-defined]
             assert [field for field, _ in below] == list(item)

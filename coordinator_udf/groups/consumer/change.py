@@ -31,7 +31,6 @@ from coordinator_udf.groups.model.consumer import (
     subscribed_topics,
 )
 from coordinator_udf.groups.model.timers import TimerKey
-from coordinator_udf.groups.records.classic import Sizes
 from coordinator_udf.groups.records.consumer import (
     PARTITION_METADATA,
     REGEX,
@@ -42,9 +41,9 @@ from coordinator_udf.groups.records.consumer import (
     resolved_regex,
     tombstone,
 )
-from coordinator_udf.groups.records.consumer_sizes import consumer_record_sizes
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
+from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: So long nobody looks at the topics unless they are known to have changed.
@@ -225,7 +224,7 @@ def check_fits(ctx: Context, records: Sequence[NewRecord], *more: Sizes) -> None
     Raises:
         ApiError: UNKNOWN_SERVER_ERROR.
     """
-    if not ctx.fits([*map(consumer_record_sizes, records), *more]):
+    if not ctx.fits([*(record.sizes for record in records), *more]):
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR, "the records are too large for the log")
 
 
@@ -268,7 +267,7 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
     new_hash = metadata_hash(ctx.topics, subscribed_topics(group.members.values(), after))
     if changed or new_hash != group.metadata_hash:
         records.append(group_epoch(group_id, group.group_epoch + 1, new_hash))
-    if not ctx.fits([consumer_record_sizes(record) for record in records]):
+    if not ctx.fits([record.sizes for record in records]):
         group.metadata_refresh_ms = 0
         return
     if changed or new_hash != group.metadata_hash:

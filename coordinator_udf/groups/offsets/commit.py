@@ -17,12 +17,12 @@ from coordinator_udf.groups.offsets.consumer_commit import PartitionCheck, membe
 from coordinator_udf.groups.records.classic import (
     GROUP_METADATA,
     OFFSET_COMMIT,
-    Sizes,
     group_metadata_key,
     offset_sizes,
 )
 from coordinator_udf.groups.records.consumer import group_tombstones
 from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import (
     ZERO_UUID,

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup
+from coordinator_udf.offsets_topic.sizes import Sizes, measures, unsigned_varint_bytes
 from coordinator_udf.protocol import placeholders
 
 GROUP_METADATA = "GroupMetadata"
@@ -19,9 +20,6 @@ GROUP_METADATA_VALUE_VERSION = 3
 
 #: A record batch's header.
 _BATCH_OVERHEAD_BYTES = 61
-
-#: The bytes of a record's key and of its value; None is a tombstone.
-Sizes = tuple[int, int | None]
 
 
 def placeholder(ref: AssignmentRef | None) -> str:
@@ -81,20 +79,11 @@ def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
         group: the group as it would be written.
         sizes: member id -> bytes of its assignment.
     """
-    value = 2 + _text(group.protocol_type or "") + 4 + _text(group.protocol_name) + _text(group.leader) + 8 + 4
-    for member in group.members.values():
-        value += (
-            _text(member.member_id)
-            + _text(member.group_instance_id)
-            + _text(member.client_id)
-            + _text(member.client_host)
-            + 8
-            + 4
-            + len(member.metadata(group.protocol_name))
-            + 4
-            + sizes.get(member.member_id, 0)
-        )
-    return 2 + _text(group.group_id), value
+    value = group_metadata_value(group)
+    for member in value["members"]:
+        # Of bytes only the length matters.
+        member["assignment"] = range(sizes.get(member["memberId"], 0))
+    return _measure_group_key({"group": group.group_id}), _measure_group(value)
 
 
 def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int:
@@ -112,26 +101,30 @@ def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int
     return 4 * texts + others
 
 
+_measure_group_key, _measure_group = measures(GROUP_METADATA, GROUP_METADATA_VALUE_VERSION)
+#: With an expiry of its own an offset's value is one of version 1.
+_, _measure_expiring_offset = measures(OFFSET_COMMIT, 1)
+_measure_offset_key, _measure_offset = measures(OFFSET_COMMIT, 4)
+
+_EMPTY_GROUP_BYTES = _measure_group(empty_group_metadata_value(ClassicGroup("")))
+
+
 def group_tombstone_sizes(group_id: str) -> Sizes:
     """How large the record is that ends a group."""
-    return 2 + _text(group_id), None
+    return _measure_group_key({"group": group_id}), None
 
 
 def empty_group_sizes(group_id: str) -> Sizes:
     """How large the record is of a group that nobody has joined."""
-    return 2 + _text(group_id), 2 + 2 + 4 + 2 + 2 + 8 + 4
+    return _measure_group_key({"group": group_id}), _EMPTY_GROUP_BYTES
 
 
 def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Sizes:
-    """How large an offset's record is, or its tombstone. With an expiry of its own its value is one of version 1."""
-    key = 2 + _text(group_id) + _text(topic) + 4
+    """How large an offset's record is, or its tombstone."""
+    key_bytes = _measure_offset_key({"group": group_id, "topic": topic})
     if value is None:
-        return key, None
-    metadata = len(value["metadata"].encode("utf-8", "replace"))
-    if "expireTimestamp" in value:
-        return key, 2 + 8 + 2 + metadata + 8 + 8
-    tagged = 1 + 1 + 1 + 16 if "topicId" in value else 1
-    return key, 2 + 8 + 4 + unsigned_varint_bytes(metadata + 1) + metadata + 8 + tagged
+        return key_bytes, None
+    return key_bytes, (_measure_expiring_offset if "expireTimestamp" in value else _measure_offset)(value)
 
 
 def batch_bytes(records: Iterable[Sizes]) -> int:
@@ -144,14 +137,5 @@ def batch_bytes(records: Iterable[Sizes]) -> int:
     return size
 
 
-def _text(text: str | None) -> int:
-    return 2 + (0 if text is None else len(text.encode("utf-8", "replace")))
-
-
 def _varint(value: int) -> int:
     return unsigned_varint_bytes(value << 1)
-
-
-def unsigned_varint_bytes(value: int) -> int:
-    """How many bytes an unsigned varint has."""
-    return max(1, (value.bit_length() + 6) // 7)

@@ -21,6 +21,7 @@ from coordinator_udf.groups.model.consumer import (
     ResolvedRegex,
 )
 from coordinator_udf.java_order.walks import Assigned, Target, assigned_in_kafka_order, target_in_kafka_order
+from coordinator_udf.offsets_topic.sizes import Sizes, record_sizes
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 PARTITION_METADATA = "ConsumerGroupPartitionMetadata"
@@ -32,6 +33,9 @@ REGEX = "ConsumerGroupRegularExpression"
 
 Value = dict[str, Any]
 
+#: Of all of them.
+_VALUE_VERSION = 0
+
 
 class NewRecord(NamedTuple):
     """A record that is to be written. ``value`` None is a tombstone."""
@@ -39,6 +43,12 @@ class NewRecord(NamedTuple):
     type: str
     key: dict[str, Any]
     value: Value | None
+
+    @property
+    def sizes(self) -> Sizes:
+        """How large its key and its value are in Kafka's format."""
+        # A conversion ends the classic group in the same write; the version of a tombstone doesn't matter.
+        return record_sizes(self.type, self.key, self.value, _VALUE_VERSION)
 
 
 def _key(type_: str, group_id: str, **more: str) -> dict[str, Any]:
