@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coordinator_udf.gateway.versions import ADVERTISED
+from coordinator_udf.gateway.versions import ADVERTISED, is_served
 from coordinator_udf.protocol.wire.schema import API_KEYS, Field, Message, request_message, response_message
 
 _INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
@@ -19,6 +19,7 @@ def messages() -> list[Message]:
         shape(api, version)
         for api, (first, last) in ADVERTISED.items()
         for version in range(first, last + 1)
+        if is_served(api, version)
         for shape in (request_message, response_message)
     ]
 

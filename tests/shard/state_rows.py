@@ -1,10 +1,12 @@
 """The state row's format as text, and rows that were kept of it.
 
-.venv/bin/python -m tests.shard.state_rows    keeps the format and a row of `STATE_VERSION`, if it has none yet
+.venv/bin/python -m tests.shard.state_rows            keeps the format and a row of `STATE_VERSION`, if it has none yet
+.venv/bin/python -m tests.shard.state_rows renamed    takes fields' new names, where nothing else of them has changed
 """
 
 from __future__ import annotations
 
+import sys
 from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,26 @@ def kept(version: int) -> KeptRow:
     return msgspec.json.decode((KEPT / f"{version}.json").read_bytes(), type=KeptRow)
 
 
+def is_renamed(text: str, kept_text: str) -> bool:
+    """Whether two formats differ in the names of fields alone, of structs that are written without them."""
+    lines, kept_lines = text.splitlines(), kept_text.splitlines()
+    as_array = False
+    for line, kept_line in zip(lines, kept_lines, strict=False):
+        if line.startswith("    as "):
+            as_array = line.startswith("    as array")
+        if line != kept_line and not (as_array and line.partition(": ")[2] == kept_line.partition(": ")[2] != ""):
+            return False
+    return len(lines) == len(kept_lines)
+
+
+def rename(folder: Path = KEPT) -> None:
+    """Takes the new names of fields into the format that was kept."""
+    text = folder / f"{codec.STATE_VERSION}.txt"
+    if not is_renamed(format_text(), text.read_text("utf-8")):
+        raise SystemExit("more than names of fields has changed: raise STATE_VERSION")
+    text.write_text(format_text(), "utf-8")
+
+
 def keep(folder: Path = KEPT) -> None:
     """Keeps the format and a row of the version that is written now; those of a version don't change any more."""
     text, row = folder / f"{codec.STATE_VERSION}.txt", folder / f"{codec.STATE_VERSION}.json"
@@ -125,4 +147,4 @@ def keep(folder: Path = KEPT) -> None:
 
 
 if __name__ == "__main__":
-    keep()
+    rename() if sys.argv[1:] == ["renamed"] else keep()

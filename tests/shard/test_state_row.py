@@ -6,13 +6,25 @@ import pytest
 
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateVersionError, decode, encode
-from tests.shard.state_rows import KEPT, described, format_text, kept
+from tests.shard.state_rows import KEPT, described, format_text, is_renamed, kept
 
-HINT = "raise STATE_VERSION in shard/state_row/codec.py, then run .venv/bin/python -m tests.shard.state_rows"
+HINT = (
+    "raise STATE_VERSION in shard/state_row/codec.py, then run .venv/bin/python -m tests.shard.state_rows "
+    "(with the argument renamed, and the version as it is, where fields have new names and nothing else)"
+)
 
 
 def test_the_structs_have_the_fields_of_their_version() -> None:
     assert format_text() == (KEPT / f"{STATE_VERSION}.txt").read_text("utf-8"), HINT
+
+
+def test_a_new_name_is_no_new_format_but_for_what_is_written_by_name() -> None:
+    text = (KEPT / f"{STATE_VERSION}.txt").read_text("utf-8")
+    assert is_renamed(text.replace("next_seq: int", "following_seq: int"), text)
+    assert not is_renamed(text.replace("next_seq: int", "next_seq: str"), text)
+    assert not is_renamed(text.replace("next_seq: int", "next_seq: int\n    more: int"), text)
+    # Topics are written with the names of their fields.
+    assert not is_renamed(text.replace("partitions: int\n    id:", "count: int\n    id:"), text)
 
 
 def test_a_row_that_was_kept_is_read_as_it_was_written() -> None:
