@@ -20,7 +20,6 @@ from kio.serial import readers, writers
 from kio.serial.errors import SerialError
 
 from coordinator_udf.offsets_topic.messages import Array, Field, Struct
-from coordinator_udf.protocol.requests import ZERO_UUID
 
 MAX_STRING_BYTES: Final = 32767
 
