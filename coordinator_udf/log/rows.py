@@ -6,14 +6,17 @@ Whoever appends rows uses this: the gateway, the readers of historical logs, tes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import SPANNING, VERSIONS
+from schemas.requests import CONTROL_APIS
 
 #: The fields that other APIs call otherwise.
 _EPOCH_FIELDS = {"OffsetCommit": "generationIdOrMemberEpoch", "ConsumerGroupHeartbeat": "memberEpoch"}
@@ -24,6 +27,13 @@ _NOTHING: dict[str, Any] = dict.fromkeys(Request._fields) | {"partition": 0}
 del _NOTHING["offset"]
 
 _INT32 = (-(2**31), 2**31 - 1)
+
+_CONTROLS: Final = pa.array(CONTROL_APIS)
+
+
+def are_controls(apis: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Which values of the column ``api`` are of control rows (schemas.requests.CONTROL_APIS); a missing one is not."""
+    return pc.is_in(apis, value_set=_CONTROLS)
 
 
 def request_rows(

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from coordinator_udf.log.dataframe import request_log
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.log.rows import control_rows
+from coordinator_udf.log.rows import are_controls, control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import Start, committed_append, is_begun, read_start, write_start
@@ -156,7 +156,7 @@ def _appended_since(path: Path, number: int) -> Iterator[pa.RecordBatch]:
     log = EmbeddedLog.open(path)
     try:
         for append in log.read(number, log.end()):
-            is_control = pc.is_in(append.column("api"), value_set=pa.array(CONTROL_APIS))
+            is_control = are_controls(append.column("api"))
             asked = append.filter(pc.and_(pc.invert(is_control), pc.is_valid(append.column("request_id"))))
             if asked.num_rows:
                 yield _as_append(_asked_again(asked.to_pylist()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from coordinator_udf.log.rows import are_controls
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateRow, decode, encode
@@ -19,12 +20,10 @@ from coordinator_udf.streaming.packing import PACKED_OUTPUTS, Tally, pack_output
 from coordinator_udf.streaming.shard_keys import partition_of
 from coordinator_udf.streaming.sources.clock import LAST, bound_by_ticks
 from schemas.outputs import SHARD_STATE
-from schemas.requests import CONTROL_APIS, LIVE
+from schemas.requests import LIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_CONTROLS: Final = pa.array(CONTROL_APIS)
 
 ShardFunction = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
@@ -43,7 +42,7 @@ def shard_function(settings: Settings) -> ShardFunction:
         shard = decode(partition, settings, stored)
         outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).all()
         state.update(encode(shard))
-        controls = pc.sum(pc.is_in(rows.column("api"), value_set=_CONTROLS)).as_py() or 0
+        controls = pc.sum(are_controls(rows.column("api"))).as_py() or 0
         tally = Tally(len(rows) - controls, len(shard.store.groups))
         yield pd.DataFrame(pack_outputs(partition, tally, outputs), columns=PACKED_OUTPUTS.fieldNames())
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_udf.groups.classic.rebalance import (
-    answer_join,
     cancel_session,
-    join_body,
     maybe_complete_join,
     rebalance_or_complete_join,
+    refuse_join,
     restart_session,
 )
 from coordinator_udf.groups.context import Context
@@ -114,5 +113,5 @@ def _leave(ctx: Context, group: ClassicGroup, identity: MemberIdentity) -> Error
 def _remove(ctx: Context, group: ClassicGroup, member_id: str, reason: str | None) -> None:
     ctx.note_member(group, GroupEvent.MEMBER_LEFT, group.members[member_id], client_reason=reason)
     cancel_session(ctx, group.group_id, member_id)
-    answer_join(ctx, group, group.members[member_id], join_body(error=Errors.UNKNOWN_MEMBER_ID))
+    refuse_join(ctx, group, group.members[member_id], Errors.UNKNOWN_MEMBER_ID)
     group.remove(member_id)

@@ -107,8 +107,13 @@ def joined_members(group: ClassicGroup, members: Iterable[Member]) -> list[dict[
     ]
 
 
+def refuse_join(ctx: Context, group: ClassicGroup, member: Member, error: Errors, member_id: str = "") -> None:
+    """Answers a member's JoinGroup with an error, if one waits."""
+    answer_join(ctx, group, member, join_body(error=error, member_id=member_id))
+
+
 def answer_join(ctx: Context, group: ClassicGroup, member: Member, body: dict[str, Any]) -> None:
-    """Answers a member's parked JoinGroup, if it has one."""
+    """Answers a member's JoinGroup, if one waits for the end of the join phase."""
     parked = _unpark_join(group, member)
     if parked is None:
         return
@@ -373,7 +378,7 @@ def session_expired(ctx: Context, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat():
         return
-    answer_join(ctx, group, member, join_body(error=Errors.UNKNOWN_MEMBER_ID))
+    refuse_join(ctx, group, member, Errors.UNKNOWN_MEMBER_ID)
     ctx.note_member(group, GroupEvent.SESSION_EXPIRED, member)
     group.remove(member_id)
     if group.state in (STABLE, COMPLETING_REBALANCE):

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from coordinator_udf.groups.classic.rebalance import (
-    answer_join,
     answer_sync,
     cancel_session,
-    join_body,
     prepare_rebalance,
+    refuse_join,
     restart_session,
 )
 from coordinator_udf.groups.consumer.change import check_fits
@@ -102,8 +101,7 @@ def convert_to_consumer(
         ApiError: GROUP_ID_NOT_FOUND or UNKNOWN_SERVER_ERROR; the group stays a classic one.
     """
     for member in group.in_order():
-        error = Errors.REBALANCE_IN_PROGRESS
-        answer_join(ctx, group, member, join_body(error=error, member_id=member.member_id))
+        refuse_join(ctx, group, member, Errors.REBALANCE_IN_PROGRESS, member.member_id)
     for member in group.in_order():
         answer_sync(ctx, group, member, Errors.REBALANCE_IN_PROGRESS)
     if group.protocol_name is None and group.members:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_udf.log.rows import are_controls
 from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
@@ -23,12 +24,9 @@ from coordinator_udf.tables.assignment_join import RecordAt, brought, complete_a
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
-from schemas.requests import CONTROL_APIS
 
 #: How many rows a shard is handed at a time: enough to be worth Arrow's while, few enough to stay small in memory.
 SLICE_ROWS = 50_000
-
-_CONTROLS = pa.array(CONTROL_APIS)
 
 
 class ShardRunner:
@@ -96,14 +94,14 @@ class ShardRunner:
 
 def count_requests(rows: pa.RecordBatch) -> float:
     """How many requests rows are; one that asks several shards is as many rows, each a part of it."""
-    is_control = pc.fill_null(pc.is_in(rows.column("api"), value_set=_CONTROLS), False)
+    is_control = are_controls(rows.column("api"))
     parts = pc.fill_null(rows.column("parts").filter(pc.invert(is_control)), 1).cast(pa.float64())
     return float(pc.sum(pc.divide(1.0, parts)).as_py() or 0.0)
 
 
 def answered_requests(responses: pa.Table) -> int:
     """How many requests were answered; control rows don't count."""
-    is_control = pc.fill_null(pc.is_in(responses.column("api"), value_set=_CONTROLS), False)
+    is_control = are_controls(responses.column("api"))
     return len(responses) - int(pc.sum(is_control).as_py() or 0)
 
 
