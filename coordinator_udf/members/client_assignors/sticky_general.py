@@ -141,10 +141,27 @@ class GeneralAssignment:
             earlier = previous[partition][0]
             if self._size(owner) > self._size(earlier) + 1:
                 return earlier
-        # A move within the owner's rack would be preferred, but it goes to whom has least all the same.
-        if any(self._size(owner) > self._size(other) + 1 for other in self._members_of[partition.topic]):
+        if self._has_more_than_any(owner, self._near(partition, owner)) or self._has_more_than_any(
+            owner, self._members_of[partition.topic]
+        ):
             return next(member for _, member in self._by_size if partition.topic in self._topics_of[member])
         return None
+
+    def _near(self, partition: TopicPartition, owner: str | None) -> list[str]:
+        """Returns the members in racks of the partition, if its owner is in one: they are looked at first.
+
+        The partition goes to whom has least all the same; but where a member that can't change has been taken out, to
+        look at it would be an error.
+        """
+        racks = self._racks.partition_racks.get(partition, frozenset())
+        member_racks = self._racks.member_racks
+        if owner is None or member_racks.get(owner) not in racks:
+            return []
+        return [member for member in self._members_of[partition.topic] if member_racks.get(member) in racks]
+
+    def _has_more_than_any(self, owner: str | None, others: Iterable[str]) -> bool:
+        """Tells whether the owner has at least two partitions more than one of the others."""
+        return any(self._size(owner) > self._size(other) + 1 for other in others)
 
     def _move(self, partition: TopicPartition, new: str) -> None:
         moved = self._movements.actual(partition, self._owner[partition], new)
@@ -164,10 +181,11 @@ class GeneralAssignment:
         for size, member in self._by_size:
             if size == self._most(member):
                 continue
+            own = set(self._assignment[member])
             for topic in self._topics_of[member]:
                 for number in range(self._counts[topic]):
-                    owner = owners.get(TopicPartition(topic, number))
-                    if owner != member and size + 1 < self._size(owner):
+                    partition = TopicPartition(topic, number)
+                    if partition not in own and size + 1 < self._size(owners.get(partition)):
                         return False
         return True
 
