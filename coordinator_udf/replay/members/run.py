@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.inputs import Input, Tick
 from coordinator_udf.members.machine import MemberMachine
 from coordinator_udf.members.outputs import Callback
@@ -17,12 +18,6 @@ from coordinator_udf.replay.members.one_thread import OneThread
 from coordinator_udf.replay.members.recording import Line, MemberRecording, Recording
 
 _FROM_NETWORK = frozenset({"response", "disconnect", "metadata"})
-
-#: The machine of each protocol, by the module and the class.
-_MACHINES = {
-    "classic": ("coordinator_udf.members.classic.member", "ClassicMember"),
-    "consumer": ("coordinator_udf.members.consumer.member", "ConsumerMember"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +50,10 @@ class MemberVerdict:
 def make_machine(recorded: MemberRecording, backoff_factor: float) -> MemberMachine:
     """Returns a fresh member with the recorded one's settings, drawn member id and backoff factor."""
     start = recorded.inputs[0][1]
-    module, name = _MACHINES[recorded.protocol]
-    machine = getattr(importlib.import_module(module), name)
-    arguments = {"member_id": start["memberId"]} if "memberId" in start else {}
-    made: MemberMachine = machine(MemberConfig.parse(start["config"]), lambda: backoff_factor, **arguments)
-    return made
+    config = MemberConfig.parse(start["config"])
+    if recorded.protocol == "classic":
+        return ClassicMember(config, lambda: backoff_factor)
+    return ConsumerMember(config, lambda: backoff_factor, member_id=start["memberId"])
 
 
 def run_members(recording: Recording) -> dict[str, MemberVerdict]:
