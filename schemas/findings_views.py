@@ -88,18 +88,42 @@ WITH joins AS (
 SELECT source, group_id, finding, times, cost_ms, text, setting, first_at FROM found
 """
 
+#: From when on what is told of a group can be relied on. A log that begins in the middle doesn't say who was in the
+#: group; as long as answers of the replay are not the recorded ones, neither is what is told of it.
+RELIABILITY: Final = """
+WITH asked AS (
+    SELECT source, group_id, min(log_ts) AS first_ts, min_by(api, log_ts) AS first_api,
+           min_by(generation_or_epoch, log_ts) AS first_generation
+    FROM request_log WHERE group_id IS NOT NULL AND api IN ('JoinGroup', 'SyncGroup', 'Heartbeat', 'LeaveGroup',
+                                                            'OffsetCommit', 'ConsumerGroupHeartbeat')
+    GROUP BY source, group_id
+), diverged AS (
+    SELECT q.source, q.group_id, count(DISTINCT q.request_id) AS diverged, min(q.log_ts) AS first_ts,
+           max(q.log_ts) AS last_ts
+    FROM replay_differences d JOIN request_log q ON q.source = d.source AND q.request_id = d.request_id
+    WHERE d.undecided IS NULL AND q.group_id IS NOT NULL
+    GROUP BY q.source, q.group_id
+), later AS (
+    SELECT r.source, r.group_id, min(started) AS started
+    FROM rebalances r JOIN diverged d ON d.source = r.source AND d.group_id = r.group_id
+    WHERE unix_millis(r.started) > d.last_ts GROUP BY r.source, r.group_id
+)
+SELECT source, group_id,
+       CASE WHEN diverged IS NULL THEN timestamp_millis(asked.first_ts) ELSE later.started END AS reliable_from,
+       first_api IN ('SyncGroup', 'Heartbeat', 'LeaveGroup')
+           OR (first_api IN ('ConsumerGroupHeartbeat', 'OffsetCommit') AND coalesce(first_generation, 0) > 0)
+           AS begins_in_the_middle,
+       coalesce(diverged, 0) AS diverged, timestamp_millis(diverged.first_ts) AS diverged_from,
+       timestamp_millis(diverged.last_ts) AS diverged_until, timestamp_millis(asked.first_ts) AS first_request
+FROM asked LEFT JOIN diverged USING (source, group_id) LEFT JOIN later USING (source, group_id)
+"""
+
 #: What the evidence can't show.
 GAPS: Final = """
 WITH told AS (
     SELECT source, group_id, min(ts) AS first_ts, max(ts) AS last_ts,
            min_by(from_state, seq) AS first_from, min_by(to_state, seq) AS first_to, min_by(rule, seq) AS first_rule
     FROM group_transitions GROUP BY source, group_id
-), asked AS (
-    SELECT source, group_id, min(log_ts) AS first_ts, max(log_ts) AS last_ts,
-           min_by(api, log_ts) AS first_api, min_by(generation_or_epoch, log_ts) AS first_generation
-    FROM request_log WHERE group_id IS NOT NULL AND api IN ('JoinGroup', 'SyncGroup', 'Heartbeat', 'LeaveGroup',
-                                                            'OffsetCommit', 'ConsumerGroupHeartbeat')
-    GROUP BY source, group_id
 ), away AS (
     SELECT source, group_id, ts, rule, lead(ts) OVER in_order AS next_ts
     FROM group_transitions WHERE rule IN ('UNLOADED', 'LOADED')
@@ -108,15 +132,17 @@ WITH told AS (
 SELECT source, group_id, 'no requests' AS gap, timestamp_millis(told.first_ts) AS since,
        timestamp_millis(told.last_ts) AS until,
        'only a broker''s own log tells of this group: no heartbeats, no commits, not who rejoined when' AS text
-FROM told LEFT ANTI JOIN asked USING (source, group_id)
+FROM told LEFT ANTI JOIN reliability USING (source, group_id)
 UNION ALL
-SELECT source, group_id, 'begins in the middle', timestamp_millis(asked.first_ts), timestamp_millis(told.first_ts),
-       concat('the first request is a ', first_api, ' of generation ', coalesce(first_generation, -1),
-              ': what was before, and who was in the group, is not told')
-FROM asked LEFT JOIN told USING (source, group_id)
-WHERE first_api IN ('SyncGroup', 'Heartbeat', 'LeaveGroup')
-   OR (first_api = 'ConsumerGroupHeartbeat' AND first_generation > 0)
-   OR (first_api = 'OffsetCommit' AND first_generation > 0)
+SELECT source, group_id, 'begins in the middle', first_request, reliable_from,
+       'the log begins when the group was there already: who was in it before is not told'
+FROM reliability WHERE begins_in_the_middle
+UNION ALL
+SELECT source, group_id, 'diverged', diverged_from, diverged_until,
+       concat(diverged, ' answers of the replay are not the recorded ones: what is told of the group is reliable ',
+              CASE WHEN reliable_from IS NULL THEN 'at no time'
+                   ELSE concat('from ', date_format(reliable_from, 'HH:mm:ss.SSS'), ' on') END)
+FROM reliability WHERE diverged > 0
 UNION ALL
 SELECT source, group_id, 'coordinator away', timestamp_millis(ts), timestamp_millis(next_ts),
        'the group''s partition was unloaded, or its broker was down'

@@ -69,5 +69,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "cost_ms": "what it cost the group, where that can be told",
     "text": "in a sentence",
     "setting": "the setting to look at",
-    "gap": "no requests, begins in the middle, coordinator away, unanswered, unreadable or unknown lines",
+    "reliable_from": "what is told of the group before is not reliable; null: nothing is",
+    "begins_in_the_middle": "whether the log's first request of the group shows that it was there before",
+    "diverged": "requests that the replay answered otherwise than was recorded, where the log can tell what is right",
+    "gap": "no requests, diverged, begins in the middle, coordinator away, unanswered, unreadable or unknown lines",
 }

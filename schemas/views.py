@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.findings_views import FINDINGS, GAPS
+from schemas.findings_views import FINDINGS, GAPS, RELIABILITY
 from schemas.incident_views import ASSIGNMENT_HISTORY, EXPULSIONS, INCARNATIONS, REFUSED, STORMS
 from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
 from schemas.requests import CONTROL_APIS
@@ -162,6 +162,7 @@ INCIDENT_VIEWS: Final[dict[str, str]] = {
     "storms": STORMS,
     "refused": REFUSED,
     "findings": FINDINGS,
+    "reliability": RELIABILITY,
     "gaps": GAPS,
 }
 

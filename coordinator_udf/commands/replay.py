@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.replay.inputs.detect import Format
-from coordinator_udf.replay.judge.report import summary, total
+from coordinator_udf.replay.judge.report import doubts, summary, total
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session
@@ -45,6 +45,9 @@ def main(
     ] = "UTC",
     one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
     fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
+    doubt_from: Annotated[
+        float, typer.Option(min=0, max=1, help="Exit with status 3 if more of an input is unreadable or contradicted.")
+    ] = 0.5,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
     """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
@@ -62,6 +65,11 @@ def main(
         raise typer.Exit(2) from error
     for line in summary(reports):
         typer.echo(line)
+    doubted = list(doubts(reports, doubt_from))
+    for doubt in doubted:
+        typer.echo(f"replay: WARNING: {doubt}", err=True)
     failed = any(report.failure is not None for report in reports)
     if failed or (fail_on_difference and total(reports).different):
         raise typer.Exit(1)
+    if doubted:
+        raise typer.Exit(3)

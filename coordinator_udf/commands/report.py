@@ -15,12 +15,15 @@ from pyspark.sql import SparkSession
 from coordinator_udf.commands.sql import SETTINGS, quiet
 from coordinator_udf.forensics.facts import GroupFacts, Window, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
-from coordinator_udf.replay.judge.report import summary
+from coordinator_udf.replay.judge.report import doubts, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.sql.registration import fit_to_size, register
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import InputError, UserError
+
+#: If more of an input is unreadable or contradicted, the page says first that it should not be believed.
+_DOUBT_FROM = 0.5
 
 
 def main(
@@ -58,7 +61,8 @@ def main(
             quiet(spark)
             evidence: list[str] = []
             if folder is None:
-                evidence = list(summary(replay(spark, request, say, checked)))
+                reports = replay(spark, request, say, checked)
+                evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, _DOUBT_FROM)), *summary(reports)]
             groups = facts_of(spark, folder or str(out), window)
             output.write_text(render(groups, form, evidence), encoding="utf-8")
             rebalances = sum(len(facts.rebalances) for facts in groups)

@@ -21,6 +21,7 @@ from coordinator_udf.protocol.consumer_protocol import (
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.user_errors import UserError
 from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
+from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
 from schemas.view_comments import COLUMN_COMMENTS
@@ -30,7 +31,12 @@ from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
 _BYTES_OF_A_PART: Final = 32 << 20
 _MOST_PARTS: Final = 64
 _WORD: Final = re.compile(r"\w+")
-_SHAPES: Final = {**TABLES, REQUEST_LOG_TABLE: REQUEST_LOG, COORDINATOR_LOG_TABLE: COORDINATOR_LOG}
+_SHAPES: Final = {
+    **TABLES,
+    REQUEST_LOG_TABLE: REQUEST_LOG,
+    COORDINATOR_LOG_TABLE: COORDINATOR_LOG,
+    REPLAY_DIFFERENCES_TABLE: REPLAY_DIFFERENCES,
+}
 
 _EMBEDDED: Final = StructType(
     [

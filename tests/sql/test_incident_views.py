@@ -115,6 +115,12 @@ def test_what_a_brokers_own_log_cannot_tell_is_a_gap(ask: Ask) -> None:
     assert (row["outcome"], row["member_count"], row["trigger_client_id"]) == ("Stable", 2, "aiokafka-5")
 
 
+def test_where_all_answers_are_the_recorded_ones_all_is_reliable(ask: Ask) -> None:
+    rows = ask("SELECT * FROM reliability WHERE source LIKE '%request%'")
+    assert {row["diverged"] for row in rows} == {0}
+    assert all(row["reliable_from"] == row["first_request"] for row in rows)
+
+
 def test_refused_requests_say_why(ask: Ask) -> None:
     row = one(ask, "SELECT * FROM refused WHERE group_id = 'kip848-b' AND error = 'UNRELEASED_INSTANCE_ID'")
     assert (row["client_id"], row["is_normal"]) == ("b0-restarted", False)

@@ -64,6 +64,22 @@ def total(reports: Sequence[SourceReport]) -> SourceReport:
     )
 
 
+def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
+    """Why what came of an input should not be believed: most of it was unreadable, or contradicted.
+
+    Args:
+        limit: the share from which on it is.
+    """
+    for report in reports:
+        read = report.requests + sum(report.info_events.values())
+        if report.rejected > limit * max(read + report.rejected, 1):
+            yield f"{report.source}: {report.rejected} of {read + report.rejected} lines could not be read"
+        judged = sum(report.identical.values()) + sum(report.different.values())
+        if sum(report.different.values()) > limit * max(judged, 1):
+            different = sum(report.different.values())
+            yield f"{report.source}: {different} of {judged} answers aren't the recorded ones: don't rely on the tables"
+
+
 def summary(reports: Sequence[SourceReport]) -> Iterator[str]:
     """The lines of the summary: one a source, then the sums, then each API and error."""
     for report in reports:

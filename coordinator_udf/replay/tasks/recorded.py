@@ -32,6 +32,7 @@ from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
+from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE, replay_differences_arrow
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 
@@ -129,6 +130,7 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     # The rows that the coordinator was given, for what is unanswered to be seen.
     requests = pa.Table.from_batches([request_batch(source.source, source.rows)])
     files.write({"rejected_requests": rejection_table(source.source, source.rejections), REQUEST_LOG_TABLE: requests})
+    files.write({REPLAY_DIFFERENCES_TABLE: difference_table(verdict)})
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
     if job.lines_file is not None:
@@ -143,6 +145,13 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
         files.write(info_tables(info, source.source, known))
         report.info_events = dict(info.events)
     return TaskResult(report, files.close())
+
+
+def difference_table(verdict: Verdict) -> pa.Table:
+    """The differences from the recording, without what both sides said."""
+    names = REPLAY_DIFFERENCES.fieldNames()
+    columns = {name: [getattr(difference, name) for difference in verdict.differences] for name in names}
+    return pa.table(columns, schema=replay_differences_arrow())
 
 
 def run_info_log(job: Job) -> TaskResult:
