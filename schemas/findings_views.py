@@ -8,7 +8,7 @@ from typing import Final
 FINDINGS: Final = """
 WITH joins AS (
     SELECT source, group_id, client_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
-           array_join(array_sort(from_json(get_json_object(body, '$.protocols[*].name'), 'ARRAY<STRING>')), ',')
+           array_join(array_sort(from_json(body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols.name), ',')
                AS assignors
     FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL
 ), mixes AS (

@@ -97,7 +97,7 @@ def facts_of(spark: SparkSession, folder: str, window: Window) -> list[GroupFact
         InputError: the window holds nothing.
     """
     fit_to_size(spark, folder)
-    register(spark, folder, as_they_are=True)
+    register(spark, folder, as_they_are=True, views=())
     groups = load_facts(spark, window)
     if not groups:
         raise InputError("nothing is told of any group in these inputs; see --group, --from and --to")

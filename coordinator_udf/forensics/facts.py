@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.registration import register_incident_views, views_named
+from coordinator_udf.sql.registration import make_views, views_named
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ F = TypeVar("F")
 def load_facts(spark: SparkSession, window: Window | None = None) -> list[GroupFacts]:
     """The facts of all groups that a report is to tell of, those with most to tell first."""
     window = window or Window()
-    register_incident_views(spark, views_named(" ".join(_ALL)))
+    make_views(spark, views_named(" ".join(_ALL)))
     groups: dict[tuple[str, str], GroupFacts] = {}
 
     def read(query: str, cls: type[F], name: str, order: str) -> None:

@@ -27,6 +27,8 @@ from schemas.tables import TABLES
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
 
+#: The views that every session has: what a running coordinator is asked, and it goes on writing.
+_AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name == "rebalances"]
 #: As much of the tables' files one task groups and joins.
 _BYTES_OF_A_PART: Final = 32 << 20
 _MOST_PARTS: Final = 64
@@ -67,11 +69,16 @@ def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
 
 
 def register(
-    spark: SparkSession, folder: str, log: Path | None = None, *, as_they_are: bool = False
+    spark: SparkSession,
+    folder: str,
+    log: Path | None = None,
+    *,
+    as_they_are: bool = False,
+    views: Iterable[str] | None = None,
 ) -> tuple[str, ...]:
     """Makes the tables in a folder and the views on them temporary views of the session.
 
-    The views that explain an incident are made by `register_incident_views`.
+    The views that explain an incident are made by `make_views`.
 
     A table that isn't there, since nothing was written to it yet, is registered as an empty one. To be called again
     to see tables that came to be since; rows that were added to a table are seen without.
@@ -83,6 +90,7 @@ def register(
             the table request_log.
         as_they_are: whether the tables' files of now are meant, which plans faster: rows that are added later aren't
             seen.
+        views: the views to make; by default those that can be asked as text.
 
     Returns:
         The names of the tables that are there.
@@ -101,14 +109,15 @@ def register(
             # As text, not as a DataFrame: so every query sees the table's newest version.
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
         else:
-            spark.createDataFrame([], shape).createOrReplaceTempView(name)
+            nulls = ", ".join(f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in shape)
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT {nulls} WHERE false")
     if log is not None:
         register_log(spark, log)
     if not spark.catalog.functionExists(READ_CONSUMER_PROTOCOL):
         spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
-    for name, text in VIEWS.items():
-        if name not in INCIDENT_VIEWS or name == "rebalances":
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
+    for name in _AS_TEXT if views is None else ():
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {VIEWS[name]}")
+    make_views(spark, views or ())
     return found
 
 
@@ -144,33 +153,40 @@ def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:
 
 
 def views_named(text: str) -> list[str]:
-    """The incident views that a statement names and those that they stand on, each after those."""
+    """The views that a statement names and those that they stand on, each after those."""
     wanted: set[str] = set()
     texts = [text]
     while texts:
-        words = set(_WORD.findall(texts.pop()))
-        new = (words & INCIDENT_VIEWS.keys()) - wanted
+        new = (set(_WORD.findall(texts.pop())) & VIEWS.keys()) - wanted
         wanted |= new
-        texts += [INCIDENT_VIEWS[name] for name in new]
-    return [name for name in INCIDENT_VIEWS if name in wanted]
+        texts += [VIEWS[name] for name in new]
+    return [name for name in VIEWS if name in wanted]
 
 
-def register_incident_views(spark: SparkSession, names: Iterable[str]) -> None:
-    """Computes incident views from the tables as they are now and makes them temporary views with comments.
+def make_views(spark: SparkSession, names: Iterable[str]) -> None:
+    """Makes views on the registered tables temporary views of the session.
 
-    They stand on each other, so that as text each would be planned many times over: this takes seconds for what takes
-    minutes then. To be called again to see rows that were added since.
+    Those that explain an incident are computed from the tables as they are now, and have comments. They stand on each
+    other, so that as text each would be planned many times over: this takes seconds for what takes minutes then. To be
+    called again to see in them rows that were added since.
 
     Args:
         names: as `views_named` gives them.
     """
     for name in names:
-        frame = spark.sql(INCIDENT_VIEWS[name])
-        for column in frame.columns:
-            comment = COLUMN_COMMENTS.get(f"{name}.{column}", COLUMN_COMMENTS.get(column))
-            if comment is not None:
-                frame = frame.withMetadata(column, {"comment": comment})
-        frame.localCheckpoint(eager=True).createOrReplaceTempView(name)
+        if name in INCIDENT_VIEWS:
+            _compute(spark, name)
+        else:
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {VIEWS[name]}")
+
+
+def _compute(spark: SparkSession, name: str) -> None:
+    frame = spark.sql(VIEWS[name])
+    for column in frame.columns:
+        comment = COLUMN_COMMENTS.get(f"{name}.{column}", COLUMN_COMMENTS.get(column))
+        if comment is not None:
+            frame = frame.withMetadata(column, {"comment": comment})
+    frame.localCheckpoint(eager=True).createOrReplaceTempView(name)
 
 
 def _path(folder: str, table: str) -> str:

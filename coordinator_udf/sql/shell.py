@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinator_udf.sql.registration import (
+    make_views,
     register,
-    register_incident_views,
     register_log,
     table_versions,
     tables_in,
@@ -76,8 +76,8 @@ class Shell:
         self._form = form
         #: The tables that are registered, with the versions as of which they are.
         self._registered: tuple[tuple[str, ...], tuple[int, ...]] | None = None
-        #: The incident views that were computed from those.
-        self._computed: set[str] = set()
+        #: The views that were made on those.
+        self._made: set[str] = set()
 
     def run(self, statement: str) -> None:
         """Runs one statement and prints its result.
@@ -87,9 +87,9 @@ class Shell:
             NoTables: there are no tables in the folder.
         """
         self._register()
-        views = [name for name in views_named(statement) if name not in self._computed]
-        register_incident_views(self._spark, views)
-        self._computed.update(views)
+        views = [name for name in views_named(statement) if name not in self._made]
+        make_views(self._spark, views)
+        self._made.update(views)
         self._show(self._spark.sql(statement))
 
     def _register(self) -> None:
@@ -97,13 +97,13 @@ class Shell:
         names = tables_in(self._spark, self._tables)
         versions = () if "://" in self._tables else table_versions(self._tables, names)
         if (names, versions) != self._registered or "://" in self._tables:
-            register(self._spark, self._tables, self._log, as_they_are=True)
+            register(self._spark, self._tables, self._log, as_they_are=True, views=())
             self._registered = (names, versions)
-            self._computed.clear()
+            self._made.clear()
         elif self._log is not None:
             # What the view shows of the log ends where the log ended when it was made.
             register_log(self._spark, self._log)
-            self._computed.clear()
+            self._made.clear()
 
     def _show(self, result: DataFrame) -> None:
         if self._form is OutputFormat.TABLE:

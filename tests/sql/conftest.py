@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.registration import register, register_incident_views, views_named
+from coordinator_udf.sql.registration import make_views, register, views_named
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import table_arrow
 
@@ -39,7 +39,7 @@ def ask(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> 
         register(spark, str(tmp_path))
 
         def query(text: str) -> list[dict[str, Any]]:
-            register_incident_views(spark, views_named(text))
+            make_views(spark, views_named(text))
             return [row.asDict(recursive=True) for row in spark.sql(text).collect()]
 
         return query
