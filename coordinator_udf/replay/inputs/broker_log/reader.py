@@ -24,8 +24,10 @@ from coordinator_udf.replay.judge.compare import answer_error
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Answer, Recording, Rejection, ReplaySource, clip, number_offsets
 
-#: A line that another logger wrote to the same file: a time and a level.
-_OTHER_LINE = re.compile(r"\d\d:\d\d:\d\d.{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b")
+#: A line that another logger wrote to the same file: a time and a level, or a part of a stack trace.
+_OTHER_LINE = re.compile(
+    r"\d\d:\d\d:\d\d.{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b|^\s+at [\w.$]+\(|^Caused by: |^\s+\.\.\. \d+ more$"
+)
 #: Whether commits to partitions that don't exist are refused: a broker does so.
 _BROKER_SETTINGS = {"offsets.topic.partition.check": True}
 #: How long after the last line the clock runs on, at least, so that all that waits ends.
