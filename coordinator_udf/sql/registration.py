@@ -33,6 +33,8 @@ _AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name 
 _BYTES_OF_A_PART: Final = 32 << 20
 _MOST_PARTS: Final = 64
 _WORD: Final = re.compile(r"\w+")
+#: What a view's text reads from.
+_READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _SHAPES: Final = {
     **TABLES,
     REQUEST_LOG_TABLE: REQUEST_LOG,
@@ -155,11 +157,11 @@ def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:
 def views_named(text: str) -> list[str]:
     """The views that a statement names and those that they stand on, each after those."""
     wanted: set[str] = set()
-    texts = [text]
-    while texts:
-        new = (set(_WORD.findall(texts.pop())) & VIEWS.keys()) - wanted
+    named = set(_WORD.findall(text))
+    while named:
+        new = (named & VIEWS.keys()) - wanted
         wanted |= new
-        texts += [VIEWS[name] for name in new]
+        named = {name for view in new for name in _READ.findall(VIEWS[view])}
     return [name for name in VIEWS if name in wanted]
 
 
