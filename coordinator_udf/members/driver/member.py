@@ -41,6 +41,8 @@ Listener = Callable[[str, Sequence[TopicPartition]], Awaitable[None] | None]
 #: Gives the positions at which partitions begin that were just assigned.
 Positions = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
 
+#: A machine's time never goes back, also where somebody sets the clock.
+_CLOCK_OFFSET_NS = time.time_ns() - time.monotonic_ns()
 _POLL_S = 0.1
 #: An application that is blocked in poll gets so many polls at one moment at most.
 _POLLS_AT_ONCE = 10
@@ -281,4 +283,4 @@ def random_uuid() -> str:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return (_CLOCK_OFFSET_NS + time.monotonic_ns()) // 1_000_000
