@@ -41,6 +41,7 @@ class GatewayStatus:
         appends: group commits to the log.
         rows: rows appended.
         timed_out: requests that the coordinator left unanswered for too long.
+        shed: requests that were dropped before the log, as nobody waited for them any more.
         closed: closed connections by the first words of the reason.
     """
 
@@ -49,6 +50,7 @@ class GatewayStatus:
     appends: int
     rows: int
     timed_out: int
+    shed: int
     closed: dict[str, int]
 
 
@@ -163,6 +165,7 @@ class Gateway:
             appends=self._commit.appends,
             rows=self._commit.rows,
             timed_out=self._pending.timed_out,
+            shed=self._commit.shed,
             closed=dict(self._closed),
         )
 
@@ -190,9 +193,12 @@ class Gateway:
         settings = self._settings
         self._stop = asyncio.Event()
         self._commit = GroupCommit(
-            self._request_log, linger_ms=settings.append_linger_ms, rows_max=settings.append_rows_max
+            self._request_log,
+            linger_ms=settings.append_linger_ms,
+            rows_max=settings.append_rows_max,
         )
         self._pending = PendingRequests(self._commit, self._request_log.partitions, settings)
+        self._commit.room = self._pending.room
         listener = self._listener or bound_socket(settings.host, settings.port)
         server = await asyncio.start_server(self._accept, sock=listener, limit=FREE_FRAME_BYTES, backlog=_BACKLOG)
         self.port = server.sockets[0].getsockname()[1]

@@ -27,6 +27,8 @@ class GatewaySettings:
         queued_bytes_max: memory for requests that are not yet in the log; beyond it reading waits.
         max_in_flight_per_connection: unanswered requests of one connection; beyond it its reading waits.
         max_in_flight: unanswered requests of all connections; beyond it reading waits.
+        unanswered_rows_max: rows that the log takes while the coordinator has not answered those before; further ones
+            wait here, where they can still be dropped. About what it answers in half a second.
         idle_timeout_ms: a connection without a request for so long is closed (connections.max.idle.ms).
         frame_timeout_ms: a frame that was begun and doesn't end within this time closes its connection.
         write_timeout_ms: a client that takes no answer for so long is disconnected.
@@ -47,6 +49,7 @@ class GatewaySettings:
     queued_bytes_max: int = 64 * 1024 * 1024
     max_in_flight_per_connection: int = 64
     max_in_flight: int = 20_000
+    unanswered_rows_max: int = 10_000
     idle_timeout_ms: int = 600_000
     frame_timeout_ms: int = 30_000
     write_timeout_ms: int = 30_000
@@ -59,7 +62,13 @@ class GatewaySettings:
             value = getattr(self, field.name)
             if isinstance(value, int) and value < 0:
                 raise GatewaySettingsError(f"{field.name} is {value}, expected at least 0")
-        for name in ("max_connections", "max_in_flight_per_connection", "max_in_flight", "append_rows_max"):
+        for name in (
+            "max_connections",
+            "max_in_flight_per_connection",
+            "max_in_flight",
+            "append_rows_max",
+            "unanswered_rows_max",
+        ):
             if getattr(self, name) < 1:
                 raise GatewaySettingsError(f"{name} is {getattr(self, name)}, expected at least 1")
         if not 1024 <= self.max_request_bytes <= self.queued_bytes_max:

@@ -39,19 +39,20 @@ def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
         handler(ctx, store, group, timer)
 
 
-def stand_still(ctx: Context, store: GroupStore, until_ms: int) -> None:
+def stand_still(ctx: Context, store: GroupStore, until_ms: int, grace_ms: int) -> None:
     """Puts all timers off, for nobody could be heard from now until then.
 
     What time a timer had left it has again. A member's session begins anew, as when Kafka loads a shard.
 
     Args:
         until_ms: log time from which members can be heard again.
+        grace_ms: how much longer the sessions are that begin then.
     """
     stood_ms = until_ms - ctx.now_ms
     for timer in ctx.timers.in_order():
         deadline_ms = timer.deadline_ms + stood_ms
         if timer.key.kind == timers.SESSION:
-            deadline_ms = max(deadline_ms, until_ms + _session_ms(ctx, store, timer))
+            deadline_ms = max(deadline_ms, until_ms + _session_ms(ctx, store, timer) + grace_ms)
         ctx.timers.arm(timer.key, deadline_ms, *timer.data)
 
 

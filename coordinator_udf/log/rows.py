@@ -26,6 +26,9 @@ _INSTANCE_FIELDS = {"ConsumerGroupHeartbeat": "instanceId"}
 _NOTHING: dict[str, Any] = dict.fromkeys(Request._fields) | {"partition": 0}
 del _NOTHING["offset"]
 
+#: The longest pause of a client between two attempts to connect, by default (kafka-python; librdkafka 10 s, Java 1 s).
+_RECONNECT_MAX_MS = 30_000
+
 _INT32 = (-(2**31), 2**31 - 1)
 
 _CONTROLS: Final = pa.array(CONTROL_APIS)
@@ -119,7 +122,9 @@ def control_rows(
 
 def downtime_rows(partitions: int, from_ms: int, until_ms: int) -> list[dict[str, Any]]:
     """The rows that say that nobody could append in between. Each is of the time of its partition's newest row."""
-    body = {"fromMs": from_ms, "untilMs": until_ms}
+    # Who is refused tries again after pauses that grow with the time that has passed, up to some bound.
+    grace_ms = min(until_ms - from_ms, _RECONNECT_MAX_MS)
+    body = {"fromMs": from_ms, "untilMs": until_ms, "graceMs": grace_ms}
     return control_rows(partitions=partitions, log_ts=0, api="Downtime", body=body)
 
 

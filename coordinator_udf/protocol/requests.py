@@ -240,10 +240,14 @@ class TopicMetadata(_Body, frozen=True):
 
 
 class Downtime(_Body, frozen=True):
-    """A stretch of log time in which nobody could append, in milliseconds since the epoch."""
+    """A stretch of log time in which nobody could append, in milliseconds since the epoch.
+
+    ``grace_ms`` is how much longer than a session it may take members to come back, as they tried in vain for so long.
+    """
 
     from_ms: Time
     until_ms: Time
+    grace_ms: Time = 0
 
 
 class EndTxn(_Body, frozen=True):

@@ -17,7 +17,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import ROOT
+from tests.gateway import history
 from tests.gateway.fleet import Fleet, Member, Place, wait
+from tests.gateway.history import Commit
 
 JOB = ROOT / "jobs" / "coordinator_stream.py"
 PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}
@@ -37,6 +39,8 @@ class LiveJob:
         self._config = directory / "coordinator.toml"
         self._config.write_text(
             "group.initial.rebalance.delay.ms = 1000\n"
+            "group.consumer.min.session.timeout.ms = 6000\n"
+            "group.consumer.session.timeout.ms = 10000\n"
             '[[topics]]\nname = "t1"\npartitions = 4\n[[topics]]\nname = "t2"\npartitions = 2\n'
         )
         with socket.socket() as probe:
@@ -90,30 +94,51 @@ def job(started: LiveJob) -> LiveJob:
     return started
 
 
-def test_offsets_and_static_members_live_through_kill_nine_of_the_coordinator(job: LiveJob, tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, job.address, session_ms=120_000, heartbeat_ms=1_000)
+#: The members' session timeout, and how long the coordinator is away: nobody may expire by that.
+SESSION_MS = 10_000
+AWAY_S = 12
+
+
+def test_sessions_and_offsets_live_through_a_kill_and_a_pause_longer_than_a_session(
+    job: LiveJob, tmp_path: Path
+) -> None:
+    fleet = Fleet(tmp_path, job.address, session_ms=SESSION_MS, heartbeat_ms=1_000)
+    acknowledged: list[Commit] = []
     try:
-        members = [
+        static = [
             fleet.start(client, group="static", topics=BOTH, instance=f"i-{client}")
             for client in ("kafka-python", "confluent")
         ]
-        fleet.wait_for_assignment(members, PLACES, 90)
-        owned = [member.assignment for member in members]
-        for offset, member in enumerate(members):
-            member.order("committed", do="commit", place=min(member.assignment), offset=100 + offset)
-        job.kill()
-        time.sleep(2)
-        job.start()
-        for offset, member in enumerate(members):
+        new = fleet.start("confluent", group="new", topics=BOTH, strategy="uniform", protocol="consumer")
+        fleet.wait_for_assignment(static, PLACES, 90)
+        fleet.wait_for_assignment([new], PLACES, 90)
+        owned = [member.assignment for member in static]
+        for offset, (member, group) in enumerate([(static[0], "static"), (static[1], "static"), (new, "new")]):
             place = min(member.assignment)
-            wait(partial(_finds, member, place), "the coordinator answers again", timeout_s=120)
-            assert member.order("found", do="find", place=place)["offset"] == 100 + offset
-        assert [member.assignment for member in members] == owned
-        members[1].kill()
+            member.order("committed", do="commit", place=place, offset=100 + offset)
+            acknowledged.append((group, *place, 100 + offset))
+        job.kill()
+        time.sleep(AWAY_S)
+        job.start()
+        for member, (_, topic, partition, offset) in zip([*static, new], acknowledged, strict=True):
+            at = (topic, partition)
+            wait(partial(_finds, member, at), "the coordinator answers again", timeout_s=120)
+            assert member.order("found", do="find", place=at)["offset"] == offset
+        assert [member.assignment for member in static] == owned
+        assert new.assignment == PLACES
+        # What a session that ended in the meantime would have left by now.
+        time.sleep(2)
+        transitions = job.table("group_transitions").to_pyarrow_table().to_pylist()
+        assert [row for row in transitions if row["rule"] == "SESSION_EXPIRED"] == []
+        static[1].kill()
         again = fleet.start("confluent", group="static", topics=BOTH, instance="i-confluent")
         wait(lambda: again.assignment == owned[1], "the instance has its partitions back", again.tail, 90)
     finally:
         fleet.kill()
+    found = history.records(job.tables)
+    history.assert_each_number_once(found)
+    history.assert_commits_are_there(found, acknowledged)
+    assert history.assert_one_owner(found) > 2
 
 
 def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables(job: LiveJob, tmp_path: Path) -> None:

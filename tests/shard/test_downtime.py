@@ -115,6 +115,15 @@ def test_nobody_expires_by_a_downtime_and_who_stays_silent_then_does_after_a_who
     assert [ts for group, ts in expired(world.tick(until + 45_000)) if group == "new"] == [until + 45_000]
 
 
+def test_a_session_is_longer_by_the_time_that_clients_need_to_come_back() -> None:
+    world = World()
+    world.consume(START_MS, "m", 0)
+    until = START_MS + GAP_MS
+    world.control("Downtime", START_MS, fromMs=START_MS, untilMs=until, graceMs=20_000)
+    assert expired(world.tick(until + 64_999)) == []
+    assert {ts for _, ts in expired(world.tick(until + 65_000))} == {until + 65_000}
+
+
 def test_a_join_phase_has_the_time_that_it_had_left() -> None:
     world = World()
     world.join(START_MS)

@@ -49,6 +49,7 @@ class Incoming(NamedTuple):
         body: for use at once; who needs it later calls ``read_again``, which keeps the frame and not what it became.
         host: the client's address as Kafka writes it: a slash first.
         held: the bytes of the request in the budget. They are released when it is answered, or before.
+        lane: stands for the connection; its requests stay in their order.
     """
 
     header: RequestHeader
@@ -56,6 +57,7 @@ class Incoming(NamedTuple):
     read_again: MakeBody
     host: str
     held: HeldBytes
+    lane: object
 
 
 class Started(NamedTuple):
@@ -111,6 +113,7 @@ class Connection:
         self._answers: asyncio.Queue[_Outgoing] = asyncio.Queue()
         self._slots = asyncio.Semaphore(self._settings.max_in_flight_per_connection)
         self._unanswered = 0
+        self._lane = object()
 
     async def run(self) -> None:
         """Serves the connection until either side closes it; never raises but when it is cancelled."""
@@ -179,7 +182,7 @@ class Connection:
         elif header.api != "ApiVersions":
             raise Closed(f"api key {header.api_key} v{header.api_version} is not served; see ApiVersions")
         try:
-            incoming = Incoming(header, read(), read, self._host, held)
+            incoming = Incoming(header, read(), read, self._host, held, self._lane)
         except MalformedFrame as error:
             raise Closed(f"malformed {header.api} v{header.api_version}: {error}") from None
         started = self._shared.handler(incoming)

@@ -46,7 +46,7 @@ class Dispatcher:
             return Started(asyncio.get_running_loop().run_in_executor(None, change), version, False)
         if api in LOCAL:
             return Started(_later(lambda: self._local(api, version, read_again()), 0), version, False)
-        call = Call(api, version, header.client_id, incoming.host, incoming.body)
+        call = Call(api, version, header.client_id, incoming.host, incoming.body, incoming.lane)
         waits = api in WAITING
         # A request that waits for others must not keep memory from those others.
         on_log = incoming.held.release if waits else _nothing

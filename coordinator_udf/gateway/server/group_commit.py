@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from coordinator_udf.protocol.errors import BadRequest
 
 _log = logging.getLogger(__name__)
+
+#: How often at most it is logged that requests are dropped.
+_SAY_EACH_S: Final = 5.0
 
 
 class RequestLog(Protocol):
@@ -25,29 +29,66 @@ class RequestLog(Protocol):
 
 
 class Entry(NamedTuple):
-    """The rows of one request; ``done`` is called in the loop with None, or with the error that kept them out."""
+    """The rows of one request.
+
+    Attributes:
+        rows: rows of the request log.
+        done: is called in the loop with None, or with the error that kept the rows out.
+        lane: whose request it is; requests of one lane stay in their order.
+        is_wanted: whether anything would come of it still.
+    """
 
     rows: list[dict[str, Any]]
     done: Callable[[Exception | None], None]
+    lane: object
+    is_wanted: Callable[[], bool]
+
+
+class Unwanted(Exception):
+    """A request that was not appended, for nobody waits for its answer any more."""
 
 
 class GroupCommit:
-    """The one writer of a gateway. Entries reach the log in the order in which they were submitted."""
+    """The one writer of a gateway.
 
-    def __init__(self, log: RequestLog, *, linger_ms: int, rows_max: int) -> None:
+    The entries of a lane reach the log in the order in which they were submitted. Where not all that wait can be
+    appended, the lanes that were heard of last go first: who has waited for long has given up before an answer comes.
+
+    Attributes:
+        room: says how many rows the log may take now, None if any number; `look_again` says that there may be more.
+        appends: group commits to the log.
+        rows: rows appended.
+        shed: entries that were dropped, as nobody wanted them any more.
+    """
+
+    def __init__(
+        self, log: RequestLog, *, linger_ms: int, rows_max: int, room: Callable[[], int] | None = None
+    ) -> None:
         self._log = log
         self._linger_s = linger_ms / 1000
         self._rows_max = rows_max
-        self._waiting: deque[Entry] = deque()
+        self.room: Callable[[], int] | None = None
+        #: Lanes with their entries, those that were heard of last at the end.
+        self._lanes: dict[object, deque[Entry]] = {}
         self._wake = asyncio.Event()
+        self._more_room = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-append")
+        self._said_at = float("-inf")
+        self._unsaid = 0
         self.appends = 0
         self.rows = 0
+        self.shed = 0
 
     def submit(self, entry: Entry) -> None:
         """Queues a request; call it in the loop."""
-        self._waiting.append(entry)
+        entries = self._lanes.pop(entry.lane, None) or deque()
+        entries.append(entry)
+        self._lanes[entry.lane] = entries
         self._wake.set()
+
+    def look_again(self) -> None:
+        """The log may take more rows now; call it in the loop."""
+        self._more_room.set()
 
     async def run(self) -> None:
         """Appends until it is cancelled."""
@@ -56,23 +97,48 @@ class GroupCommit:
             while True:
                 await self._wake.wait()
                 await asyncio.sleep(self._linger_s)
-                while self._waiting:
-                    group = self._next_group()
-                    errors = await loop.run_in_executor(self._thread, self._append, group)
-                    for entry, error in zip(group, errors, strict=True):
-                        entry.done(error)
+                while self._lanes:
+                    rows_max = self._rows_max if self.room is None else min(self._rows_max, self.room())
+                    if rows_max <= 0:
+                        self._more_room.clear()
+                        await self._more_room.wait()
+                        continue
+                    group = self._next_group(rows_max)
+                    if group:
+                        errors = await loop.run_in_executor(self._thread, self._append, group)
+                        for entry, error in zip(group, errors, strict=True):
+                            entry.done(error)
                 self._wake.clear()
         finally:
             self._thread.shutdown(wait=True)
 
-    def _next_group(self) -> list[Entry]:
-        group = [self._waiting.popleft()]
-        size = len(group[0].rows)
-        while self._waiting and size + len(self._waiting[0].rows) <= self._rows_max:
-            entry = self._waiting.popleft()
-            size += len(entry.rows)
-            group.append(entry)
-        return group
+    def _next_group(self, rows_max: int) -> list[Entry]:
+        """The entries that go to the log next: all if they fit, else those of the newest lanes."""
+        lanes = self._lanes
+        newest: list[list[Entry]] = []
+        size = 0
+        while lanes and size < rows_max:
+            lane, entries = lanes.popitem()
+            taken: list[Entry] = []
+            while entries and (size < rows_max or not size):
+                entry = entries.popleft()
+                if entry.is_wanted():
+                    size += len(entry.rows)
+                    taken.append(entry)
+                else:
+                    self._drop(entry)
+            newest.append(taken)
+            if entries:
+                lanes[lane] = entries
+        return [entry for taken in reversed(newest) for entry in taken]
+
+    def _drop(self, entry: Entry) -> None:
+        self.shed += 1
+        self._unsaid += 1
+        entry.done(Unwanted())
+        if (now := time.monotonic()) - self._said_at > _SAY_EACH_S:
+            _log.warning("%d requests are dropped before the log: nobody waits for them any more", self._unsaid)
+            self._said_at, self._unsaid = now, 0
 
     def _append(self, group: list[Entry]) -> list[Exception | None]:
         try:

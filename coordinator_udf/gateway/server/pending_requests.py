@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 #: Kafka's longest session.
 _SYNC_WAIT_MS: Final = 1_800_000
 
+#: What a client sends before it closes its connection, not waiting for an answer.
+_MEANT_WITHOUT_ANSWER: Final = frozenset(("OffsetCommit", "LeaveGroup", "OffsetDelete", "DeleteGroups"))
+
 #: The APIs whose answer waits for what other members do.
 WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
 
@@ -40,6 +43,7 @@ class Call:
     client_id: str | None
     client_host: str
     body: Mapping[str, Any]
+    lane: object = None
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class _Pending:
     read_again: MakeBody
     answered: asyncio.Future[MakeBody]
     timer: asyncio.TimerHandle
+    rows_in_log: int = 0
 
 
 class PendingRequests:
@@ -63,6 +68,8 @@ class PendingRequests:
         self._prefix = f"{uuid.uuid4().hex[:16]}-"
         self._count = 0
         self.timed_out = 0
+        #: Rows in the log whose answers are due as soon as they are handled.
+        self._rows_due = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -71,6 +78,10 @@ class PendingRequests:
     def prefix(self) -> str:
         """How every request id of this gateway begins."""
         return self._prefix
+
+    def room(self) -> int:
+        """How many rows more the log may take before the coordinator has answered some of those that it has."""
+        return self._settings.unanswered_rows_max - self._rows_due
 
     def call(self, call: Call, read_again: MakeBody, on_log: Callable[[], None]) -> asyncio.Future[MakeBody]:
         """Puts a request on its way.
@@ -95,18 +106,21 @@ class PendingRequests:
 
         def done(error: Exception | None) -> None:
             on_log()
-            if error is not None:
+            if error is None:
+                self._note_in_log(request_id, len(rows))
+            else:
                 self._fail(
                     request_id, Errors.INVALID_REQUEST if isinstance(error, BadRequest) else unanswered(call.api)
                 )
 
+        rows: list[dict[str, Any]] = []
         try:
             rows = self._rows(request_id, call)
         except BadRequest as error:
             _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
             done(error)
         else:
-            self._commit.submit(Entry(rows, done))
+            self._commit.submit(Entry(rows, done, call.lane, partial(_is_wanted, call, answered)))
         return answered
 
     def deliver(self, answers: Iterable[tuple[str, str | None]]) -> None:
@@ -155,10 +169,19 @@ class PendingRequests:
             api, version, read_again = pending.api, pending.api_version, pending.read_again
             pending.answered.set_result(lambda: _failed(api, version, read_again(), error))
 
+    def _note_in_log(self, request_id: str, rows: int) -> None:
+        pending = self._pending.get(request_id)
+        if pending is not None and pending.api not in WAITING:
+            pending.rows_in_log = rows
+            self._rows_due += rows
+
     def _forget(self, request_id: str) -> None:
         pending = self._pending.pop(request_id, None)
         if pending is not None:
             pending.timer.cancel()
+            if pending.rows_in_log:
+                self._rows_due -= pending.rows_in_log
+                self._commit.look_again()
 
 
 def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Errors) -> Mapping[str, Any]:
@@ -166,6 +189,20 @@ def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Error
     if body is None:
         raise Closed(f"{api} v{api_version} failed with {error.name}, which no answer to it can say")
     return body
+
+
+def _is_wanted(call: Call, answered: asyncio.Future[MakeBody]) -> bool:
+    """Whether a request that isn't in the log yet is to be handled.
+
+    Not if its client was told already that it got no answer. If the client is gone, what has an effect that it may
+    count on without an answer: a commit, and that it leaves.
+    """
+    if not answered.done():
+        return True
+    if not answered.cancelled():
+        return False
+    leaves = call.api == "ConsumerGroupHeartbeat" and call.body["memberEpoch"] < 0
+    return leaves or call.api in _MEANT_WITHOUT_ANSWER
 
 
 def _proposed_member_id(call: Call) -> str | None:

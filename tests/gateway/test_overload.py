@@ -1,0 +1,70 @@
+"""A gateway whose coordinator doesn't keep up: what it keeps back, in which order it goes on, and what it drops."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.gateway.alone import Alone
+from tests.gateway.fleet import wait
+from tests.gateway.wire import HEARTBEAT
+
+FEW = pytest.mark.parametrize("alone", [{"unanswered_rows_max": 2}], indirect=True)
+
+
+def commit(offset: int) -> dict[str, object]:
+    partition = {"partitionIndex": 0, "committedOffset": offset, "committedLeaderEpoch": -1, "committedMetadata": ""}
+    topics = [{"name": "t1", "partitions": [partition]}]
+    return {
+        "groupId": "g",
+        "generationIdOrMemberEpoch": 1,
+        "memberId": "m",
+        "groupInstanceId": None,
+        "topics": topics,
+    }
+
+
+@FEW
+def test_what_the_coordinator_has_not_answered_is_bounded_and_the_newest_go_on_first(alone: Alone) -> None:
+    wires = [alone.wire() for _ in range(5)]
+    for number, wire in enumerate(wires):
+        wire.send("Heartbeat", 4, HEARTBEAT | {"memberId": f"m{number}"})
+        wait(partial(_has, alone, number + 1), "the gateway has it")
+        if number < 2:
+            alone.wait_for_requests(number + 1)
+    first = alone.requests()
+    assert [row["member_id"] for row in alone.requests()] == ["m0", "m1"]
+    alone.answer(*first)
+    # Of those that wait the two that were heard of last, and these in their order.
+    assert [row["member_id"] for row in alone.wait_for_requests(4)[2:]] == ["m3", "m4"]
+    alone.answer(*alone.requests()[2:])
+    assert [row["member_id"] for row in alone.wait_for_requests(5)[4:]] == ["m2"]
+    alone.answer(alone.requests()[4])
+    for wire in wires:
+        assert wire.receive()["errorCode"] == 0
+        wire.close()
+
+
+@FEW
+def test_of_a_client_that_is_gone_only_what_it_meant_without_an_answer_goes_on(alone: Alone) -> None:
+    with alone.wire() as busy, alone.wire() as other:
+        busy.send("Heartbeat", 4, HEARTBEAT)
+        other.send("Heartbeat", 4, HEARTBEAT)
+        full = alone.wait_for_requests(2)
+        with alone.wire() as gone:
+            gone.send("Heartbeat", 4, HEARTBEAT)
+            gone.send("OffsetCommit", 8, commit(7))
+            gone.send("Heartbeat", 4, HEARTBEAT)
+            wait(lambda: alone.gateway.unanswered() == 5, "the gateway has them")
+        wait(lambda: alone.gateway.unanswered() == 2, "it sees that the client is gone")
+        alone.answer(*full)
+        rows = alone.wait_for_requests(3)
+        assert [row["api"] for row in rows] == ["Heartbeat", "Heartbeat", "OffsetCommit"]
+        assert alone.gateway.status().shed == 2
+        other.send("Heartbeat", 4, HEARTBEAT)
+        assert len(alone.wait_for_requests(4)) == 4
+
+
+def _has(alone: Alone, count: int) -> bool:
+    return alone.gateway.unanswered() == count
