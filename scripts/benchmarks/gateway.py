@@ -1,27 +1,22 @@
-"""`gateway`: the live job behind its gateway, driven over sockets: latency, time to a stable group, capacity."""
+"""`gateway`: the live job behind its gateway, driven over sockets: latency, time to a stable group, load."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
+from scripts.benchmarks import gateway_load
+from scripts.benchmarks.gateway_job import live_job
 from scripts.benchmarks.results import Figure, Outcome
-from scripts.benchmarks.running import ROOT, BenchmarkError, Options, median, percentile, say, wait_until
+from scripts.benchmarks.running import BenchmarkError, Options, median, percentile, say
 from scripts.benchmarks.wire_client import Connection, Member, paced
 
 RATE = 500
 CONNECTIONS = 50
 SECONDS = 30
-IN_FLIGHT = 16
-START_S = 240.0
 SIZES = (2, 10, 50, 100)
 
 #: What an Apache Kafka 4.3.1 broker took on two shared cores, ms: first JoinGroup to the last member's assignment.
@@ -36,42 +31,11 @@ def run(options: Options) -> Outcome:
         asyncio.run(_warm(address))
         outcome.figures += asyncio.run(_latencies(address, options))
         outcome.figures += asyncio.run(_stable(address, 0, sizes, options.repeats))
-        outcome.figures.append(asyncio.run(_capacity(address, options.sized(20_000, 500))))
+    outcome.figures += gateway_load.figures(options)
     with live_job(3_000) as address:
         asyncio.run(_warm(address))
         outcome.figures += asyncio.run(_stable(address, 3_000, sizes, min(options.repeats, 3)))
     return outcome
-
-
-@contextmanager
-def live_job(delay_ms: int) -> Iterator[str]:
-    """The live job with a gateway; gives its address.
-
-    Raises:
-        BenchmarkError: it doesn't start.
-    """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
-        root = Path(directory)
-        config, log = root / "coordinator.toml", root / "job.log"
-        config.write_text(f'group.initial.rebalance.delay.ms = {delay_ms}\n[[topics]]\nname = "t1"\npartitions = 4\n')
-        command = [sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--root", str(root / "live")]
-        with log.open("wb") as output:
-            job = subprocess.Popen(
-                [*command, "--config", str(config), "--listen", address], stdout=output, stderr=output
-            )
-        try:
-            wait_until(
-                lambda: f"listening on {address}" in log.read_text() or job.poll() is not None, START_S, "the live job"
-            )
-            if job.poll() is not None:
-                raise BenchmarkError(f"the live job ended: {log.read_text()[-1_000:]}")
-            yield address
-        finally:
-            job.terminate()
-            job.wait()
 
 
 @asynccontextmanager
@@ -166,19 +130,3 @@ async def _to_stable(address: str, size: int, group: str) -> float:
 
         await asyncio.gather(*(stay(member) for member in members))
         return max(member.stable_at for member in members) - began
-
-
-async def _capacity(address: str, count: int) -> Figure:
-    """Heartbeats a second, each connection with several under way (closed loop)."""
-    say("heartbeats, closed loop")
-    async with _members(address, CONNECTIONS, "capacity") as members:
-        left = iter(range(count))
-
-        async def beat(member: Member) -> None:
-            for _ in left:
-                await member.heartbeat()
-
-        began = time.perf_counter()
-        await asyncio.gather(*(beat(member) for member in members for _ in range(IN_FLIGHT)))
-        rate = round(count / (time.perf_counter() - began))
-    return Figure(f"heartbeats, {CONNECTIONS} connections x {IN_FLIGHT} under way", rate, "1/s")

@@ -63,8 +63,9 @@ class Connection:
 class Member:
     """A member that joins, syncs and beats; when it leads, it gives each member a few bytes."""
 
-    def __init__(self, connection: Connection, group: str) -> None:
+    def __init__(self, connection: Connection, group: str, session_ms: int = 60_000) -> None:
         self._connection = connection
+        self._session_ms = session_ms
         self.group = group
         self.member_id = ""
         self.generation = -1
@@ -83,7 +84,7 @@ class Member:
             5,
             {
                 "groupId": self.group,
-                "sessionTimeoutMs": 60_000,
+                "sessionTimeoutMs": self._session_ms,
                 "rebalanceTimeoutMs": 60_000,
                 "memberId": self.member_id,
                 "groupInstanceId": None,
@@ -100,7 +101,7 @@ class Member:
         self.member_id, self.generation = joined["memberId"], joined["generationId"]
         mine = [{"memberId": m["memberId"], "assignment": b64encode(b"1234").decode()} for m in joined["members"]]
         self.size = len(mine) or self.size
-        synced = await self._connection.ask("SyncGroup", 3, {**self._identity(), "assignments": mine})
+        synced = await self._connection.ask("SyncGroup", 3, {**self.identity(), "assignments": mine})
         return not synced["errorCode"] or await self._again(synced["errorCode"])
 
     async def _again(self, code: int) -> bool:
@@ -112,13 +113,13 @@ class Member:
 
     async def heartbeat(self) -> int:
         """One heartbeat; the error code of its answer."""
-        code: int = (await self._connection.ask("Heartbeat", 3, self._identity()))["errorCode"]
+        code: int = (await self._connection.ask("Heartbeat", 3, self.identity()))["errorCode"]
         return code
 
     async def commit(self) -> int:
         """Commits one offset; the error code of its answer."""
         partition = {"partitionIndex": 0, "committedOffset": 1, "committedLeaderEpoch": -1, "committedMetadata": ""}
-        identity = self._identity()
+        identity = self.identity()
         answer = await self._connection.ask(
             "OffsetCommit",
             8,
@@ -133,7 +134,8 @@ class Member:
         code: int = answer["topics"][0]["partitions"][0]["errorCode"]
         return code
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """The body of its Heartbeat."""
         return {
             "groupId": self.group,
             "generationId": self.generation,

@@ -72,7 +72,7 @@ class Member:
         def said() -> list[dict[str, Any]]:
             return [event for event in self.events[before:] if event["event"] == answer]
 
-        wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail)
+        wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail, 120)
         assert said(), f"{self.name} ended with {self.process.poll()}\n{self.tail()}"
         return said()[0]
 

@@ -134,7 +134,7 @@ def confluent(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> None
                     raise RuntimeError(f"commit: {done.error}")
                 say("committed", place=order["place"], offset=order["offset"])
             else:
-                (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=10)
+                (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=100)
                 (at,) = consumer.position([TopicPartition(topic, partition)])
                 # librdkafka has a position only when it has consumed something.
                 say("found", place=order["place"], offset=found.offset, position=at.offset if at.offset >= 0 else None)

@@ -1,0 +1,83 @@
+"""The live job with a gateway in its driver, as a process that benchmarks start, stop and kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.benchmarks.running import ROOT, BenchmarkError, wait_until
+
+START_S = 240.0
+
+
+class LiveJob:
+    """The live job with a gateway in its driver; it can be stopped for a while, killed, and started again."""
+
+    def __init__(self, root: Path, delay_ms: int) -> None:
+        self.root = root
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.config = root / "coordinator.toml"
+        self._log = root / "job.log"
+        self.config.write_text(
+            f'group.initial.rebalance.delay.ms = {delay_ms}\n[[topics]]\nname = "t1"\npartitions = 4\n'
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it; returns when clients can connect.
+
+        Raises:
+            BenchmarkError: it doesn't start.
+        """
+        command = [sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--root", str(self.root / "live")]
+        command += ["--config", str(self.config), "--listen", self.address]
+        with self._log.open("wb") as output:
+            job = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        self._process = job
+        said = f"listening on {self.address}"
+        wait_until(lambda: said in self._log.read_text() or job.poll() is not None, START_S, "the live job")
+        if job.poll() is not None:
+            raise BenchmarkError(f"the live job ended: {self._log.read_text()[-1_000:]}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the driver, its JVM and Python's workers."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+    def end(self) -> None:
+        """Kills it."""
+        self.signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+
+@contextmanager
+def started_job(delay_ms: int) -> Iterator[LiveJob]:
+    """The live job, serving clients."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        job = LiveJob(Path(directory), delay_ms)
+        try:
+            job.start()
+            yield job
+        finally:
+            job.end()
+
+
+@contextmanager
+def live_job(delay_ms: int) -> Iterator[str]:
+    """The live job with a gateway; gives its address.
+
+    Raises:
+        BenchmarkError: it doesn't start.
+    """
+    with started_job(delay_ms) as job:
+        yield job.address
