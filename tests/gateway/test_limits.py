@@ -104,7 +104,7 @@ def test_who_reads_no_answers_holds_up_nobody_and_is_let_go(alone: Alone) -> Non
         for _ in range(200):
             slow.send("Metadata", 9, METADATA)
         assert len(good.ask("Metadata", 9, METADATA)["topics"]) == 100
-        wait(lambda: "it takes no" in alone.gateway.status().closed, "the slow reader is let go", timeout_s=20)
+        wait(lambda: "it takes no" in alone.gateway.status().closed, "the slow reader is let go", timeout_s=60)
 
 
 @pytest.mark.parametrize("alone", [{"max_connections": 3}], indirect=True)
