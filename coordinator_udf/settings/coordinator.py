@@ -7,6 +7,7 @@ Everything that a setting is stands here once: name, type, range, default, and w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -202,7 +203,8 @@ class Settings(msgspec.Struct, frozen=True):
         for name, value in values.items():
             field = FIELDS.get(name)
             if field is None:
-                raise SettingsError(f"unknown setting {name!r}; known are: {', '.join(sorted(FIELDS))}")
+                near = "".join(f" (did you mean {known!r}?)" for known in get_close_matches(name, FIELDS, 1))
+                raise SettingsError(f"unknown setting {name!r}{near}; known are: {', '.join(sorted(FIELDS))}")
             chosen[field.name] = _convert(name, value, field.type)
         return cls(**chosen)
 

@@ -145,3 +145,8 @@ def test_every_setting_is_read_by_something() -> None:
     assert Settings().of_group({"consumer.assignment.interval.ms": 99_999}) == {
         "consumer_assignment_interval_ms": 15_000
     }
+
+
+def test_a_misspelt_setting_is_told_what_is_near_it() -> None:
+    with pytest.raises(SettingsError, match=re.escape("'group.max.sise' (did you mean 'group.max.size'?); known are")):
+        Settings.from_kafka({"group.max.sise": 3})
