@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.replay.inputs.detect import Format
-from coordinator_udf.replay.judge.report import doubts, summary, total
+from coordinator_udf.replay.judge.report import doubts, explanation_lines, summary, total
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session
@@ -44,6 +44,9 @@ def main(
         str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")
     ] = "UTC",
     one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print which requests were moved to explain answers, and why.")
+    ] = False,
     fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
     doubt_from: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with status 3 if more of an input is unreadable or contradicted.")
@@ -63,7 +66,7 @@ def main(
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error
-    for line in summary(reports):
+    for line in [*(explanation_lines(reports) if explain else ()), *summary(reports)]:
         typer.echo(line)
     doubted = list(doubts(reports, doubt_from))
     for doubt in doubted:

@@ -21,6 +21,7 @@ from coordinator_udf.protocol.consumer_protocol import (
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.user_errors import UserError
 from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
+from schemas.explanations import EXPLANATIONS, EXPLANATIONS_TABLE, UNEXPLAINED, UNEXPLAINED_TABLE
 from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
 from schemas.tables import TABLES
@@ -40,6 +41,8 @@ _SHAPES: Final = {
     REQUEST_LOG_TABLE: REQUEST_LOG,
     COORDINATOR_LOG_TABLE: COORDINATOR_LOG,
     REPLAY_DIFFERENCES_TABLE: REPLAY_DIFFERENCES,
+    EXPLANATIONS_TABLE: EXPLANATIONS,
+    UNEXPLAINED_TABLE: UNEXPLAINED,
 }
 
 _EMBEDDED: Final = StructType(

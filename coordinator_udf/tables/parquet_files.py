@@ -21,6 +21,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from coordinator_udf.user_errors import InputError
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
+from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanations_arrow, unexplained_arrow
 from schemas.replay_differences import REPLAY_DIFFERENCES_TABLE, replay_differences_arrow
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import TABLES, table_arrow
@@ -30,6 +31,8 @@ _LOGS: Final = {
     REQUEST_LOG_TABLE: request_log_arrow,
     COORDINATOR_LOG_TABLE: coordinator_log_arrow,
     REPLAY_DIFFERENCES_TABLE: replay_differences_arrow,
+    EXPLANATIONS_TABLE: explanations_arrow,
+    UNEXPLAINED_TABLE: unexplained_arrow,
 }
 #: Columns of which a file's least and greatest value are kept, so that readers can skip files.
 _STATS_COLUMNS = ("partition", "offset", "seq", "ts")

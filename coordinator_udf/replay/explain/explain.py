@@ -23,7 +23,7 @@ from coordinator_udf.replay.explain.steps import (
     steps_of,
 )
 from coordinator_udf.replay.explain.walk import Walk
-from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
+from coordinator_udf.replay.inputs.broker_log.undecided import LOST, LogFacts
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
 from coordinator_udf.shard.shard import PoisonRow
@@ -101,7 +101,7 @@ def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
         shown = ({"body": answer.body}, {"body": msgspec.json.decode(body)})
         error = error_name(answer_error(answer.body))
         difference = Difference(source, "answer", answer.api, answer.request_id, error, *shown)
-        return facts.undecided(difference) is not None
+        return facts.undecided(difference) not in (None, LOST)
 
     return excused
 

@@ -12,12 +12,15 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
-from coordinator_udf.replay.explain.walk import Mismatch, Point, Walk
+from coordinator_udf.replay.explain.walk import Mismatch, Point, Tail, Walk
 
 
 class _Path(NamedTuple):
+    """A way from a point on: where it ended, what was noted on it, and what was moved."""
+
     start: Point
     end: Point
+    tail: Tail
     moved: tuple[Option, ...]
 
 
@@ -31,6 +34,8 @@ class Search:
         self._points: list[Point] = []
         #: The last step whose answer nothing explained.
         self._last_bad: int | None = None
+        #: How far answers are explained, or given up.
+        self._farthest = 0
         self._budget = walk.bounds.tries + walk.bounds.tries_a_step * len(walk.steps)
 
     def run(self) -> Outcome:
@@ -63,7 +68,9 @@ class Search:
         """Finds an order in which the answers that differ don't, or notes that there is none."""
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[0])
-        window = _Window(walk, min(here.first + self._bounds.ahead, len(walk.steps)), mismatches[0].place)
+        window = _Window(
+            walk, min(here.first + self._bounds.ahead, len(walk.steps)), mismatches[0].place, self._points[0]
+        )
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
         path = self._with_later_begin(window, mismatches[0].place)
         if path is not None:
@@ -77,9 +84,22 @@ class Search:
             if path is not None:
                 self._take(path, mismatches[0].place, window.tries)
                 return
+        walk.forward_to(here, tail)
+        if window.best is not None and window.best.end.first > self._farthest and self._differs_ahead():
+            self._take(window.best, mismatches[0].place, window.tries)
+            return
         self._spend(window.tries)
         walk.forward_to(here, tail)
         self._give_up(mismatches, window)
+
+    def _differs_ahead(self) -> bool:
+        """Whether answers soon after this one differ as well if nothing is done about it."""
+        walk = self._walk
+        goal = min(walk.first + self._bounds.ahead, len(walk.steps))
+        while walk.first < goal and (option := walk.usual()) is not None:
+            if walk.take(option):
+                return True
+        return False
 
     def _with_later_begin(self, window: _Window, place: int) -> _Path | None:
         """An order in which a step that began an interval was handled so late that the interval isn't over yet."""
@@ -105,7 +125,7 @@ class Search:
     def _starts(self, place: int) -> list[Point]:
         """The points from which the windows begin, nearest first."""
         starts: list[Point] = []
-        for back in self._bounds.back:
+        for back in (1, *self._bounds.back):
             found = [point for point in self._points if point.first <= place - back]
             start = found[-1] if found else (self._points[0] if self._points else None)
             if start is not None and start not in starts:
@@ -114,16 +134,23 @@ class Search:
 
     def _take(self, path: _Path, place: int, tries: int) -> None:
         self._spend(tries)
-        self._walk.back_to(path.end)
+        self._walk.forward_to(path.end, path.tail)
         self._outcome.explanations.append(Explanation(place, path.moved, tries))
         self._points = [point for point in self._points if point.course <= path.start.course]
+        self._points.append(path.end)
+        self._farthest = max(self._farthest, path.end.first)
 
     def _give_up(self, mismatches: list[Mismatch], window: _Window) -> None:
         """Notes what stays unexplained and goes on from there."""
+        follows = self._follows(self._walk.first)
         for mismatch in mismatches:
+            if follows:
+                self._outcome.follow_ups.append(mismatch.place)
+                continue
             others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
             self._outcome.unexplained.append(Unexplained(mismatch.place, tuple(others), window.tries))
         self._last_bad = self._walk.first
+        self._farthest = max(self._farthest, self._walk.first)
 
     def _follows(self, first: int) -> bool:
         """Whether what differs here may well follow from what differed before."""
@@ -137,13 +164,18 @@ class Search:
 class _Window:
     """The search of the windows before one answer that differs."""
 
-    def __init__(self, walk: Walk, goal: int, place: int) -> None:
+    def __init__(self, walk: Walk, goal: int, place: int, since: Point) -> None:
+        """A window that begins with no point before ``since``."""
         self._walk = walk
+        self._here, self._tail = walk.point(), walk.tail(since)
+        self._start = self._since = since
         self._goal = goal
         self._place = place
         self._visited: dict[Hashable, int] = {}
         self._limit = 0
         self.tries = 0
+        #: The order that explains most of what comes next, if none explains all up to the goal.
+        self.best: _Path | None = None
         #: What was answered in the orders that were tried, by step.
         self.seen: dict[int, list[str]] = {}
         self._moved: list[Option] = []
@@ -154,10 +186,10 @@ class _Window:
         for changes in range(1, self._walk.bounds.changes + 1):
             self._visited.clear()
             self._limit = limit
-            self._walk.back_to(start)
+            self._begin(start)
             self._moved = []
             if self._go_on(changes):
-                return _Path(start, self._walk.point(), tuple(self._moved))
+                return self._path(self._walk.point())
             if self.tries >= limit:
                 return None
         return None
@@ -166,9 +198,12 @@ class _Window:
         """The usual order from a point on, where a step has another time, if it explains all up to the goal."""
         self._visited.clear()
         self._limit = self.tries + self._walk.bounds.tries
-        self._walk.back_to(start)
+        self._begin(start)
         self._moved = []
-        return _Path(start, self._walk.point(), (moved, *self._moved)) if self._go_on(1) else None
+        if not self._go_on(1):
+            return None
+        path = self._path(self._walk.point())
+        return path._replace(moved=(moved, *path.moved))
 
     def _go_on(self, changes: int) -> bool:
         """Whether the goal can be reached from where the walk is, with at most so many changes."""
@@ -182,6 +217,8 @@ class _Window:
         if self._visited.get(key, -1) >= changes:
             return False
         self._visited[key] = changes
+        if not walk.done and here.first > self._place and (self.best is None or here.first > self.best.end.first):
+            self.best = self._path(here)
         for number, option in enumerate(list(walk.options())):
             cost = 0 if option.usual else 1
             if cost > changes:
@@ -200,6 +237,15 @@ class _Window:
             if cost:
                 self._moved.pop()
         return False
+
+    def _begin(self, start: Point) -> None:
+        # What was noted before the start may have been cut by a search that began earlier.
+        self._walk.forward_to(self._here, self._tail)
+        self._walk.back_to(start)
+        self._start = start
+
+    def _path(self, end: Point) -> _Path:
+        return _Path(self._start, end, self._walk.tail(self._since), tuple(self._moved))
 
     def _note(self, mismatches: list[Mismatch]) -> None:
         for mismatch in mismatches:

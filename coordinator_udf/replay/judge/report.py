@@ -26,6 +26,9 @@ class SourceReport(msgspec.Struct):
     #: Differences that the log itself cannot decide, by reason and place.
     undecided: dict[str, dict[Place, int]] = {}
     incomparable: dict[Place, int] = {}
+    #: How many orders other than the usual one explain answers; what was moved, and what nothing explains, a line each.
+    explained: int = 0
+    explanations: list[str] = []
     #: Lines of the group coordinator in the broker's own log, by what they tell.
     info_events: dict[str, int] = {}
     #: What is wrong with the input although it was read.
@@ -114,9 +117,18 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         undecided = sum(sum(places.values()) for places in report.undecided.values())
         if undecided:
             line += f", undecided {undecided}"
+        if report.explained:
+            line += f", explained by another order {report.explained}"
         if report.incomparable:
             line += f", not compared {sum(report.incomparable.values())}"
     yield line
+
+
+def explanation_lines(reports: Sequence[SourceReport]) -> Iterator[str]:
+    """What was moved for answers to be explained, and what nothing explains: a line each."""
+    for report in reports:
+        for line in report.explanations:
+            yield f"{report.source}: {line}"
 
 
 def _info_line(report: SourceReport) -> str:

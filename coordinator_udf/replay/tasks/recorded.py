@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
-from coordinator_udf.replay.inputs.broker_log.undecided import FOLLOWS
+from coordinator_udf.replay.explain.tables import explanation_lines, explanation_tables
+from coordinator_udf.replay.inputs.broker_log.undecided import FOLLOWS, LOST
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
@@ -103,7 +104,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         return outputs, compare(source.source, source.recording, said, excluded, undecided)
 
     outputs, verdict = judge()
-    differing = {difference.request_id for difference in verdict.differences if difference.undecided is None}
+    differing = {difference.request_id for difference in verdict.differences if difference.undecided in {None, LOST}}
     if source.facts is None:
         return outputs, verdict
     found = {request_id for request_id in differing if request_id is not None}
@@ -131,6 +132,9 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     requests = pa.Table.from_batches([request_batch(source.source, source.rows)])
     files.write({"rejected_requests": rejection_table(source.source, source.rejections), REQUEST_LOG_TABLE: requests})
     files.write({REPLAY_DIFFERENCES_TABLE: difference_table(verdict)})
+    files.write(explanation_tables(source, verdict.differences))
+    report.explained = 0 if source.explained is None else source.explained.moved
+    report.explanations = list(explanation_lines(source, verdict.differences))
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
     if job.lines_file is not None:

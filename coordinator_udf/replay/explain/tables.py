@@ -1,0 +1,125 @@
+"""What came of the search, as rows of the tables explanations and unexplained and as lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from coordinator_udf.replay.explain.results import Explained, Explanation, GroupKey, Unexplained
+from coordinator_udf.replay.judge.compare import Difference
+from coordinator_udf.replay.recording import ReplaySource
+from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanations_arrow, unexplained_arrow
+
+Row = dict[str, Any]
+
+
+def explanation_tables(source: ReplaySource, differences: Sequence[Difference]) -> dict[str, pa.Table]:
+    """Both tables of one source.
+
+    Args:
+        differences: those that were found in the end.
+    """
+    rows = [row for row, _ in _explained(source)]
+    return {
+        EXPLANATIONS_TABLE: pa.Table.from_pylist(rows, explanations_arrow()),
+        UNEXPLAINED_TABLE: pa.Table.from_pylist(list(_unexplained(source, differences)), unexplained_arrow()),
+    }
+
+
+def explanation_lines(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[str]:
+    """One line an explanation, with what was moved and by how much, and one an answer that nothing explains."""
+    for row, found in _explained(source):
+        moves = ", ".join(_move_text(move) for move in row["moved"])
+        fewer = f"with fewer than {len(found.moved)} changes" if len(found.moved) > 1 else "without a change"
+        yield (
+            f"explained: {row['api']} {row['request_id']} of group {row['group_id']}: {moves}; "
+            f"{fewer} no order explains it ({found.tries} steps tried)"
+        )
+    for row in _unexplained(source, differences):
+        others = f", in other orders {len(row['ours']) - 1} more answers" if len(row["ours"]) > 1 else ""
+        ours = row["ours"][0] if row["ours"] else "nothing"
+        yield (
+            f"unexplained: {row['api']} {row['request_id']} of group {row['group_id']}: the broker said "
+            f"{row['recorded']}, the usual order gives {ours}{others} ({row['tries']} steps tried)"
+        )
+
+
+def _move_text(move: Row) -> str:
+    what = move["request_id"] or "a timer or an event of the shard"
+    if not move["moved_ms"]:
+        return f"{what} handled out of turn"
+    return f"{what} handled {abs(move['moved_ms'])} ms {'later' if move['moved_ms'] > 0 else 'earlier'}"
+
+
+def _explained(source: ReplaySource) -> Iterator[tuple[Row, Explanation]]:
+    explained = source.explained
+    apis = _apis(source) if explained is not None else {}
+    for key, outcome in explained.outcomes.items() if explained is not None else ():
+        times = dict(outcome.course)
+        for found in outcome.explanations:
+            request_id = outcome.request_ids[found.place]
+            yield (
+                {
+                    "source": source.source,
+                    "partition": key[0],
+                    "group_id": key[1],
+                    "request_id": request_id,
+                    "ts": times[found.place],
+                    "api": apis[request_id],
+                    "moved": [
+                        {
+                            "request_id": None if move.place is None else outcome.request_ids[move.place],
+                            "ts": move.at_ms,
+                            "moved_ms": 0 if move.place is None else move.at_ms - outcome.natural_ms[move.place],
+                        }
+                        for move in found.moved
+                    ],
+                    "tries": found.tries,
+                },
+                found,
+            )
+
+
+def _unexplained(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[Row]:
+    known = _by_request(source.explained) if source.explained is not None else {}
+    for difference in differences:
+        if difference.undecided is not None:
+            continue
+        place = known.get(difference.request_id or "")
+        key, found = place if place is not None else ((None, _group_of(source, difference)), None)
+        shown = [] if difference.ours is None else [_json(difference.ours)]
+        yield {
+            "source": source.source,
+            "partition": key[0],
+            "group_id": key[1],
+            "request_id": difference.request_id,
+            "ts": difference.recorded["ts"] if isinstance(difference.recorded, Mapping) else None,
+            "api": difference.api,
+            "recorded": None if difference.recorded is None else _json(difference.recorded),
+            "ours": shown if found is None else [*shown, *found.ours[1:]],
+            "tries": 0 if found is None else found.tries,
+        }
+
+
+def _group_of(source: ReplaySource, difference: Difference) -> str | None:
+    return next((row["group_id"] for row in source.rows if row["request_id"] == difference.request_id), None)
+
+
+def _by_request(explained: Explained) -> dict[str, tuple[GroupKey, Unexplained]]:
+    return {
+        outcome.request_ids[found.place]: (key, found)
+        for key, outcome in explained.outcomes.items()
+        for found in outcome.unexplained
+    }
+
+
+def _apis(source: ReplaySource) -> dict[str, str]:
+    return {row["request_id"]: row["api"] for row in source.rows if row["request_id"] is not None}
+
+
+def _json(side: Any) -> str:
+    body = side["body"] if isinstance(side, Mapping) and "body" in side else side
+    return msgspec.json.encode(body).decode()
