@@ -17,6 +17,7 @@ from coordinator_udf.replay.members.failovers import (
     recorded_answers,
     recorded_requests,
 )
+from coordinator_udf.replay.members.one_thread import OneThread
 from coordinator_udf.replay.members.recorded_coordinator import RecordedCoordinator, RequestKey
 from coordinator_udf.replay.members.recording import Line, MemberRecording, Recording
 from coordinator_udf.replay.members.run import Difference, MemberVerdict, RunningMember, make_machine
@@ -89,10 +90,14 @@ class _Loop:
         self._coordinator = RecordedCoordinator(recording.lines[0][1], failovers, ids)
         self._answers = recorded_answers(recording)
         self._members: dict[str, _Member] = {}
+        self._thread = OneThread()
 
     def take(self, number: int, line: Line) -> Difference | None:
         """Lets a line happen; returns how it differs from what we do, if it does."""
         try:
+            for member in self._members.values():
+                if member.running.is_waiting:
+                    member.note(number, member.running.until(line["ts"]))
             if line["type"] == "topics":
                 self._coordinator.advance(number, line["ts"])
                 self._coordinator.set_topics(line)
@@ -117,7 +122,7 @@ class _Loop:
         name = line["m"]
         if line["type"] == "start":
             machine = make_machine(self._recorded[name], self._recording.backoff_factor)
-            self._members[name] = _Member(RunningMember(name, machine))
+            self._members[name] = _Member(RunningMember(name, machine, self._thread))
         member = self._members[name]
         if member.waiting:
             return Difference(name, number, None, member.waiting[0][1])
