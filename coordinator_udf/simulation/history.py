@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.members.inputs import TopicPartition
@@ -33,6 +32,9 @@ class History:
     Attributes:
         requests: how many requests of each API came to the coordinator.
         decisions: what the coordinator decided.
+        process_of: the process that had a member id.
+        removals: when the coordinator removed which member id because it was silent.
+        subscribed: the topics that a group's members want.
     """
 
     start_ms: int
@@ -41,10 +43,10 @@ class History:
     events: list[MemberEvent] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     decisions: list[Decisions] = field(default_factory=list)
+    process_of: dict[str, str] = field(default_factory=dict)
+    removals: list[tuple[int, str]] = field(default_factory=list)
+    subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def count(self, api: str) -> None:
         """Counts a request."""
         self.requests[api] = self.requests.get(api, 0) + 1
-
-
-Row = dict[str, Any]

@@ -71,12 +71,22 @@ def rebalance_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
 
 def expulsion_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
     """Returns when the coordinator removed members that were silent for too long, each once."""
-    times: dict[str | None, int] = {}
-    for decided in decisions:
-        for row in decided.transitions:
-            if row[_TRANSITION["group_id"]] == group_id and row[_TRANSITION["cause_timer"]] in _REMOVING_TIMERS:
-                times.setdefault(row[_TRANSITION["cause_member_id"]], row[_TRANSITION["ts"]])
+    times: dict[str, int] = {}
+    for ts_ms, member_id in removals(decisions, group_id):
+        times.setdefault(member_id, ts_ms)
     return sorted(times.values())
+
+
+def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> list[tuple[int, str]]:
+    """Returns when the coordinator removed which member ids because they were silent, of one group or of all."""
+    return [
+        (row[_TRANSITION["ts"]], row[_TRANSITION["cause_member_id"]])
+        for decided in decisions
+        for row in decided.transitions
+        if group_id in {None, row[_TRANSITION["group_id"]]}
+        and row[_TRANSITION["cause_timer"]] in _REMOVING_TIMERS
+        and row[_TRANSITION["cause_member_id"]] is not None
+    ]
 
 
 def first_disturbance_ms(events: Iterable[MemberEvent]) -> int | None:

@@ -25,6 +25,14 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Nothing that a process sends arrives, and nothing that is sent to it, for a while."""
+
+    at_ms: int
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemberPlan:
     """One process of a member.
 
@@ -48,6 +56,7 @@ class MemberPlan:
     close_at_ms: int | None = None
     crash_at_ms: int | None = None
     stalls: tuple[Stall, ...] = ()
+    cuts: tuple[Cut, ...] = ()
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0

@@ -17,6 +17,8 @@ from coordinator_udf.members import inputs
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
 from coordinator_udf.members.outputs import (
     Callback,
+    ClassicStateChange,
+    ConsumerStateChange,
     ErrorRaised,
     Hangup,
     MetadataRequest,
@@ -29,6 +31,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.coordinator import BROKERS, Answered, Coordinator
 from coordinator_udf.simulation.history import History, MemberEvent
+from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Doing, Process, make_process
@@ -80,6 +83,7 @@ class World:
         while self._step(end_ms):
             pass
         self.history.decisions = self._coordinator.shard.decisions
+        self.history.removals = removals(self.history.decisions)
         return self.history
 
     # ---- time
@@ -136,6 +140,7 @@ class World:
             case e.Start(plan):
                 process = self._processes[plan.name] = make_process(plan, self._draws)
                 self._tell(process, "start")
+                self.history.subscribed[plan.group_id] = plan.topics
                 self._give(process, inputs.Tick())
                 self._give(process, inputs.Subscribe(plan.topics))
                 self._poll(process)
@@ -255,7 +260,8 @@ class World:
             case Request():
                 self._send(self._network.connection(name, output.to), output)
             case MetadataRequest():
-                self._at(self._now_ms + 2 * self._network.latency_ms(), e.MetadataArrives(name))
+                asked_ms = max(self._now_ms, self._cut_until_ms(name))
+                self._at(asked_ms + 2 * self._network.latency_ms(), e.MetadataArrives(name))
             case Hangup(node):
                 self._network.close(name, node)
             case Callback(method, partitions):
@@ -269,6 +275,9 @@ class World:
             case OperationDone("close"):
                 self._tell(process, "closed")
                 self._gone(process)
+            case ClassicStateChange() | ConsumerStateChange():
+                if output.member_id:
+                    self.history.process_of[output.member_id] = name
             case ErrorRaised(op, class_name, message):
                 self._tell(process, "error", detail=f"{op}: {class_name}: {message}")
             case _:
@@ -286,10 +295,25 @@ class World:
     def _send(self, connection: Connection, request: Request) -> None:
         arrives_ms = self._network.send(connection, request, self._now_ms)
         self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
+        if self._is_cut(connection.member):
+            return
         if self._network.is_lost():
             self._at(arrives_ms, e.Lost(connection))
         else:
             self._at(arrives_ms, e.RequestArrives(connection, request))
+
+    def _is_cut(self, member: str) -> bool:
+        return self._cut_until_ms(member) > self._now_ms
+
+    def _cut_until_ms(self, member: str) -> int:
+        """Returns when a member that is cut off is there again; a time in the past if it is not."""
+        since_ms = self._now_ms - self._plan.start_ms
+        ends = [
+            cut.at_ms + cut.length_ms
+            for cut in self._processes[member].plan.cuts
+            if cut.at_ms <= since_ms < cut.at_ms + cut.length_ms
+        ]
+        return self._plan.start_ms + max(ends, default=-1)
 
     def _arrive(self, connection: Connection, request: Request) -> None:
         connection.waiting.append(request)
@@ -316,7 +340,7 @@ class World:
         for answer in answers:
             connection = answer.connection
             connection.handling = None
-            if connection.is_open:
+            if connection.is_open and not self._is_cut(connection.member):
                 arrives_ms = self._network.answer(connection, self._now_ms)
                 self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._at(self._now_ms, e.NextRequest(connection))

@@ -1,0 +1,120 @@
+"""What must hold in every world, and where it didn't.
+
+A partition has one owner at a time, as far as the protocols promise it: a member that is cut off or stalled may believe
+to own what the coordinator has given to another once its session is over, so an owner that the coordinator has removed
+doesn't count, nor one whose application stands still.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from coordinator_udf.groups.decisions import COLUMNS
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.history import History
+
+_RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
+#: What records call the number that only rises, by their type.
+_RISING = {"GroupMetadata": "generation", "ConsumerGroupMetadata": "epoch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that must not be. ``ts_ms`` is in milliseconds since the epoch."""
+
+    ts_ms: int
+    group_id: str
+    kind: str
+    detail: str
+
+
+def violations(history: History) -> list[Violation]:
+    """Returns what must not be in a world, in the order of time."""
+    found = [*_two_owners(history), *_falling_numbers(history), *_unsettled(history)]
+    return sorted(found, key=lambda violation: violation.ts_ms)
+
+
+def _two_owners(history: History) -> Iterator[Violation]:
+    owners: dict[tuple[str, TopicPartition], set[str]] = defaultdict(set)
+    excused: set[str] = set()
+    removals = iter(sorted(history.removals))
+    removal = next(removals, None)
+    for event in history.events:
+        process = f"{event.client_id}/{event.run}"
+        while removal is not None and removal[0] <= event.ts_ms:
+            excused.add(history.process_of.get(removal[1], ""))
+            removal = next(removals, None)
+        if event.event == "stall":
+            excused.add(process)
+        if event.event in {"revoked", "lost", "closed", "crash"}:
+            for key, names in owners.items():
+                if event.event in {"closed", "crash"} or (key[0] == event.group_id and key[1] in event.partitions):
+                    names.discard(process)
+        if event.event in {"lost", "resume"}:
+            # It has heard what happened to it, and counts again.
+            excused.discard(process)
+        if event.event == "assigned":
+            for partition in event.partitions:
+                names = owners[event.group_id, partition]
+                others = sorted(names - {process} - excused)
+                if others:
+                    detail = (
+                        f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
+                    )
+                    yield Violation(event.ts_ms, event.group_id, "two owners", detail)
+                names.add(process)
+
+
+def _falling_numbers(history: History) -> Iterator[Violation]:
+    last: dict[tuple[str, str], int] = {}
+    for said in history.decisions:
+        for row in said.records:
+            group_id, kind, body = (row[_RECORD[name]] for name in ("group_id", "record_type", "body"))
+            if kind not in _RISING:
+                continue
+            if body is None:
+                # The group is deleted, or of another type from now on, and a new one begins anew.
+                last.pop((group_id, kind), None)
+                continue
+            number = json.loads(body)[_RISING[kind]]
+            if number < last.get((group_id, kind), number):
+                detail = f"{_RISING[kind]} {number} after {last[group_id, kind]}"
+                yield Violation(row[_RECORD["ts"]], group_id, "falling number", detail)
+            last[group_id, kind] = number
+
+
+def _unsettled(history: History) -> Iterator[Violation]:
+    """Yields the partitions that have no owner, or several, at a world's end."""
+    owners: dict[tuple[str, str, int], set[str]] = defaultdict(set)
+    groups: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        process = f"{event.client_id}/{event.run}"
+        if event.event == "start":
+            groups[event.group_id].add(process)
+        elif event.event in {"crash", "close", "closed"}:
+            groups[event.group_id].discard(process)
+        for key in [(event.group_id, p.topic, p.partition) for p in event.partitions]:
+            if event.event == "assigned":
+                owners[key].add(process)
+            else:
+                owners[key].discard(process)
+        if event.event in {"crash", "closed"}:
+            for names in owners.values():
+                names.discard(process)
+    for group_id, alive in groups.items():
+        if alive:
+            yield from _badly_owned(history, group_id, owners, history.subscribed.get(group_id, ()))
+
+
+def _badly_owned(
+    history: History, group_id: str, owners: dict[tuple[str, str, int], set[str]], topics: Iterable[str]
+) -> Iterator[Violation]:
+    for topic in topics:
+        for number in range(history.partitions.get(topic, 0)):
+            names = owners[group_id, topic, number]
+            if len(names) != 1:
+                detail = f"{topic}-{number} has {len(names)} owners at the end ({', '.join(sorted(names)) or 'none'})"
+                yield Violation(history.end_ms, group_id, "unsettled", detail)

@@ -1,0 +1,195 @@
+"""A scenario: what a family of worlds has in common, read from TOML; each seed draws one world from it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.user_errors import InputError
+
+Seconds = Annotated[float, Meta(ge=0)]
+#: A time, or a range out of which each world draws one.
+Span = Seconds | Annotated[tuple[Seconds, ...], Meta(min_length=2, max_length=2)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A topic of a scenario."""
+
+    name: str
+    partitions: Count
+
+
+class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some members that are set up alike, with client ids ``<name>1``, ``<name>2`` and so on."""
+
+    count: Count
+    name: str = "c"
+    group: str = "g"
+    protocol: Literal["classic", "consumer"] = "classic"
+    start_s: Span = 0.0
+    static: bool = False
+    topics: tuple[str, ...] = ()
+    properties: dict[str, Any] = {}
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that happens to members, topics or the coordinator.
+
+    Attributes:
+        kind: deploy and migrate take all members in turn, one each ``every_s``; restart takes all at once.
+        count: how many members it happens to, drawn from all; how often for a failover.
+        back_s: how long until a crashed or deployed process is replaced; None: never.
+        length_s: how long a stall, a cut or a failover lasts.
+    """
+
+    kind: Literal["deploy", "crash", "stall", "cut", "restart", "migrate", "failover", "grow"]
+    at_s: Span
+    count: Count = 1
+    every_s: Seconds = 1.0
+    back_s: Span | None = None
+    length_s: Span = 0.0
+    topic: str = ""
+    partitions: int = 0
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long messages take, and the share of requests with which the connection is lost."""
+
+    latency_ms: tuple[int, int] = (1, 5)
+    loss: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A scenario file. ``quiet_s`` is how long before its end a world has its last fault."""
+
+    title: str
+    end_s: Seconds
+    members: tuple[Members, ...]
+    topics: tuple[Topic, ...]
+    quiet_s: Seconds = 60.0
+    faults: tuple[Fault, ...] = ()
+    network: Network = Network()
+    coordinator: dict[str, Any] = {}
+    cadence_ms: Annotated[int, Meta(ge=0)] = 0
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Reads a scenario file.
+
+    Raises:
+        InputError: it can't be read, or a field is missing, unknown or can't be; the message names it.
+        SettingsError: a setting of the coordinator can't be.
+    """
+    try:
+        read = tomllib.loads(path.read_text())
+        scenario = msgspec.convert(read, Scenario)
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no scenario: {error}") from error
+    Settings.from_kafka(scenario.coordinator)
+    return scenario
+
+
+def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
+    """Draws the world of a seed."""
+    draws = Random(f"{scenario.title}/{seed}")
+    names = tuple(topic.name for topic in scenario.topics)
+    members = [member for family in scenario.members for member in _family(family, names, draws)]
+    topics = [TopicPlan(topic.name, topic.partitions) for topic in scenario.topics]
+    failovers: list[Failover] = []
+    for fault in scenario.faults:
+        if fault.kind == "failover":
+            failovers += [Failover(_ms(fault.at_s, draws), _ms(fault.length_s, draws)) for _ in range(fault.count)]
+        elif fault.kind == "grow":
+            topics.append(TopicPlan(fault.topic or names[0], fault.partitions, _ms(fault.at_s, draws)))
+        else:
+            members = _disturbed(members, fault, draws)
+    return WorldPlan(
+        members=tuple(members),
+        topics=tuple(topics),
+        end_ms=round(scenario.end_s * 1000),
+        settings=scenario.coordinator,
+        network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
+        failovers=_apart(failovers),
+        cadence_ms=scenario.cadence_ms,
+    )
+
+
+def _family(family: Members, topics: tuple[str, ...], draws: Random) -> list[MemberPlan]:
+    made = []
+    for number in range(1, family.count + 1):
+        client_id = f"{family.name}{number}"
+        properties: dict[str, Any] = {"group.protocol": family.protocol, **family.properties}
+        if family.static:
+            properties["group.instance.id"] = client_id
+        start_ms = _ms(family.start_s, draws)
+        made.append(MemberPlan(client_id, 1, family.group, family.topics or topics, start_ms, properties))
+    return made
+
+
+def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[MemberPlan]:
+    """Returns the members with what a fault does to some of their processes, and the processes that replace these."""
+    newest = {member.client_id: place for place, member in enumerate(members)}
+    everybody = list(newest.values())
+    chosen = everybody
+    if fault.kind in {"crash", "stall", "cut"}:
+        chosen = draws.sample(everybody, min(fault.count, len(everybody)))
+    changed = list(members)
+    start_ms = _ms(fault.at_s, draws)
+    for number, place in enumerate(chosen):
+        member = changed[place]
+        if member.close_at_ms is not None or member.crash_at_ms is not None:
+            continue
+        in_turn = fault.kind in {"deploy", "migrate"}
+        at_ms = start_ms + round(number * fault.every_s * 1000) if in_turn else _ms(fault.at_s, draws)
+        at_ms = max(at_ms, member.start_ms + 1)
+        length_ms = _ms(fault.length_s, draws)
+        match fault.kind:
+            case "stall":
+                changed[place] = replace(member, stalls=(*member.stalls, Stall(at_ms, length_ms)))
+                continue
+            case "cut":
+                changed[place] = replace(member, cuts=(*member.cuts, Cut(at_ms, length_ms)))
+                continue
+            case "crash":
+                changed[place] = replace(member, crash_at_ms=at_ms)
+            case _:
+                changed[place] = replace(member, close_at_ms=at_ms)
+        if fault.back_s is not None:
+            changed.append(_replacement(member, fault, at_ms + _ms(fault.back_s, draws)))
+    return changed
+
+
+def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:
+    properties: Mapping[str, Any] = member.properties
+    if fault.kind == "migrate":
+        of_classic = {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
+        kept = {name: value for name, value in properties.items() if name not in of_classic}
+        properties = {**kept, "group.protocol": "consumer"}
+    return replace(member, run=member.run + 1, start_ms=start_ms, properties=properties, stalls=(), cuts=())
+
+
+def _apart(failovers: list[Failover]) -> tuple[Failover, ...]:
+    """Returns the failovers of which none begins before the one before it is over."""
+    apart: list[Failover] = []
+    for failover in sorted(failovers, key=lambda one: one.at_ms):
+        if not apart or failover.at_ms > apart[-1].at_ms + apart[-1].down_ms:
+            apart.append(failover)
+    return tuple(apart)
+
+
+def _ms(span: Span, draws: Random) -> int:
+    if isinstance(span, tuple):
+        return round(draws.uniform(span[0], span[1]) * 1000)
+    return round(span * 1000)
