@@ -24,15 +24,18 @@ from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
 from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanations_arrow, unexplained_arrow
 from schemas.replay_differences import REPLAY_DIFFERENCES_TABLE, replay_differences_arrow
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
+from schemas.simulation import MEMBER_EVENTS_TABLE, VIOLATIONS_TABLE, member_events_arrow, violations_arrow
 from schemas.tables import TABLES, table_arrow
 
-#: The tables that a replay alone leaves behind, with their schemas.
-_LOGS: Final = {
+#: The tables that not every run writes, with their schemas: what a replay was given, what only a simulation knows.
+_MORE: Final = {
     REQUEST_LOG_TABLE: request_log_arrow,
     COORDINATOR_LOG_TABLE: coordinator_log_arrow,
     REPLAY_DIFFERENCES_TABLE: replay_differences_arrow,
     EXPLANATIONS_TABLE: explanations_arrow,
     UNEXPLAINED_TABLE: unexplained_arrow,
+    MEMBER_EVENTS_TABLE: member_events_arrow,
+    VIOLATIONS_TABLE: violations_arrow,
 }
 #: Columns of which a file's least and greatest value are kept, so that readers can skip files.
 _STATS_COLUMNS = ("partition", "offset", "seq", "ts")
@@ -134,12 +137,12 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
 def commit(out: Path, files: Iterable[TableFile]) -> None:
     """Makes the files the whole content of the tables: one version for each table, tables without a file empty.
 
-    The logs are tables of the replay only if it wrote them, or if one has to be emptied.
+    A table that not every run writes is one of this run only if it wrote it, or if it has to be emptied.
     """
     by_table: dict[str, list[TableFile]] = {name: [] for name in TABLES}
-    for log in _LOGS:
-        if DeltaTable.is_deltatable(str(out / log)):
-            by_table[log] = []
+    for name in _MORE:
+        if DeltaTable.is_deltatable(str(out / name)):
+            by_table[name] = []
     for file in files:
         by_table.setdefault(file.table, []).append(file)
     now_ms = int(time.time() * 1000)
@@ -149,7 +152,7 @@ def commit(out: Path, files: Iterable[TableFile]) -> None:
 
 
 def _schema(table: str) -> pa.Schema:
-    arrow = _LOGS.get(table)
+    arrow = _MORE.get(table)
     return table_arrow(table) if arrow is None else arrow()
 
 

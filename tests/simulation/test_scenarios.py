@@ -1,0 +1,89 @@
+"""The shipped scenarios: nothing that must not be; and what must not be is found where somebody puts it in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from coordinator_udf.assignors.uniform import UniformAssignor
+from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.simulation.invariants import violations
+from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.tasks import SimulationRequest, simulate
+from coordinator_udf.simulation.world import World
+from coordinator_udf.user_errors import InputError
+from tests.conftest import ROOT
+
+SCENARIOS = sorted((ROOT / "conf" / "scenarios").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_a_shipped_scenario_has_nothing_that_must_not_be(path: Path) -> None:
+    scenario = read_scenario(path)
+    for seed in range(1):
+        assert violations(World(draw_world(scenario, seed), seed).run()) == []
+
+
+def _found(name: str, seeds: int = 5) -> set[str]:
+    scenario = read_scenario(ROOT / "conf" / "scenarios" / f"{name}.toml")
+    worlds = (World(draw_world(scenario, seed), seed).run() for seed in range(seeds))
+    return {violation.kind for history in worlds for violation in violations(history)}
+
+
+def test_a_coordinator_that_gives_a_partition_to_two_members_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assign = UniformAssignor.assign
+
+    def to_two(self: UniformAssignor, spec: Any) -> Any:
+        given = assign(self, spec)
+        topic_id = next(iter(spec.partitions))
+        return {member_id: {**target, topic_id: (0, *target.get(topic_id, ()))} for member_id, target in given.items()}
+
+    monkeypatch.setattr(UniformAssignor, "assign", to_two)
+    assert "unsettled" in _found("rolling-deploy", 1)
+
+
+def test_a_coordinator_that_never_ends_a_session_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator_udf.groups.timer_handlers.session_expired", lambda *_: None)
+    assert "unsettled" in _found("crash-loop")
+
+
+def test_worlds_are_rows_of_the_tables_however_they_are_spread(spark: SparkSession, tmp_path: Path) -> None:
+    def run(out: Path, parts: tuple[tuple[int, int], ...]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for number, (first, seeds) in enumerate(parts):
+            folder = out / str(number)
+            request = SimulationRequest((SCENARIOS[0],), folder, first, seeds)
+            assert simulate(spark, request, lambda _: None) == []
+            for table in ("member_events", "group_transitions", "consumer_offsets"):
+                rows += DeltaTable(str(folder / table)).to_pyarrow_table().to_pylist()
+        return sorted(rows, key=str)
+
+    together = run(tmp_path / "together", ((0, 2),))
+    assert together == run(tmp_path / "apart", ((0, 1), (1, 1)))
+    assert {row["source"] for row in together} == {f"{SCENARIOS[0].stem}/0", f"{SCENARIOS[0].stem}/1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title = 1", "title"),
+        ("title = 'x'\nend_s = 1\nmembers = []\ntopics = []\nquite_s = 1", "quite_s"),
+        ("title =", "is no scenario"),
+    ],
+)
+def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_scenario(path)
+
+
+def test_a_setting_of_the_coordinator_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(f"{SCENARIOS[0].read_text()}\n[coordinator]\n'no.such.setting' = 1\n")
+    with pytest.raises(SettingsError, match=r"no\.such\.setting"):
+        read_scenario(path)
