@@ -123,7 +123,7 @@ def delete_groups(ctx: Context, store: GroupStore, group_ids: tuple[str, ...]) -
 
 
 def _refusal(store: GroupStore, group_id: str) -> Errors:
-    """Why a group can't be deleted; NONE if it can."""
+    """Returns the error of deleting a group; NONE if it can be deleted."""
     group = store.get(group_id)
     if group is None or group.state is ClassicGroupState.DEAD:
         return Errors.GROUP_ID_NOT_FOUND

@@ -34,7 +34,7 @@ def request_cause(row: Request, body: Any) -> Cause:
 
 
 def _client_reason(body: Any) -> str | None:
-    """Why the client says it asks (KIP-800)."""
+    """Returns the client's own reason for its request (KIP-800)."""
     if isinstance(body, JoinGroup):
         return body.reason
     if isinstance(body, LeaveGroup) and body.members:

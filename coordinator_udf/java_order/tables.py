@@ -74,7 +74,7 @@ def int_spread(number: int) -> int:
 
 
 def uuid_order(topic_ids: Collection[str], table: int | None = None) -> list[str]:
-    """Topic ids, in the order of their insertion, in the order in which a HashMap has them.
+    """Sorts topic ids, given in the order of their insertion, into the order in which a HashMap has them.
 
     Args:
         table: the map's table; None if it grew from nothing.
@@ -84,7 +84,7 @@ def uuid_order(topic_ids: Collection[str], table: int | None = None) -> list[str
 
 
 def int_order(numbers: Collection[int], table: int | None = None) -> list[int]:
-    """Different numbers of at least 0, in the order of their insertion, in the order in which a HashSet has them.
+    """Sorts different numbers of at least 0, given as they were inserted, into the order in which a HashSet has them.
 
     Args:
         table: the set's table; None if it was made of all the numbers at once.

@@ -121,11 +121,11 @@ class EmbeddedLog:
         return self.append_columns(to_columns(rows))
 
     def append_columns(self, columns: Mapping[str, pa.Array]) -> int:
-        """`append` for rows that are Arrow columns already."""
+        """Appends rows that are Arrow columns already, as `append` does."""
         return self.append_all([columns]).start
 
     def append_all(self, appends: Iterable[Mapping[str, pa.Array]]) -> range:
-        """Several appends, of Arrow columns each, of which the log gets all or none; returns their numbers.
+        """Makes several appends, of Arrow columns each, of which the log gets all or none; returns their numbers.
 
         Other appenders wait for as long as the iterable takes. Where nobody has appended for `downtime_after_ms` before
         them, a Downtime row in each partition goes first.

@@ -117,5 +117,5 @@ def _sync_commit(table: Path, version: int) -> None:
 
 
 def next_offsets(uri: str) -> list[int]:
-    """For each partition the offset after the last row that a history holds; empty where there is none."""
+    """Returns for each partition the offset after the last row that a history holds; nothing where there is none."""
     return next_numbers(uri, "offset") if DeltaTable.is_deltatable(uri) else []

@@ -34,7 +34,7 @@ def to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
 
 
 def next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
-    """For each partition that has rows in the batches, the offset after its last one."""
+    """Returns for each partition that has rows in the batches the offset after its last one."""
     ends: dict[int, int] = {}
     for batch in batches:
         # Offsets rise within a partition.

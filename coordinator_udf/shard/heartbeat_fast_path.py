@@ -60,7 +60,7 @@ class HeartbeatAnswers:
         self._begin()
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Rows, numbers of the outputs, times and error codes of all answers."""
+        """Returns rows, numbers of the outputs, times and error codes of all answers."""
         self.mark()
         if len(self._blocks) == 1:
             return self._blocks[0]

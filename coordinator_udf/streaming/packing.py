@@ -53,7 +53,7 @@ _PACKED: Final = pa.schema([pa.field("shard", pa.int64(), False), pa.field("requ
 
 
 def pack_requests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Record batches of REQUEST_LOG, in order, to record batches of PACKED_REQUESTS.
+    """Turns record batches of REQUEST_LOG, in order, into record batches of PACKED_REQUESTS.
 
     Rows of a partition keep their order; rows without a partition, which nobody can be asked for, go to partition 0.
     """

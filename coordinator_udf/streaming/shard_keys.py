@@ -40,7 +40,7 @@ def partition_of(key: int) -> int:
 
 
 def spark_hash(low: int, high: np.ndarray) -> np.ndarray:
-    """Spark's hash of 64-bit numbers, given as their halves, the high ones unsigned: Murmur3 of 32 bits."""
+    """Returns Spark's hash (Murmur3, 32 bits) of 64-bit numbers, given as their halves, the high ones unsigned."""
     with np.errstate(over="ignore"):
         mixed = _mixed(_mixed(np.full_like(high, _SEED), np.full_like(high, low)), high)
         mixed ^= np.uint32(8)

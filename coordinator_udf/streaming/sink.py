@@ -94,7 +94,7 @@ class CoordinatorSink:
         self.totals.sink_ms = (time.perf_counter() - started) * 1_000
 
     def hold(self) -> None:
-        """From now on no micro-batch begins: the next one waits."""
+        """Keeps micro-batches from beginning: the next one waits."""
         self._held.set()
 
     def give_up(self) -> None:

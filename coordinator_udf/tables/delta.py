@@ -224,7 +224,7 @@ def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
 
 
 def next_numbers(uri: str, column: str) -> list[int]:
-    """For each partition of the request log the number after the greatest in a column, of the live coordinator's rows.
+    """Returns for each partition of the log the number after the greatest in a column, of the live coordinator's rows.
 
     The one way to learn where numbers go on: what it overlooks is given again.
 

@@ -33,7 +33,7 @@ _END_OF_EPOCH: Final = 2**63 - 1
 def list_offsets(
     version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends: PartitionEnds
 ) -> dict[str, Any]:
-    """Offset 0 for the beginning, the highest committed one for the end; no record has any timestamp."""
+    """Answers 0 for the beginning and the highest committed offset for the end; no record has a timestamp."""
     topics = []
     for entry in request["topics"]:
         topic = catalog.named(entry["name"])

@@ -19,7 +19,7 @@ def is_answered(request: Mapping[str, Any]) -> bool:
 
 
 def produce(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> dict[str, Any]:
-    """POLICY_VIOLATION for each partition that exists: clients don't try again after that."""
+    """Answers POLICY_VIOLATION for each partition that exists: clients don't try again after that."""
     responses = []
     for entry in request["topicData"]:
         topic = catalog.named(entry["name"])

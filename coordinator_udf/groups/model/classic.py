@@ -155,7 +155,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         return stable and self.uses_consumer_protocol() and self.subscribed_topics is not None
 
     def offset_age_since(self, commit_timestamp_ms: int) -> int:
-        """From when on the retention of an offset counts: where there was a membership, from its end."""
+        """Returns the time from which the retention of an offset counts: where there was a membership, its end."""
         if self.protocol_type is not None and self.is_empty() and self.state_timestamp is not None:
             return self.state_timestamp
         return commit_timestamp_ms

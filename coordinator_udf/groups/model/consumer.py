@@ -267,7 +267,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         return True
 
     def offset_age_since(self, commit_timestamp_ms: int) -> int:
-        """From when on the retention of an offset counts."""
+        """Returns the time from which the retention of an offset counts."""
         return commit_timestamp_ms
 
     # -- change ---------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
 
 
 def regex_counts(members: Iterable[ConsumerMember]) -> Counter[str]:
-    """Regular expression -> number of members that are subscribed to it."""
+    """Returns by regular expression how many members are subscribed to it."""
     return Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
 
 

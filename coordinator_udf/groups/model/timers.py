@@ -194,7 +194,7 @@ class Timers:
         return Timer(deadline_ms, seq, entry[KEY], entry[DATA])
 
     def peek(self) -> tuple[int, int]:
-        """Deadline and number of the timer that is due next, which stays armed; `NEVER_MS` and 0 if none is armed.
+        """Returns deadline and number of the timer that is due next and leaves it armed; `NEVER_MS` and 0 if none is.
 
         Timers in the columns are not looked at.
         """

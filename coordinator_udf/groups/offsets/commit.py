@@ -245,7 +245,7 @@ def _java_long(number: int) -> int:
 
 
 def _java_length(text: str) -> int:
-    """Kafka compares the number of UTF-16 units with the limit, whatever its name says of bytes."""
+    """Returns the length in UTF-16 units, which Kafka compares with a limit that is called one of bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -64,7 +64,7 @@ def _fetch_group(
 
 
 def _refusal(group: Group | None, asked: FetchGroup) -> Errors:
-    """Why a member of a consumer group isn't told: it names another epoch than its own. NONE if it is told."""
+    """Returns the error of a member that names another epoch than its own; NONE for all others."""
     if not isinstance(group, ConsumerGroup) or (asked.member_id is None and asked.member_epoch < 0):
         return Errors.NONE
     if asked.member_id is None:

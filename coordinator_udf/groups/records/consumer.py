@@ -69,7 +69,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> NewRecord:
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> NewRecord:
-    """Who a member is and what it wants."""
+    """Makes the record of who a member is and what it wants."""
     classic = member.classic
     value = {
         "instanceId": member.instance_id,

@@ -71,7 +71,7 @@ class ClockReader(SimpleDataSourceStreamReader):
         self.topics = topics
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Before the first tick; no topics are known."""
+        """Returns the offset before the first tick; no topics are known there."""
         return {"ms": 0, "topics": ""}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
