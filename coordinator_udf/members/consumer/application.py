@@ -33,6 +33,7 @@ from coordinator_udf.members.consumer.background_events import (
     ErrorEvent,
     PartitionsAssignedEvent,
 )
+from coordinator_udf.members.consumer.calls import Call, Wait, result_of, result_unless_late
 from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.consumer.group_state import GroupSnapshot
 from coordinator_udf.members.consumer.network_client import NetworkClient
@@ -50,19 +51,7 @@ from coordinator_udf.members.inputs import CallbackError, Membership, TopicParti
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import Callback, CommitDone, Output
 from coordinator_udf.members.subscription_state import SubscriptionState
-from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer, deadline_after
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """What a call waits for: until ``done``, at most until the deadline. A callback waits for its `CallbackDone`."""
-
-    done: Callable[[], bool]
-    deadline_ms: int = FOREVER_MS
-    callback: CallbackMethod | None = None
-
-
-Call = Generator[Wait, None, None]
+from coordinator_udf.members.timers import Clock, Timer, deadline_after
 
 _UNSUBSCRIBE_IGNORES = frozenset({"GroupAuthorizationException", "TopicAuthorizationException"})
 
@@ -176,7 +165,7 @@ class Application:
         yield from self._await(self._last_async_commit, event.deadline_ms)
         yield from self._await(event.future, event.deadline_ms)
         self._end_async_commit()
-        _result(event.future)
+        result_of(event.future)
 
     def unsubscribe(self) -> Call:
         """Gives up the partitions and leaves.
@@ -202,7 +191,7 @@ class Application:
             yield from self._wait_for_leave(event)
         self._snapshot.reset()
         if event.future.is_done():
-            _ignore_timeout(event.future)
+            result_unless_late(event.future)
 
     def close(self, timeout_ms: int, membership: Membership) -> Call:
         """Commits, runs the callbacks, leaves, and waits for what is under way.
@@ -257,7 +246,7 @@ class Application:
         yield from self._await(event.future, deadline_ms)
         yield from self._await(self._last_async_commit, deadline_ms)
         timer.update()
-        _ignore_timeout(event.future)
+        result_unless_late(event.future)
 
     def _close_network(self, timeout_ms: int) -> Call:
         """Sends what is left to send and waits for all answers (ConsumerNetworkThread.cleanup)."""
@@ -384,7 +373,7 @@ class Application:
     def _add_and_get(self, event: CompletableEvent) -> Call:
         yield from self._add(event)
         yield from self._await(event.future, event.deadline_ms)
-        _result(event.future)
+        result_of(event.future)
 
     def _await(self, future: CompletableFuture[Any] | None, deadline_ms: int) -> Call:
         if future is not None and not future.is_done():
@@ -394,22 +383,3 @@ class Application:
 
 def _thrown(error: CallbackError) -> ClientException:
     return ClientException(error.class_name, error.message)
-
-
-def _result(future: CompletableFuture[Any]) -> None:
-    """Throws what a future failed with, as ConsumerUtils.getResult does: IllegalStateException as it is."""
-    try:
-        future.result()
-    except ClientException as error:
-        if error.class_name == "IllegalStateException":
-            raise
-        raise as_kafka_exception(error) from error
-
-
-def _ignore_timeout(future: CompletableFuture[Any]) -> None:
-    """Throws what a future failed with, if it wasn't only late."""
-    try:
-        _result(future)
-    except ClientException as error:
-        if error.class_name != "TimeoutException":
-            raise

@@ -14,13 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator_udf.members.config import MemberConfig
-from coordinator_udf.members.consumer.application import Application, Call, Wait
+from coordinator_udf.members.consumer.application import Application
 from coordinator_udf.members.consumer.application_events import (
     TopicPatternSubscriptionChangeEvent,
     TopicRe2JPatternSubscriptionChangeEvent,
     TopicSubscriptionChangeEvent,
 )
 from coordinator_udf.members.consumer.assignment_manager import TopicIdPartitions
+from coordinator_udf.members.consumer.calls import Call, Wait
 from coordinator_udf.members.consumer.parts import Parts, error_raised
 from coordinator_udf.members.exceptions import ClientException, illegal_state
 from coordinator_udf.members.inputs import (
