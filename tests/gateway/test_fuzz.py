@@ -23,7 +23,7 @@ from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topic_store import TopicStore
-from coordinator_udf.gateway.versions import ADVERTISED
+from coordinator_udf.gateway.versions import ADVERTISED, is_served
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.protocol.wire import request_bytes
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME, Message, request_message
@@ -85,7 +85,8 @@ def frame(rng: random.Random) -> bytes:
     if rng.random() < 0.1:
         return rng.randbytes(rng.randrange(1, 200))
     api = rng.choice(sorted(ADVERTISED))
-    version = rng.randint(*ADVERTISED[api])
+    first, last = ADVERTISED[api]
+    version = rng.choice([version for version in range(first, last + 1) if is_served(api, version)])
     good = request_bytes(api, version, rng.randrange(2**31), "fuzz", values(request_message(api, version), rng))[4:]
     data = bytearray(good)
     for _ in range(rng.choice([0, 1, 1, 2, 5])):
