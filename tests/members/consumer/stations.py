@@ -78,8 +78,12 @@ def leaving() -> World:
 def stale() -> World:
     """Its application hasn't polled for too long."""
     world = stable()
-    world.pass_time(world.config.max_poll_interval_ms + 1_000)
-    return world
+    while True:
+        world.pass_time(500)
+        if world.transitions()[-1] == "STALE":
+            return world
+        for _ in world.requests("ConsumerGroupHeartbeat"):
+            world.answer("ConsumerGroupHeartbeat", heartbeat_answer())
 
 
 def fatal() -> World:
