@@ -33,8 +33,9 @@ class Coordinator:
 
     def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, draws: Random) -> None:
         self._draws = draws
-        self.shard = VirtualTimeShard(settings, topics, now_ms)
-        self._elsewhere = VirtualTimeShard(settings, (), now_ms)
+        known = list(topics)
+        self.shard = VirtualTimeShard(settings, known, now_ms)
+        self._elsewhere = VirtualTimeShard(settings, known, now_ms)
         self._elsewhere.unload(now_ms)
         self._node = 0
         self._is_down = False
@@ -70,7 +71,9 @@ class Coordinator:
 
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
-        self.shard.set_topics(now_ms, topics)
+        known = list(topics)
+        for shard in (self.shard, self._elsewhere):
+            shard.set_topics(now_ms, known)
 
     def go_down(self, now_ms: int) -> list[Answered]:
         """The coordinator goes away; who waits is told."""

@@ -58,7 +58,7 @@ class RecordedCoordinator:
         settings = Settings.from_kafka({name: _read(value) for name, value in config["coordinator"].items()})
         self._shard = VirtualTimeShard(settings, topics_of(config), config["ts"])
         # Answers what comes to a broker that doesn't have the coordinator.
-        self._elsewhere = VirtualTimeShard(settings, (), config["ts"])
+        self._elsewhere = VirtualTimeShard(settings, topics_of(config), config["ts"])
         self._elsewhere.unload(config["ts"])
         self._member_ids = member_ids
         self._node = 0
@@ -90,7 +90,8 @@ class RecordedCoordinator:
 
     def set_topics(self, line: Line) -> None:
         """Says which topics exist from a line of type ``topics`` on."""
-        self._shard.set_topics(line["ts"], topics_of(line))
+        for shard in (self._shard, self._elsewhere):
+            shard.set_topics(line["ts"], topics_of(line))
 
     def request(self, now_ms: int, key: RequestKey, sent: Line) -> None:
         """Takes a member's request off the network."""
