@@ -25,8 +25,9 @@ WITH joins AS (
     UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
            concat(count(*), ' times a timer put a member out (',
-                  array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), '), after up to ',
-                  coalesce(CAST(round(max(silence_ms) / 1000, 1) AS STRING), 'an unknown time of'), ' s of silence; ',
+                  array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), '), ',
+                  coalesce(concat('after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING), ' s of silence; '),
+                           'after a silence that is not told; '),
                   count(came_back_as), ' came back'),
            CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
                 ELSE 'session.timeout.ms' END, min(at)
