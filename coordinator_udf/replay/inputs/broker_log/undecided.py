@@ -157,7 +157,9 @@ class LogFacts:
         going_on = difference.error == Errors.REBALANCE_IN_PROGRESS.name or any(
             group.get("groupState") == "PreparingRebalance" for group in _groups_of(difference.recorded).values()
         )
-        return going_on and self._last_join.get(group_id, 0) < entry.arrived_us
+        # Only a classic group waits for members, and then everybody may commit.
+        may_wait = entry.api in _ASK_GROUPS or (group_id in self._last_join and entry.api != "OffsetCommit")
+        return may_wait and going_on and self._last_join.get(group_id, 0) < entry.arrived_us
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
