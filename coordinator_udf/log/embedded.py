@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
-from coordinator_udf.log.file import LogError, make_file, open_file
+from coordinator_udf.log.file import LogError, make_file, open_file, read_topics
 from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns, unopened
-from coordinator_udf.log.rows import downtime_rows
+from coordinator_udf.log.rows import RECONNECT_MAX_MS, downtime_rows
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import Topic
 from schemas.requests import LIVE, REQUEST_COLUMNS
@@ -60,6 +60,8 @@ class EmbeddedLog:
         self._clock = clock
         # One connection for all threads: SQLite serialises writers anyhow.
         self._lock = threading.Lock()
+        # Before this process's first row with a time nobody listened to clients; in a later gap they stay connected.
+        self._grace_max_ms = RECONNECT_MAX_MS
 
     @classmethod
     def create(
@@ -139,6 +141,8 @@ class EmbeddedLog:
                 partition, log_ts = self._checked_columns(columns)
                 if not numbers:
                     self._note_downtime(connection, int(log_ts.max()))
+                if log_ts.max() > 0:
+                    self._grace_max_ms = 0
                 numbers.append(self._insert(connection, columns, partition, log_ts))
         if not numbers:
             raise BadRequest("appends", "none", "at least one")
@@ -186,7 +190,7 @@ class EmbeddedLog:
     def created_topics(self) -> tuple[Topic, ...]:
         """The topics that clients created, beside those of the settings file."""
         with self._lock:
-            return _topics(self._connection)
+            return read_topics(self._connection)
 
     def change_topics(
         self, expected: tuple[Topic, ...], topics: tuple[Topic, ...], rows: Sequence[Mapping[str, Any]]
@@ -202,7 +206,7 @@ class EmbeddedLog:
         columns = to_columns(rows)
         checked = self._checked_columns(columns)
         with self._transaction() as connection:
-            if _topics(connection) != expected:
+            if read_topics(connection) != expected:
                 return False
             connection.execute("DELETE FROM topics")
             connection.executemany(
@@ -323,7 +327,7 @@ class EmbeddedLog:
         latest = self._clock.latest(self._anchor(connection))
         until_ms = log_ts if latest is None else min(log_ts, latest)
         if until_ms - head > after_ms:
-            columns = to_columns(downtime_rows(self.partitions, head, until_ms))
+            columns = to_columns(downtime_rows(self.partitions, head, until_ms, self._grace_max_ms))
             self._insert(connection, columns, *self._checked_columns(columns))
 
     def _anchor(self, connection: sqlite3.Connection) -> Anchor:
@@ -397,8 +401,3 @@ class EmbeddedLog:
         if column.null_count:
             raise BadRequest(name, None, "a whole number in every row")
         return np.array(column, dtype=np.int64)
-
-
-def _topics(connection: sqlite3.Connection) -> tuple[Topic, ...]:
-    found = connection.execute("SELECT name, partitions, id FROM topics ORDER BY name").fetchall()
-    return tuple(Topic(name=name, partitions=partitions, id=topic_id) for name, partitions, topic_id in found)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from coordinator_udf.log.partition_bytes import COLUMNS
+from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.user_errors import UserError
 
 #: The format of the file; a change of the tables, or of the bytes in them, that older releases can't read raises it.
@@ -106,3 +107,9 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_topics(connection: sqlite3.Connection) -> tuple[Topic, ...]:
+    """The topics that clients created, by name."""
+    found = connection.execute("SELECT name, partitions, id FROM topics ORDER BY name").fetchall()
+    return tuple(Topic(name=name, partitions=partitions, id=topic_id) for name, partitions, topic_id in found)

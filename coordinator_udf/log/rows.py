@@ -27,7 +27,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(Request._fields) | {"partition": 0}
 del _NOTHING["offset"]
 
 #: The longest pause of a client between two attempts to connect, by default (kafka-python; librdkafka 10 s, Java 1 s).
-_RECONNECT_MAX_MS = 30_000
+RECONNECT_MAX_MS = 30_000
 
 _INT32 = (-(2**31), 2**31 - 1)
 
@@ -120,10 +120,14 @@ def control_rows(
     return [{**shared, "partition": partition} for partition in range(partitions)]
 
 
-def downtime_rows(partitions: int, from_ms: int, until_ms: int) -> list[dict[str, Any]]:
-    """The rows that say that nobody could append in between. Each is of the time of its partition's newest row."""
+def downtime_rows(partitions: int, from_ms: int, until_ms: int, grace_max_ms: int) -> list[dict[str, Any]]:
+    """The rows that say that nobody could append in between. Each is of the time of its partition's newest row.
+
+    Args:
+        grace_max_ms: how long it takes members to come back at most; 0 where they stayed connected.
+    """
     # Who is refused tries again after pauses that grow with the time that has passed, up to some bound.
-    grace_ms = min(until_ms - from_ms, _RECONNECT_MAX_MS)
+    grace_ms = min(until_ms - from_ms, grace_max_ms)
     body = {"fromMs": from_ms, "untilMs": until_ms, "graceMs": grace_ms}
     return control_rows(partitions=partitions, log_ts=0, api="Downtime", body=body)
 

@@ -81,15 +81,25 @@ def test_who_appends_after_a_gap_says_what_the_gap_was(tmp_path: Path) -> None:
     rows = pa.Table.from_batches(log.read(0, log.end())).to_pylist()
     said = [row for row in rows if row["api"] == "Downtime"]
     assert [row["partition"] for row in said] == [0, 1]
-    assert {row["body"] for row in said} == {'{"fromMs":1003000,"untilMs":1063000,"graceMs":30000}'}
+    assert {row["body"] for row in said} == {'{"fromMs":1003000,"untilMs":1063000,"graceMs":0}'}
     # A partition without rows has no time yet.
     assert sorted(row["log_ts"] for row in said) == [0, 1_003_000]
     assert number == 3
     assert rows[-1]["log_ts"] == 1_063_000
+    # Who opens the log after a gap had nobody connected.
+    wall[0], steady[0] = wall[0] + 20_000, steady[0] + 20_000
+    again = EmbeddedLog.open(log.path, clock=fake_clock(wall, steady))
+    again.append(heartbeat("g", 0, 2))
+    again.append(heartbeat("g", again.now_ms(), 2))
+    rows = pa.Table.from_batches(log.read(number + 1, log.end())).to_pylist()
+    assert {row["body"] for row in rows if row["api"] == "Downtime"} == {
+        '{"fromMs":1063000,"untilMs":1083000,"graceMs":20000}'
+    }
+    end = log.end()
     log.downtime_after_ms = None
     wall[0], steady[0] = wall[0] + 60_000, steady[0] + 60_000
     log.append(heartbeat("g", log.now_ms(), 2))
-    assert log.end() == 5
+    assert log.end() == end + 1
 
 
 def _append_many(path: Path, count: int) -> None:
