@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator_udf.members.driver.member import DrivenMember, MemberError
-from coordinator_udf.members.driver.transport import BrokerTransport, NoBroker
+from coordinator_udf.members.driver.transport import BrokerTransport, NoBroker, committed_offsets
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.protocol.errors import BadRequest
 from tests.gateway.in_process import Front, topics
@@ -96,13 +96,21 @@ def test_a_commit_is_there_for_who_asks_and_refused_after_the_end(front: Front) 
     async def scenario() -> None:
         member = await _member(front, "range", "c0")
         await _shared_out([member])
-        await member.commit({TopicPartition("t", 3): 41})
+        member.consumed({TopicPartition("t", 3): 41})
+        await member.commit()
         transport = BrokerTransport([("127.0.0.1", front.gateway.port)], "asks")
-        assert member.state is not None
-        assert member.state.coordinator is not None
-        assert await transport.committed("broker-1", "g-range", {"t": range(_PARTITIONS)}) == {("t", 3): 41}
-        await transport.close()
+        places = [TopicPartition("t", number) for number in range(_PARTITIONS)]
+        found = await committed_offsets(transport, member.config, "broker-1", places)
+        assert found == {place: 41 if place.partition == 3 else 0 for place in places}
         await member.close()
+        # Who comes next goes on where it was left, and commits that again.
+        after = await _member(front, "range", "c1")
+        await _shared_out([after])
+        await after.commit()
+        found = await committed_offsets(transport, member.config, "broker-1", places)
+        assert found[TopicPartition("t", 3)] == 41
+        await after.close()
+        await transport.close()
         with pytest.raises(MemberError, match="closed"):
             await member.commit()
 

@@ -18,7 +18,7 @@ from coordinator_udf.members import inputs
 from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
-from coordinator_udf.members.driver.transport import Transport
+from coordinator_udf.members.driver.transport import Transport, committed_offsets
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.machine import MemberMachine
 from coordinator_udf.members.outputs import (
@@ -72,6 +72,7 @@ class DrivenMember:
 
         Args:
             properties: Kafka's consumer properties; ``group.id`` has to be among them.
+            positions: gives where partitions begin that were just assigned; by default where they were committed.
 
         Raises:
             BadRequest: a property is missing or can't be.
@@ -86,7 +87,8 @@ class DrivenMember:
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: list[tuple[str, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._in_callback = False
+        self._no_callback = asyncio.Event()
+        self._no_callback.set()
         self._is_over = False
         self.state: StateChange | None = None
         self.errors: list[ErrorRaised] = []
@@ -149,6 +151,8 @@ class DrivenMember:
     async def _call(self, op: str, event: Input) -> None:
         if self._is_over or self._task is None:
             raise MemberError(ErrorRaised(op, "IllegalStateException", "the member is closed or was never started"))
+        # An application is in one call at a time, and a callback is part of one.
+        await self._no_callback.wait()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls.append((op, done))
         self._events.put_nowait(event)
@@ -173,7 +177,7 @@ class DrivenMember:
                     break
 
     def _is_blocked(self) -> bool:
-        return self._in_callback or bool(self._calls) or self._is_over
+        return not self._no_callback.is_set() or bool(self._calls) or self._is_over
 
     def _sleep_s(self, until_poll_s: float) -> float:
         deadline = None if self._machine is None else self._machine.next_deadline_ms()
@@ -198,7 +202,7 @@ class DrivenMember:
             case Hangup(node):
                 self._transport.hang_up(node)
             case Callback():
-                self._in_callback = True
+                self._no_callback.clear()
                 self._spawn(self._call_back(output))
             case ClassicStateChange() | ConsumerStateChange():
                 self.state = output
@@ -247,11 +251,20 @@ class DrivenMember:
                 self._events.put_nowait(inputs.Metadata(view))
                 return
 
+    async def _begin(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Returns where partitions begin: as the application says, else where they were committed, else at 0."""
+        if self._positions is not None:
+            return await self._positions(partitions)
+        coordinator = None if self.state is None else self.state.coordinator
+        if coordinator is None or not partitions:
+            return {}
+        return await committed_offsets(self._transport, self.config, coordinator, partitions)
+
     async def _call_back(self, callback: Callback) -> None:
         error: inputs.CallbackError | None = None
         try:
             if callback.method == "onPartitionsAssigned":
-                found = {} if self._positions is None else await self._positions(callback.partitions)
+                found = await self._begin(callback.partitions)
                 self._take(inputs.Seek({partition: found.get(partition, 0) for partition in callback.partitions}))
             if self._listener is not None:
                 running = self._listener(callback.method, callback.partitions)
@@ -259,7 +272,7 @@ class DrivenMember:
                     await running
         except Exception as raised:  # noqa: BLE001  the application's own error goes where Kafka's does
             error = inputs.CallbackError(type(raised).__name__, str(raised))
-        self._in_callback = False
+        self._no_callback.set()
         self._events.put_nowait(inputs.CallbackDone(callback.method, error))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
+from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.driver.connection import BrokerConnection
+from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import MetadataRequest, Request
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 from coordinator_udf.user_errors import UserError
@@ -110,25 +112,6 @@ class BrokerTransport:
         self._nodes |= {broker["nodeId"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
         return _view(answer)
 
-    async def committed(
-        self, node: str, group_id: str, topics: Mapping[str, Sequence[int]]
-    ) -> dict[tuple[str, int], int]:
-        """Returns the committed offsets of partitions, of those that have one.
-
-        Raises:
-            ConnectionError: the coordinator doesn't say it.
-        """
-        wanted = [{"name": name, "partitionIndexes": list(numbers)} for name, numbers in topics.items()]
-        body = {"groups": [{"groupId": group_id, "topics": wanted}], "requireStable": False}
-        answer = await (await self._connection(node)).request("OffsetFetch", _OFFSET_FETCH, body)
-        return {
-            (topic["name"], partition["partitionIndex"]): partition["committedOffset"]
-            for group in answer["groups"]
-            for topic in group["topics"]
-            for partition in topic["partitions"]
-            if partition["errorCode"] == 0 and partition["committedOffset"] >= 0
-        }
-
     def hang_up(self, node: str) -> None:
         """See `Transport.hang_up`."""
         connection = self._connections.pop(node, None)
@@ -160,6 +143,30 @@ class BrokerTransport:
 
     async def _open(self, host: str, port: int) -> BrokerConnection:
         return await BrokerConnection.open(host, port, self._client_id, self._tls, self._connect_timeout_s)
+
+
+async def committed_offsets(
+    transport: Transport, config: MemberConfig, coordinator: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Asks for the committed offsets of partitions; those that have none are left out.
+
+    Raises:
+        ConnectionError: the coordinator doesn't answer.
+    """
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    wanted = [{"name": name, "partitionIndexes": numbers} for name, numbers in topics.items()]
+    body = {"groups": [{"groupId": config.group_id, "topics": wanted}], "requireStable": False}
+    request = Request(-1, coordinator, "OffsetFetch", _OFFSET_FETCH, config.request_timeout_ms, body)
+    answer = await transport.send(request)
+    return {
+        TopicPartition(topic["name"], partition["partitionIndex"]): partition["committedOffset"]
+        for group in answer["groups"]
+        for topic in group["topics"]
+        for partition in topic["partitions"]
+        if partition["errorCode"] == 0 and partition["committedOffset"] >= 0
+    }
 
 
 def _view(answer: Mapping[str, Any]) -> ClusterView:
