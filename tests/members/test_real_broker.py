@@ -91,3 +91,18 @@ def test_a_group_of_ours_moves_to_the_consumer_protocol_and_back(broker: KafkaBr
             member.close()
         fleet.wait_for_assignment(back, PLACES)
         back[0].close()
+
+
+@pytest.mark.slow
+def test_a_group_of_ours_changes_its_strategy_in_two_rolling_bounces(broker: KafkaBroker, tmp_path: Path) -> None:
+    with Fleet(tmp_path, broker.address) as fleet:
+        how: dict[str, Any] = {"group": "rolling", "topics": ("t1",)}
+        members = [fleet.start("muster", **how, strategy="range") for _ in range(3)]
+        fleet.wait_for_assignment(members, PLACES)
+        for strategy in ("cooperative-sticky,range", "cooperative-sticky"):
+            for place in range(len(members)):
+                members[place].close()
+                members[place] = fleet.start("muster", **how, strategy=strategy)
+                fleet.wait_for_assignment(members, PLACES)
+        for member in members:
+            member.close()
