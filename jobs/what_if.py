@@ -67,7 +67,7 @@ def main(
     end: Annotated[
         str | None, typer.Option("--to", metavar="TIME", help="Count until then; default: the log's end.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many worlds to run; figures are the middle of them.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, help="How many worlds to run; figures are what most of them have.")] = 20,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")] = None,
 ) -> None:
     """Compares what happened to a log's groups with what would have happened under other settings."""

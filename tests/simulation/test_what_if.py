@@ -50,7 +50,7 @@ def _span(workload: str) -> tuple[int, int]:
 
 
 def _foretold(workload: str, variant: str) -> Outcome:
-    return compare(_group(workload), CHANGES[variant], range(4), _span(workload))
+    return compare(_group(workload), CHANGES[variant], range(8), _span(workload))
 
 
 @pytest.mark.parametrize(("workload", "variant"), REAL)

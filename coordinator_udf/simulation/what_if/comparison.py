@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median_low
+from statistics import fmean, median_low, multimode
 from typing import Any
 
 from coordinator_udf.settings.coordinator import Settings, SettingsError
@@ -136,7 +136,7 @@ def _measure(group: GroupLog, history: History, span: tuple[int | None, int | No
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
     simulated = [rebalance_times(history.decisions, group.group_id) for history in histories]
     matched = [_matched(group, times) for times in simulated]
-    return Calibration(len(group.rebalances), median_low(map(len, simulated)), median_low(matched))
+    return Calibration(len(group.rebalances), _most_common([len(times) for times in simulated]), _most_common(matched))
 
 
 def _matched(group: GroupLog, times: Sequence[int]) -> int:
@@ -152,11 +152,17 @@ def _matched(group: GroupLog, times: Sequence[int]) -> int:
 
 
 def _middle(measures: Iterable[Measures]) -> Measures:
-    """Returns counts in the middle, and the mean of times."""
-    all_measures = list(measures)
+    """Returns the counts that most worlds have, and the mean of times."""
+    found = list(measures)
     return Measures(
-        median_low(m.rebalances for m in all_measures),
-        round(fmean(m.unowned_s for m in all_measures), 3),
-        median_low(m.moves for m in all_measures),
-        median_low(m.expulsions for m in all_measures),
+        _most_common([m.rebalances for m in found]),
+        round(fmean(m.unowned_s for m in found), 3),
+        _most_common([m.moves for m in found]),
+        _most_common([m.expulsions for m in found]),
     )
+
+
+def _most_common(counts: Sequence[int]) -> int:
+    """Returns what most worlds have; of several such counts the one in the middle, as member ids decide at random."""
+    middle = median_low(counts)
+    return min(multimode(counts), key=lambda count: abs(count - middle))
