@@ -250,7 +250,8 @@ class Coordinator:
         if options.recover:
             now_ms = 0 if options.available_now else log.now_ms()
             recover(self._spark, log, options.tables, options.checkpoint, self.config, now_ms=now_ms)
-        tell_topics(log, self.config)
+        # What is there is all that a run to its end handles.
+        tell_topics(log, self.config, or_tick=not options.available_now)
         if not options.available_now:
             self._ticker = Ticker(log, options.tick_ms)
             undo.callback(self._ticker.stop)
@@ -308,12 +309,16 @@ class Coordinator:
         return lag if trouble is None else f"{lag}, the request log is not folded ({trouble})"
 
 
-def tell_topics(log: EmbeddedLog, config: CoordinatorConfig) -> None:
-    """Puts the topics on the log, those of a settings file and those that clients created; no time passes by that."""
+def tell_topics(log: EmbeddedLog, config: CoordinatorConfig, *, or_tick: bool) -> None:
+    """Puts the topics on the log, those of a settings file and those that clients created; no time passes by that.
+
+    Args:
+        or_tick: whether to append a tick where there are no topics, so that a first micro-batch has something to do.
+    """
     topics = known_topics(config.topics, log.created_topics())
-    # Where nobody says which topics exist, a tick gives the first micro-batch something to do.
-    api, body = ("TopicMetadata", metadata_body(topics)) if topics else ("Tick", None)
-    log.append(control_rows(partitions=log.partitions, log_ts=0, api=api, body=body))
+    if topics or or_tick:
+        api, body = ("TopicMetadata", metadata_body(topics)) if topics else ("Tick", None)
+        log.append(control_rows(partitions=log.partitions, log_ts=0, api=api, body=body))
 
 
 @contextmanager
