@@ -51,7 +51,7 @@ def test_a_question_has_the_answer_that_is_shown(
     example: Example, spark: SparkSession, replayed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = Shell(spark, str(replayed[0]), max_rows=1000, vertical=False)
-    shell.run(example.command[-1])
+    shell.run_all(example.command[-1])
     assert capsys.readouterr().out.strip() == example.output.strip()
 
 

@@ -32,6 +32,8 @@ class Client:
 
     def __init__(self, log: EmbeddedLog) -> None:
         self.log = log
+        # Its times are made up: a gap between them is none in which nobody could append.
+        log.downtime_after_ms = None
         self.asked = 0
 
     def ask(self, api: str, version: int, ms: int, **body: Any) -> str:
