@@ -15,6 +15,9 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.protocol.errors import BadRequest
 from tests.gateway.in_process import Front, topics
 
+#: It waits for sessions to end.
+pytestmark = pytest.mark.slow
+
 PROPERTIES: dict[str, dict[str, Any]] = {
     "range": {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 300},
     "cooperative": {

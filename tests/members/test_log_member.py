@@ -18,6 +18,9 @@ from coordinator_udf.members.driver.member import MemberError
 from coordinator_udf.members.inputs import TopicPartition
 from tests.gateway.in_process import Front
 
+#: It waits for sessions to end.
+pytestmark = pytest.mark.slow
+
 _PARTS = {"slice": 12}
 _PROPERTIES = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 300}
 _WAIT_S = 60.0
