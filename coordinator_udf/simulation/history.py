@@ -24,6 +24,11 @@ class MemberEvent:
     partitions: tuple[TopicPartition, ...] = ()
     detail: str | None = None
 
+    @property
+    def process(self) -> str:
+        """The process's name, as its plan has it."""
+        return f"{self.client_id}/{self.run}"
+
 
 @dataclass(slots=True)
 class History:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from coordinator_udf.groups.decisions import COLUMNS
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.ownership import Ownership
 
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 #: What records call the number that only rises, by their type.
@@ -38,34 +39,29 @@ def violations(history: History) -> list[Violation]:
 
 
 def _two_owners(history: History) -> Iterator[Violation]:
-    owners: dict[tuple[str, TopicPartition], set[str]] = defaultdict(set)
+    owners: dict[str, Ownership] = defaultdict(Ownership)
     excused: set[str] = set()
     removals = iter(sorted(history.removals))
     removal = next(removals, None)
     for event in history.events:
-        process = f"{event.client_id}/{event.run}"
+        process = event.process
         while removal is not None and removal[0] <= event.ts_ms:
             excused.add(history.process_of.get(removal[1], ""))
             removal = next(removals, None)
         if event.event == "stall":
             excused.add(process)
-        if event.event in {"revoked", "lost", "closed", "crash"}:
-            for key, names in owners.items():
-                if event.event in {"closed", "crash"} or (key[0] == event.group_id and key[1] in event.partitions):
-                    names.discard(process)
         if event.event in {"lost", "resume"}:
             # It has heard what happened to it, and counts again.
             excused.discard(process)
         if event.event == "assigned":
             for partition in event.partitions:
-                names = owners[event.group_id, partition]
-                others = sorted(names - {process} - excused)
+                others = sorted(owners[event.group_id].of(partition) - {process} - excused)
                 if others:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
                     yield Violation(event.ts_ms, event.group_id, "two owners", detail)
-                names.add(process)
+        owners[event.group_id].take(event)
 
 
 def _falling_numbers(history: History) -> Iterator[Violation]:
@@ -88,33 +84,23 @@ def _falling_numbers(history: History) -> Iterator[Violation]:
 
 def _unsettled(history: History) -> Iterator[Violation]:
     """Yields the partitions that have no owner, or several, at a world's end."""
-    owners: dict[tuple[str, str, int], set[str]] = defaultdict(set)
+    owners: dict[str, Ownership] = defaultdict(Ownership)
     groups: dict[str, set[str]] = defaultdict(set)
     for event in history.events:
-        process = f"{event.client_id}/{event.run}"
         if event.event == "start":
-            groups[event.group_id].add(process)
+            groups[event.group_id].add(event.process)
         elif event.event in {"crash", "close", "closed"}:
-            groups[event.group_id].discard(process)
-        for key in [(event.group_id, p.topic, p.partition) for p in event.partitions]:
-            if event.event == "assigned":
-                owners[key].add(process)
-            else:
-                owners[key].discard(process)
-        if event.event in {"crash", "closed"}:
-            for names in owners.values():
-                names.discard(process)
+            groups[event.group_id].discard(event.process)
+        owners[event.group_id].take(event)
     for group_id, alive in groups.items():
         if alive:
-            yield from _badly_owned(history, group_id, owners, history.subscribed.get(group_id, ()))
+            yield from _badly_owned(history, group_id, owners[group_id], history.subscribed.get(group_id, ()))
 
 
-def _badly_owned(
-    history: History, group_id: str, owners: dict[tuple[str, str, int], set[str]], topics: Iterable[str]
-) -> Iterator[Violation]:
+def _badly_owned(history: History, group_id: str, owners: Ownership, topics: Iterable[str]) -> Iterator[Violation]:
     for topic in topics:
         for number in range(history.partitions.get(topic, 0)):
-            names = owners[group_id, topic, number]
+            names = owners.of(TopicPartition(topic, number))
             if len(names) != 1:
                 detail = f"{topic}-{number} has {len(names)} owners at the end ({', '.join(sorted(names)) or 'none'})"
                 yield Violation(history.end_ms, group_id, "unsettled", detail)

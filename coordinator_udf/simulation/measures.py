@@ -7,13 +7,13 @@ lost, was not killed and has not closed.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History, MemberEvent
+from coordinator_udf.simulation.ownership import Ownership
 
 _TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
@@ -96,24 +96,19 @@ def first_disturbance_ms(events: Iterable[MemberEvent]) -> int | None:
 
 def unowned_ms(events: Sequence[MemberEvent], partitions: Sequence[TopicPartition], span: tuple[int, int]) -> int:
     """Returns the milliseconds without an owner in a span, summed over partitions."""
-    owners: dict[TopicPartition, set[str]] = defaultdict(set)
+    owners = Ownership()
+
+    def unowned() -> int:
+        return sum(not owners.of(partition) for partition in partitions)
+
     start_ms, end_ms = span
     last_ms, total = start_ms, 0
     for event in events:
         now_ms = min(max(event.ts_ms, start_ms), end_ms)
-        total += sum(not owners[partition] for partition in partitions) * (now_ms - last_ms)
+        total += unowned() * (now_ms - last_ms)
         last_ms = now_ms
-        process = f"{event.client_id}/{event.run}"
-        if event.event == "assigned":
-            for partition in event.partitions:
-                owners[partition].add(process)
-        elif event.event in {"revoked", "lost"}:
-            for partition in event.partitions:
-                owners[partition].discard(process)
-        elif event.event in {"crash", "closed"}:
-            for of_partition in owners.values():
-                of_partition.discard(process)
-    return total + sum(not owners[partition] for partition in partitions) * (end_ms - last_ms)
+        owners.take(event)
+    return total + unowned() * (end_ms - last_ms)
 
 
 def move_times(events: Iterable[MemberEvent]) -> list[int]:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
-from typing import Any
 
 from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.inputs import CallbackDone, Input, Seek, TopicPartition
 from coordinator_udf.members.machine import MemberMachine
-from coordinator_udf.members.outputs import Callback, Output
+from coordinator_udf.members.outputs import Callback
 from coordinator_udf.simulation.plan import MemberPlan
 
 
@@ -86,12 +85,3 @@ def make_process(plan: MemberPlan, draws: Random) -> Process:
 def drawn_id(draws: Random) -> str:
     """Draws an id as Kafka's Uuid.randomUuid() makes them, but in hexadecimal digits."""
     return f"{draws.getrandbits(128):032x}"
-
-
-def told(outputs: list[Output]) -> list[Callback]:
-    """Returns the callbacks among what a member does."""
-    return [output for output in outputs if isinstance(output, Callback)]
-
-
-#: Field names of an answer's body, as `Any` JSON.
-Body = dict[str, Any]

@@ -1,0 +1,31 @@
+"""Who owns which partitions, by what members' applications were told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.history import MemberEvent
+
+
+class Ownership:
+    """The owners of a group's partitions: processes that were told so and have neither heard otherwise nor ended."""
+
+    def __init__(self) -> None:
+        self._owners: dict[TopicPartition, set[str]] = defaultdict(set)
+
+    def take(self, event: MemberEvent) -> None:
+        """Takes note of an event of the group, in the order of events."""
+        if event.event == "assigned":
+            for partition in event.partitions:
+                self._owners[partition].add(event.process)
+        elif event.event in {"revoked", "lost"}:
+            for partition in event.partitions:
+                self._owners[partition].discard(event.process)
+        elif event.event in {"crash", "closed"}:
+            for of_partition in self._owners.values():
+                of_partition.discard(event.process)
+
+    def of(self, partition: TopicPartition) -> set[str]:
+        """Returns a partition's owners."""
+        return self._owners[partition]
