@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coordinator_udf.protocol.answers import Shape, shape
+from coordinator_udf.protocol.answers import Shape, extension_fields, shape
 from coordinator_udf.protocol.requests import VERSIONS
 
 _NAMED_PROTOCOL_VERSION = 7
@@ -29,8 +29,14 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
         if api == "JoinGroup" and not body["protocolName"]:
             body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
         if not plan.is_sure and not _is_whole(body, plan):
-            body = _cut(body, shape(api, api_version))
+            body = _cut(body, shape(api, api_version)) | _extensions(body, api, api_version)
     return _encode(body).decode()
+
+
+def _extensions(body: dict[str, Any], api: str, api_version: int) -> dict[str, Any]:
+    """What a body has of the fields that Kafka hasn't got."""
+    names = extension_fields(api, api_version)
+    return {name: body[name] for name in body if name in names} if names else {}
 
 
 class AnswerTemplate:

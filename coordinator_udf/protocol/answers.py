@@ -28,4 +28,11 @@ def _shape(message: Message) -> Shape:
     return tuple(
         (field.name, _shape(field.struct) if field.struct is not None and field.is_array else None)
         for field in message.fields
+        if not field.is_extension
     )
+
+
+@cache
+def extension_fields(api: str, api_version: int) -> frozenset[str]:
+    """The fields of one version's answer that Kafka hasn't got; an answer has them only with a value to tell."""
+    return frozenset(field.name for field in response_message(api, api_version).fields if field.is_extension)

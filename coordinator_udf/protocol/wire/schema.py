@@ -1,4 +1,4 @@
-"""The shape of a message, read from the metadata of kio's dataclasses."""
+"""The shape of a message, read from the metadata of kio's dataclasses, and of those that are made like them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from kio.index import load_request_schema, load_response_schema
+from coordinator_udf.protocol.wire.extensions import FIRST_EXTENSION, definitions, load_entity
 
 #: Kafka's names of the APIs by their keys, those that a group coordinator's clients send.
 API_KEYS: dict[int, str] = {
@@ -37,6 +37,11 @@ API_KEYS: dict[int, str] = {
     60: "DescribeCluster",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
+    **{
+        key: definition["name"].removesuffix("Request")
+        for (key, type_), definition in sorted(definitions().items())
+        if key >= FIRST_EXTENSION and type_ == "request"
+    },
 }
 
 KEYS_BY_NAME = {name: key for key, name in API_KEYS.items()}
@@ -77,6 +82,11 @@ class Field:
     default: Any
 
     @property
+    def is_extension(self) -> bool:
+        """Whether Kafka hasn't got the field (protocol.wire.extensions)."""
+        return self.tag is not None and self.tag >= FIRST_EXTENSION
+
+    @property
     def implied(self) -> Any:
         """The value of a tagged field that isn't on the wire, as kio has it."""
         if self.default is not dataclasses.MISSING:
@@ -102,13 +112,13 @@ def request_message(api: str, version: int) -> Message:
         KeyError: there is no such API here.
         kio.index.KioIndexError: the API has no such version.
     """
-    return _message(load_request_schema(KEYS_BY_NAME[api], version))
+    return _message(load_entity("request", KEYS_BY_NAME[api], version))
 
 
 @cache
 def response_message(api: str, version: int) -> Message:
     """The shape of an API's response; it raises as `request_message` does."""
-    return _message(load_response_schema(KEYS_BY_NAME[api], version))
+    return _message(load_entity("response", KEYS_BY_NAME[api], version))
 
 
 def _message(entity: type[Any]) -> Message:
