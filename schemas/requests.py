@@ -40,8 +40,9 @@ REQUEST_LOG: Final = _struct()
 #: Tick: time passes. LoadGroup (body: one record of the offsets table, or null), LoadEnd: a cold start; requests
 #: between the first LoadGroup and LoadEnd are answered as by a loading coordinator. Unload: the shard is not ours until
 #: LoadEnd. TopicMetadata (body: {"topics": [{"name", "partitions", "id"}]}): the complete new list of topics.
-#: Downtime (body: fromMs, untilMs, graceMs): nobody could append in between, so time stood still and sessions begin
-#: anew, by graceMs longer, as clients come back only after a pause; the row itself is of the time before.
+#: Downtime (body: fromMs, untilMs, graceMs, heardWithinMs): nobody could append in between, so time stood still and
+#: sessions begin anew, by graceMs longer, as clients come back only after a pause. With heardWithinMs clients stayed
+#: connected: sessions end when they would have, but last so long from then on. The row itself is of the time before.
 #: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
 #: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without
 #: effect.

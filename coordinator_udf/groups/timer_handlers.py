@@ -20,6 +20,7 @@ from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.timers import Timer
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
+from coordinator_udf.protocol.requests import Downtime
 
 Handler = Callable[[Context, GroupStore, Any, Timer], None]
 
@@ -39,20 +40,22 @@ def fire(ctx: Context, store: GroupStore, timer: Timer) -> None:
         handler(ctx, store, group, timer)
 
 
-def stand_still(ctx: Context, store: GroupStore, until_ms: int, grace_ms: int) -> None:
-    """Puts all timers off, for nobody could be heard from now until then.
+def stand_still(ctx: Context, store: GroupStore, stood: Downtime) -> None:
+    """Puts all timers off, for nobody could be heard from now until the end of a downtime.
 
-    What time a timer had left it has again. A member's session begins anew, as when Kafka loads a shard.
-
-    Args:
-        until_ms: log time from which members can be heard again.
-        grace_ms: how much longer the sessions are that begin then.
+    What time a timer had left it has again. A member's session begins anew, as when Kafka loads a shard; or, if clients
+    stayed connected, it ends when it would have, but not before they had time to be heard.
     """
-    stood_ms = until_ms - ctx.now_ms
+    stood_ms = stood.until_ms - ctx.now_ms
     for timer in ctx.timers.in_order():
         deadline_ms = timer.deadline_ms + stood_ms
         if timer.key.kind == timers.SESSION:
-            deadline_ms = max(deadline_ms, until_ms + _session_ms(ctx, store, timer) + grace_ms)
+            session_ms = _session_ms(ctx, store, timer)
+            heard_ms = stood.heard_within_ms
+            if heard_ms is None:
+                deadline_ms = max(deadline_ms, stood.until_ms + session_ms + stood.grace_ms)
+            else:
+                deadline_ms = max(timer.deadline_ms, stood.until_ms + min(session_ms or heard_ms, heard_ms))
         ctx.timers.arm(timer.key, deadline_ms, *timer.data)
 
 

@@ -11,6 +11,7 @@ What the stream needs no more is moved to a Delta table, the log's history (fold
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import uuid
@@ -26,10 +27,12 @@ from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import LogError, make_file, open_file, read_topics
 from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns, unopened
-from coordinator_udf.log.rows import RECONNECT_MAX_MS, downtime_rows
+from coordinator_udf.log.rows import downtime_rows
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import Topic
 from schemas.requests import LIVE, REQUEST_COLUMNS
+
+_log: Final = logging.getLogger(__name__)
 
 #: After how long without an append time is said to have stood still: some ticks, and less than the shortest session.
 DOWNTIME_AFTER_MS: Final = 3_000
@@ -61,7 +64,7 @@ class EmbeddedLog:
         # One connection for all threads: SQLite serialises writers anyhow.
         self._lock = threading.Lock()
         # Before this process's first row with a time nobody listened to clients; in a later gap they stay connected.
-        self._grace_max_ms = RECONNECT_MAX_MS
+        self._has_listened = False
 
     @classmethod
     def create(
@@ -142,7 +145,7 @@ class EmbeddedLog:
                 if not numbers:
                     self._note_downtime(connection, int(log_ts.max()))
                 if log_ts.max() > 0:
-                    self._grace_max_ms = 0
+                    self._has_listened = True
                 numbers.append(self._insert(connection, columns, partition, log_ts))
         if not numbers:
             raise BadRequest("appends", "none", "at least one")
@@ -327,8 +330,12 @@ class EmbeddedLog:
         latest = self._clock.latest(self._anchor(connection))
         until_ms = log_ts if latest is None else min(log_ts, latest)
         if until_ms - head > after_ms:
-            columns = to_columns(downtime_rows(self.partitions, head, until_ms, self._grace_max_ms))
+            rows = downtime_rows(self.partitions, head, until_ms, stayed_connected=self._has_listened)
+            columns = to_columns(rows)
             self._insert(connection, columns, *self._checked_columns(columns))
+            _log.warning(
+                "nobody could append for %.1f s; members have time to be heard again", (until_ms - head) / 1000
+            )
 
     def _anchor(self, connection: sqlite3.Connection) -> Anchor:
         stored = connection.execute("SELECT boot_id, wall_ms, steady_ms FROM log").fetchone()

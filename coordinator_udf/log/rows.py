@@ -29,6 +29,11 @@ del _NOTHING["offset"]
 #: The longest pause of a client between two attempts to connect, by default (kafka-python; librdkafka 10 s, Java 1 s).
 RECONNECT_MAX_MS = 30_000
 
+#: In how long a client is heard from that is connected to a coordinator which stood still: two heartbeats, by default.
+#: One whose session ended by its own clock may have come back as a new member (librdkafka does), for which the group
+#: must not wait until the old one is gone too; Kafka, for which time passes in a pause, ends such a session at once.
+HEARD_WITHIN_MS = 6_000
+
 _INT32 = (-(2**31), 2**31 - 1)
 
 _CONTROLS: Final = pa.array(CONTROL_APIS)
@@ -120,15 +125,18 @@ def control_rows(
     return [{**shared, "partition": partition} for partition in range(partitions)]
 
 
-def downtime_rows(partitions: int, from_ms: int, until_ms: int, grace_max_ms: int) -> list[dict[str, Any]]:
+def downtime_rows(partitions: int, from_ms: int, until_ms: int, *, stayed_connected: bool) -> list[dict[str, Any]]:
     """The rows that say that nobody could append in between. Each is of the time of its partition's newest row.
 
     Args:
-        grace_max_ms: how long it takes members to come back at most; 0 where they stayed connected.
+        stayed_connected: whether clients could send requests all the while, though nobody read them.
     """
-    # Who is refused tries again after pauses that grow with the time that has passed, up to some bound.
-    grace_ms = min(until_ms - from_ms, grace_max_ms)
-    body = {"fromMs": from_ms, "untilMs": until_ms, "graceMs": grace_ms}
+    body = {"fromMs": from_ms, "untilMs": until_ms}
+    if stayed_connected:
+        body["heardWithinMs"] = HEARD_WITHIN_MS
+    else:
+        # Who is refused tries again after pauses that grow with the time that has passed, up to some bound.
+        body["graceMs"] = min(until_ms - from_ms, RECONNECT_MAX_MS)
     return control_rows(partitions=partitions, log_ts=0, api="Downtime", body=body)
 
 

@@ -243,11 +243,13 @@ class Downtime(_Body, frozen=True):
     """A stretch of log time in which nobody could append, in milliseconds since the epoch.
 
     ``grace_ms`` is how much longer than a session it may take members to come back, as they tried in vain for so long.
+    ``heard_within_ms`` is in how long members that stayed connected are heard from, None where they had to go away.
     """
 
     from_ms: Time
     until_ms: Time
     grace_ms: Time = 0
+    heard_within_ms: Time | None = None
 
 
 class EndTxn(_Body, frozen=True):

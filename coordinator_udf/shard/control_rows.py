@@ -132,7 +132,7 @@ def downtime(shard: ShardState, row: Request) -> None:
     """Nobody could append from the time of this row on until the one that it names: time stood still."""
     body: r.Downtime = read_body(row)
     if body.until_ms > shard.ctx.now_ms:
-        stand_still(shard.ctx, shard.store, body.until_ms, body.grace_ms)
+        stand_still(shard.ctx, shard.store, body)
 
 
 def end_txn(shard: ShardState, row: Request) -> None:

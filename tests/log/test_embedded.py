@@ -81,7 +81,7 @@ def test_who_appends_after_a_gap_says_what_the_gap_was(tmp_path: Path) -> None:
     rows = pa.Table.from_batches(log.read(0, log.end())).to_pylist()
     said = [row for row in rows if row["api"] == "Downtime"]
     assert [row["partition"] for row in said] == [0, 1]
-    assert {row["body"] for row in said} == {'{"fromMs":1003000,"untilMs":1063000,"graceMs":0}'}
+    assert {row["body"] for row in said} == {'{"fromMs":1003000,"untilMs":1063000,"heardWithinMs":6000}'}
     # A partition without rows has no time yet.
     assert sorted(row["log_ts"] for row in said) == [0, 1_003_000]
     assert number == 3

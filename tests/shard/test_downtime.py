@@ -124,6 +124,24 @@ def test_a_session_is_longer_by_the_time_that_clients_need_to_come_back() -> Non
     assert {ts for _, ts in expired(world.tick(until + 65_000))} == {until + 65_000}
 
 
+def test_sessions_of_clients_that_stayed_connected_end_when_they_would_have_but_not_before_they_can_be_heard() -> None:
+    world = World()
+    world.join(START_MS)
+    world.tick(START_MS + 3_000)
+    stopped = START_MS + 3_000
+    world.ask(
+        "SyncGroup", 0, stopped, groupId="classic", generationId=1, memberId="m1",
+        assignments=[{"memberId": "m1", "assignment": ""}],
+    )  # fmt: skip
+    world.consume(stopped, "m", 0)
+    until = stopped + 20_000
+    world.control("Downtime", stopped, fromMs=stopped, untilMs=until, heardWithinMs=6_000)
+    assert expired(world.tick(until + 5_999)) == []
+    assert {group for group, _ in expired(world.tick(until + 6_000))} == {"classic"}
+    assert expired(world.tick(stopped + 44_999)) == []
+    assert {group for group, _ in expired(world.tick(stopped + 45_000))} == {"new"}
+
+
 def test_a_join_phase_has_the_time_that_it_had_left() -> None:
     world = World()
     world.join(START_MS)
