@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,19 @@ class Alone:
         self.log = EmbeddedLog.create(path / "log.db", PARTITIONS)
         self.gateway = Gateway(self.log, KNOWN, GatewaySettings(port=0, **settings))
         self.gateway.start()
+
+    def stand_still(self) -> Callable[[], None]:
+        """Keeps the gateway's thread from doing anything, as if the process were stopped; gives what lets it go on."""
+        stopped, resumed = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            stopped.set()
+            resumed.wait()
+
+        assert self.gateway._loop is not None
+        self.gateway._loop.call_soon_threadsafe(stand)
+        stopped.wait()
+        return resumed.set
 
     def wire(self) -> Wire:
         return Wire(self.gateway.port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
 import pytest
 
 from tests.gateway.alone import Alone
@@ -64,6 +65,57 @@ def test_of_a_client_that_is_gone_only_what_it_meant_without_an_answer_goes_on(a
         assert alone.gateway.status().shed == 2
         other.send("Heartbeat", 4, HEARTBEAT)
         assert len(alone.wait_for_requests(4)) == 4
+
+
+def join(member_id: str = "", **more: object) -> dict[str, object]:
+    protocols = [{"name": "range", "metadata": ""}]
+    timeouts = {"sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000}
+    who = {"groupId": "g", "memberId": member_id, "groupInstanceId": None, "protocolType": "consumer"}
+    return {**who, **timeouts, "protocols": protocols, **more}
+
+
+def test_a_member_whose_client_is_gone_before_it_learnt_its_id_leaves(alone: Alone) -> None:
+    with alone.wire() as wire:
+        wire.send("JoinGroup", 5, join())
+        (joined,) = alone.wait_for_requests(1)
+    left = alone.wait_for_requests(2)[1]
+    assert left["api"] == "LeaveGroup"
+    members = msgspec.json.decode(left["body"])["members"]
+    assert [member["memberId"] for member in members] == [joined["proposed_member_id"]]
+    assert alone.gateway.status().withdrawn == 1
+    with alone.wire() as wire:
+        heartbeat = {"groupId": "new", "memberId": "", "memberEpoch": 0, "instanceId": None, "rackId": None}
+        asked = {"rebalanceTimeoutMs": 1_000, "subscribedTopicNames": ["t1"], "topicPartitions": []}
+        wire.send("ConsumerGroupHeartbeat", 0, {**heartbeat, **asked, "serverAssignor": None})
+        joined = alone.wait_for_requests(3)[2]
+    left = alone.wait_for_requests(4)[3]
+    assert (left["member_id"], left["generation_or_epoch"]) == (joined["proposed_member_id"], -1)
+
+
+def test_a_member_that_knows_its_id_or_has_an_instance_stays_when_its_connection_ends(alone: Alone) -> None:
+    with alone.wire() as one, alone.wire() as two:
+        one.send("JoinGroup", 5, join("known"))
+        two.send("JoinGroup", 5, join(groupInstanceId="i"))
+        alone.wait_for_requests(2)
+    wait(lambda: alone.gateway.unanswered() == 0, "the gateway sees that they are gone")
+    with alone.wire() as other:
+        other.send("Heartbeat", 4, HEARTBEAT)
+        assert [row["api"] for row in alone.wait_for_requests(3)] == ["JoinGroup", "JoinGroup", "Heartbeat"]
+
+
+def test_what_clients_sent_during_a_pause_and_gave_up_is_not_handled_after_it(alone: Alone) -> None:
+    with alone.wire() as known:
+        known.send("Heartbeat", 4, HEARTBEAT)
+        alone.wait_for_requests(1)
+        resume = alone.stand_still()
+        for _ in range(20):
+            with alone.wire() as wire:
+                wire.send("JoinGroup", 5, join())
+        resume()
+        known.send("Heartbeat", 4, HEARTBEAT | {"memberId": "after"})
+        assert [row["member_id"] for row in alone.wait_for_requests(2)[1:]] == ["after"]
+    status = alone.gateway.status()
+    assert (status.shed, status.withdrawn) == (20, 0)
 
 
 def _has(alone: Alone, count: int) -> bool:

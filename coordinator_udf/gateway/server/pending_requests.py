@@ -30,6 +30,18 @@ _SYNC_WAIT_MS: Final = 1_800_000
 #: What a client sends before it closes its connection, not waiting for an answer.
 _MEANT_WITHOUT_ANSWER: Final = frozenset(("OffsetCommit", "LeaveGroup", "OffsetDelete", "DeleteGroups"))
 
+_LEAVE_VERSION: Final = 3
+
+#: The other fields of a ConsumerGroupHeartbeat v0.
+_SAYS_NOTHING: Final[Mapping[str, Any]] = {
+    "instanceId": None,
+    "rackId": None,
+    "rebalanceTimeoutMs": -1,
+    "subscribedTopicNames": None,
+    "serverAssignor": None,
+    "topicPartitions": None,
+}
+
 #: The APIs whose answer waits for what other members do.
 WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
 
@@ -48,12 +60,37 @@ class Call:
 
 @dataclass(slots=True)
 class _Pending:
+    """A request without an answer; ``nameless`` if only the answer tells its member's id."""
+
     api: str
     api_version: int
     read_again: MakeBody
     answered: asyncio.Future[MakeBody]
     timer: asyncio.TimerHandle
-    rows_in_log: int = 0
+    nameless: _Nameless | None
+    is_in_log: bool = False
+    rows_due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Nameless:
+    """A member that joins without an id; ``member_id`` is proposed to the coordinator."""
+
+    api: str
+    group_id: str
+    member_id: str
+    client_id: str | None
+    client_host: str
+    is_static: bool
+
+    def leaving(self) -> Call:
+        """The request by which it leaves."""
+        member = {"memberId": self.member_id, "groupInstanceId": None}
+        if self.api == "JoinGroup":
+            body: dict[str, Any] = {"groupId": self.group_id, "members": [member]}
+            return Call("LeaveGroup", _LEAVE_VERSION, self.client_id, self.client_host, body)
+        body = {"groupId": self.group_id, "memberId": self.member_id, "memberEpoch": -1}
+        return Call("ConsumerGroupHeartbeat", 0, self.client_id, self.client_host, {**body, **_SAYS_NOTHING})
 
 
 class PendingRequests:
@@ -68,6 +105,7 @@ class PendingRequests:
         self._prefix = f"{uuid.uuid4().hex[:16]}-"
         self._count = 0
         self.timed_out = 0
+        self.withdrawn = 0
         #: Rows in the log whose answers are due as soon as they are handled.
         self._rows_due = 0
 
@@ -95,19 +133,21 @@ class PendingRequests:
         """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[MakeBody] = loop.create_future()
-        request_id = f"{self._prefix}{self._count}"
-        self._count += 1
+        request_id = self._next_id()
+        nameless = _nameless(call)
         if call.api in WAITING:
             # Its frame must not stay in memory for minutes, and its failure repeats nothing of it.
             read_again = dict
         timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
-        self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer)
+        self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer, nameless)
         answered.add_done_callback(lambda _: self._forget(request_id))
 
         def done(error: Exception | None) -> None:
             on_log()
             if error is None:
                 self._note_in_log(request_id, len(rows))
+                if nameless is not None and answered.cancelled():
+                    self._withdraw(nameless)
             else:
                 self._fail(
                     request_id, Errors.INVALID_REQUEST if isinstance(error, BadRequest) else unanswered(call.api)
@@ -115,7 +155,7 @@ class PendingRequests:
 
         rows: list[dict[str, Any]] = []
         try:
-            rows = self._rows(request_id, call)
+            rows = self._rows(request_id, call, None if nameless is None else nameless.member_id)
         except BadRequest as error:
             _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
             done(error)
@@ -135,7 +175,19 @@ class PendingRequests:
             elif pending is not None and not pending.answered.done():
                 pending.answered.set_result(partial(msgspec.json.decode, body))
 
-    def _rows(self, request_id: str, call: Call) -> list[dict[str, Any]]:
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    def _withdraw(self, member: _Nameless) -> None:
+        """Lets a member leave whose client is gone and never learnt its id: nobody else could, and its group waits."""
+        if member.is_static:
+            return
+        self.withdrawn += 1
+        rows = self._rows(self._next_id(), member.leaving(), None)
+        self._commit.submit(Entry(rows, lambda _: None, member, lambda: True))
+
+    def _rows(self, request_id: str, call: Call, proposed_member_id: str | None) -> list[dict[str, Any]]:
         return request_rows(
             partitions=self._partitions,
             log_ts=0,
@@ -145,7 +197,7 @@ class PendingRequests:
             client_id=call.client_id,
             client_host=call.client_host,
             body=call.body,
-            proposed_member_id=_proposed_member_id(call),
+            proposed_member_id=proposed_member_id,
         )
 
     def _patience_ms(self, call: Call) -> int:
@@ -171,17 +223,21 @@ class PendingRequests:
 
     def _note_in_log(self, request_id: str, rows: int) -> None:
         pending = self._pending.get(request_id)
-        if pending is not None and pending.api not in WAITING:
-            pending.rows_in_log = rows
-            self._rows_due += rows
+        if pending is not None:
+            pending.is_in_log = True
+            if pending.api not in WAITING:
+                pending.rows_due = rows
+                self._rows_due += rows
 
     def _forget(self, request_id: str) -> None:
         pending = self._pending.pop(request_id, None)
         if pending is not None:
             pending.timer.cancel()
-            if pending.rows_in_log:
-                self._rows_due -= pending.rows_in_log
+            if pending.rows_due:
+                self._rows_due -= pending.rows_due
                 self._commit.look_again()
+            if pending.nameless is not None and pending.is_in_log and pending.answered.cancelled():
+                self._withdraw(pending.nameless)
 
 
 def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Errors) -> Mapping[str, Any]:
@@ -205,14 +261,20 @@ def _is_wanted(call: Call, answered: asyncio.Future[MakeBody]) -> bool:
     return leaves or call.api in _MEANT_WITHOUT_ANSWER
 
 
-def _proposed_member_id(call: Call) -> str | None:
-    """The id for a member that joins without one, as Kafka makes them.
+def _nameless(call: Call) -> _Nameless | None:
+    """The member that joins without an id, with one as Kafka makes them; None if this is no such request.
 
     A classic member's is the id of its instance or of its client and a uuid; a consumer protocol member's is a uuid in
     url-safe base64 (from v1 on it makes its own).
     """
     if call.api == "JoinGroup" and not call.body["memberId"]:
-        return f"{call.body.get('groupInstanceId') or call.client_id or ''}-{uuid.uuid4()}"
-    if call.api == "ConsumerGroupHeartbeat" and not call.body["memberId"]:
-        return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    return None
+        instance = call.body.get("groupInstanceId")
+        member_id = f"{instance or call.client_id or ''}-{uuid.uuid4()}"
+    elif call.api == "ConsumerGroupHeartbeat" and not call.body["memberId"]:
+        instance = call.body["instanceId"]
+        member_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    else:
+        return None
+    # An instance comes back by its name, and is found by it.
+    is_static = instance is not None
+    return _Nameless(call.api, call.body["groupId"], member_id, call.client_id, call.client_host, is_static)
