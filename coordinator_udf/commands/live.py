@@ -85,9 +85,9 @@ def main(
         stop = threading.Event()
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
-        told = (None, None) if door is None else (door.answers, door.records)
+        answers, records, clients = (None, None, str) if door is None else (door.answers, door.records, door.status)
         with (
-            Coordinator(spark, options, settings, *told) as coordinator,
+            Coordinator(spark, options, settings, answers, records, clients=clients) as coordinator,
             nullcontext() if door is None else door.open(coordinator, stop),
         ):
             coordinator.wait(stop)

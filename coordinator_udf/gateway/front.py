@@ -113,6 +113,15 @@ class FrontDoor:
         if self._gateway is not None:
             self._gateway.answers(table)
 
+    def status(self) -> str:
+        """What clients have met so far and should not: the end of the coordinator's status line."""
+        if self._gateway is None:
+            return ""
+        found = self._gateway.status()
+        counts = {"shed": found.shed, "timed out": found.timed_out, "withdrawn": found.withdrawn}
+        told = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+        return f", {found.connections:,} connections, {found.unanswered:,} unanswered{told}"
+
     @contextmanager
     def open(self, coordinator: Coordinator, stop: threading.Event) -> Iterator[None]:
         """Serves clients for as long as the context lasts, once the coordinator has been through its first batch.

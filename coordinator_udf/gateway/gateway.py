@@ -42,6 +42,7 @@ class GatewayStatus:
         rows: rows appended.
         timed_out: requests that the coordinator left unanswered for too long.
         shed: requests that were dropped before the log, as nobody waited for them any more.
+        withdrawn: members that were made to leave, as their clients had gone before they learnt their ids.
         closed: closed connections by the first words of the reason.
     """
 
@@ -51,6 +52,7 @@ class GatewayStatus:
     rows: int
     timed_out: int
     shed: int
+    withdrawn: int
     closed: dict[str, int]
 
 
@@ -166,6 +168,7 @@ class Gateway:
             rows=self._commit.rows,
             timed_out=self._pending.timed_out,
             shed=self._commit.shed,
+            withdrawn=self._pending.withdrawn,
             closed=dict(self._closed),
         )
 

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,7 @@ class Coordinator:
         spark: made by session.coordinator_session.
         answers: is given the answers of each micro-batch once they are written.
         records: is given the records of each micro-batch once they are written, before the answers.
+        clients: says at the end of the status line what is to be told of clients.
     """
 
     def __init__(
@@ -103,12 +104,15 @@ class Coordinator:
         config: CoordinatorConfig,
         answers: Rows | None = None,
         records: Rows | None = None,
+        *,
+        clients: Callable[[], str] = str,
     ) -> None:
         self.options = options
         self.config = config
         self._spark = spark
         self._answers = answers
         self._records = records
+        self._clients = clients
         self._ticker: Ticker | None = None
         self._exit = ExitStack()
         self.log: EmbeddedLog | None = None
@@ -205,7 +209,7 @@ class Coordinator:
                 pause_ms = max(pause_ms, options.tick_ms)
             writer = writer.trigger(processingTime=f"{pause_ms} milliseconds")
         self._query = writer.start()
-        status = StatusLine(self._query, self._sink.totals, self._lag)
+        status = StatusLine(self._query, self._sink.totals, self._lag, clients=self._clients)
         status.start()
         undo.callback(status.close)
 

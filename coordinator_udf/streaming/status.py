@@ -26,6 +26,7 @@ class StatusLine:
         query: what runs.
         totals: counts of what the sink did.
         lag: says how far the query is behind, given where it is (the source's offsets as Spark has them).
+        clients: says what else is to be told, of who brings the requests.
         interval_s: the time between two lines.
         out: where to print.
     """
@@ -36,12 +37,14 @@ class StatusLine:
         totals: Totals,
         lag: Callable[[Any], str],
         *,
+        clients: Callable[[], str] = str,
         interval_s: float = 5.0,
         out: TextIO = sys.stderr,
     ) -> None:
         self._query = query
         self._totals = totals
         self._lag = lag
+        self._clients = clients
         self._interval_s = interval_s
         self._out = out
         self._printed = time.monotonic()
@@ -75,6 +78,6 @@ class StatusLine:
         took_ms = progress.durationMs.get("triggerExecution", 0)
         line = (
             f"batch {progress.batchId} ({took_ms} ms), {rate:,.0f} requests/s, {sum(totals.groups.values()):,} groups, "
-            f"lag {self._lag(progress)}{rejected}"
+            f"lag {self._lag(progress)}{rejected}{self._clients()}"
         )
         print(line, file=self._out, flush=True)
