@@ -64,13 +64,23 @@ class Member:
 
     def order(self, answer: str, **order: Any) -> dict[str, Any]:
         """Gives an order and waits for what it says to it."""
+        said = self._ordered(answer, order)
+        assert said["event"] == answer, f"{self.name}: {said}\n{self.tail()}"
+        return said
+
+    def commits(self, place: Place, offset: int) -> bool:
+        """Orders a commit; whether it was acknowledged."""
+        said: str = self._ordered("committed", {"do": "commit", "place": place, "offset": offset})["event"]
+        return said == "committed"
+
+    def _ordered(self, answer: str, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
         before = len(self.events)
         self.process.stdin.write((_in_words(order) if self._words else json.dumps(order)) + "\n")
         self.process.stdin.flush()
 
         def said() -> list[dict[str, Any]]:
-            return [event for event in self.events[before:] if event["event"] == answer]
+            return [event for event in self.events[before:] if event["event"] in (answer, "refused")]
 
         wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail, 120)
         assert said(), f"{self.name} ended with {self.process.poll()}\n{self.tail()}"

@@ -12,7 +12,8 @@ import logging
 import queue
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Place = tuple[str, int]
@@ -33,6 +34,15 @@ def orders() -> queue.Queue[dict[str, Any]]:
 
     threading.Thread(target=read, daemon=True).start()
     return waiting
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Says what the library raised of a commit: the member lives on, and who ordered it decides what that means."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  each library has its own
+        say("refused", error=repr(error))
 
 
 class Reporter:
@@ -85,8 +95,9 @@ def kafka_python(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> N
                 consumer.close()
                 return
             if order["do"] == "commit":
-                consumer.commit({place: OffsetAndMetadata(order["offset"], order.get("metadata", ""), -1)})
-                say("committed", place=order["place"], offset=order["offset"])
+                with refusals():
+                    consumer.commit({place: OffsetAndMetadata(order["offset"], order.get("metadata", ""), -1)})
+                    say("committed", place=order["place"], offset=order["offset"])
             else:
                 found = consumer.committed(place)
                 say("found", place=order["place"], offset=found, position=consumer.position(place))
@@ -129,10 +140,11 @@ def confluent(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> None
             topic, partition = order["place"]
             if order["do"] == "commit":
                 place = TopicPartition(topic, partition, order["offset"], metadata=order.get("metadata", ""))
-                (done,) = consumer.commit(offsets=[place], asynchronous=False)
-                if done.error is not None:
-                    raise RuntimeError(f"commit: {done.error}")
-                say("committed", place=order["place"], offset=order["offset"])
+                with refusals():
+                    (done,) = consumer.commit(offsets=[place], asynchronous=False)
+                    if done.error is not None:
+                        raise RuntimeError(f"commit: {done.error}")
+                    say("committed", place=order["place"], offset=order["offset"])
             else:
                 (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=100)
                 (at,) = consumer.position([TopicPartition(topic, partition)])
@@ -179,8 +191,9 @@ async def _aiokafka(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -
                 await consumer.stop()
                 return
             if order["do"] == "commit":
-                await consumer.commit({place: (order["offset"], order.get("metadata", ""))})
-                say("committed", place=order["place"], offset=order["offset"])
+                with refusals():
+                    await consumer.commit({place: (order["offset"], order.get("metadata", ""))})
+                    say("committed", place=order["place"], offset=order["offset"])
             else:
                 found = await consumer.committed(place)
                 say("found", place=order["place"], offset=found, position=await consumer.position(place))

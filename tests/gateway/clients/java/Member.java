@@ -12,6 +12,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
@@ -52,8 +53,12 @@ public final class Member {
     TopicPartition place = new TopicPartition(words[1], Integer.parseInt(words[2]));
     String shown = "\"place\": [\"" + words[1] + "\", " + words[2] + "]";
     if ("commit".equals(words[0])) {
-      consumer.commitSync(Collections.singletonMap(place, new OffsetAndMetadata(Long.parseLong(words[3]))));
-      say("{\"event\": \"committed\", " + shown + ", \"offset\": " + words[3] + "}");
+      try {
+        consumer.commitSync(Collections.singletonMap(place, new OffsetAndMetadata(Long.parseLong(words[3]))));
+        say("{\"event\": \"committed\", " + shown + ", \"offset\": " + words[3] + "}");
+      } catch (KafkaException refused) {
+        say("{\"event\": \"refused\", \"error\": \"" + refused.getClass().getName() + "\"}");
+      }
     } else {
       Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(Collections.singleton(place));
       long offset = found.get(place) == null ? -1 : found.get(place).offset();

@@ -34,8 +34,12 @@ async function obey(order, consumer, admin) {
     }
     const [topic, partition] = order.place;
     if (order.do === 'commit') {
-      await consumer.commitOffsets([{ topic, partition, offset: String(order.offset) }]);
-      say('committed', { place: order.place, offset: order.offset });
+      try {
+        await consumer.commitOffsets([{ topic, partition, offset: String(order.offset) }]);
+        say('committed', { place: order.place, offset: order.offset });
+      } catch (refused) {
+        say('refused', { error: refused.message });
+      }
     } else {
       const [found] = await admin.fetchOffsets({ groupId: config.group, topics: [topic] });
       const { offset } = found.partitions.find((p) => p.partition === partition);

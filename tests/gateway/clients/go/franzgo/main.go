@@ -101,7 +101,7 @@ func obey(ctx context.Context, client *kgo.Client, config member.Config, order m
 			}
 		})
 		if failed != nil {
-			member.Error("commit", failed)
+			member.Say("refused", map[string]any{"error": failed.Error()})
 			return
 		}
 		member.Say("committed", map[string]any{"place": order.Place, "offset": order.Offset})

@@ -72,7 +72,7 @@ func obey(ctx context.Context, group *kafka.ConsumerGroup, generation *kafka.Gen
 			if order.Do == "commit" {
 				offsets := map[string]map[int]int64{topic: {int(number): order.Offset}}
 				if err := generation.CommitOffsets(offsets); err != nil {
-					member.Error("commit", err)
+					member.Say("refused", map[string]any{"error": err.Error()})
 					continue
 				}
 				member.Say("committed", map[string]any{"place": order.Place, "offset": order.Offset})
