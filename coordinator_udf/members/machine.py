@@ -30,3 +30,6 @@ class MemberMachine(Protocol):
         Never before `next_deadline_ms`, which counts it too. A `Tick` at this time comes before all that else happens
         in this millisecond.
         """
+
+    def poll_deadline_ms(self) -> int | None:
+        """Returns the time from which on a poll commits automatically, or None where none ever does."""

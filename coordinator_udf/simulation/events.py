@@ -92,15 +92,8 @@ class ComesBack:
 
 
 @dataclass(frozen=True, slots=True)
-class PollOver:
-    """A call of poll returns."""
-
-    member: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkOver:
-    """An application has done what it does between two polls."""
+class Polls:
+    """An application polls by itself, if it is still to do so at this time."""
 
     member: str
 
@@ -154,8 +147,7 @@ Event = (
     | TopicGrows
     | GoesDown
     | ComesBack
-    | PollOver
-    | WorkOver
+    | Polls
     | Stalls
     | Resumes
     | CallbackOver

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.members.inputs import TopicPartition
@@ -30,12 +32,26 @@ class MemberEvent:
         return f"{self.client_id}/{self.run}"
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """A request of a process as its coordinator had it, with the answer. Times in milliseconds since the epoch."""
+
+    process: str
+    group_id: str
+    api: str
+    arrived_ms: int
+    answered_ms: int
+    request: Mapping[str, Any]
+    response: Mapping[str, Any]
+
+
 @dataclass(slots=True)
 class History:
     """All that happened in a world, in order.
 
     Attributes:
         requests: how many requests of each API came to the coordinator.
+        answered: the answered requests, where the plan wants them kept.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
         removals: when the coordinator removed which member id because it was silent.
@@ -47,6 +63,7 @@ class History:
     partitions: dict[str, int]
     events: list[MemberEvent] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
+    answered: list[AnsweredRequest] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[tuple[int, str]] = field(default_factory=list)

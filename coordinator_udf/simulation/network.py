@@ -18,6 +18,7 @@ class Connection:
         there_ms, back_ms: when the last message arrived on either end.
         handling: the request that the broker has in hand; those behind it wait.
         in_flight: the requests without an answer, by their numbers.
+        arrived_ms: when requests arrived that aren't answered.
     """
 
     member: str
@@ -27,6 +28,7 @@ class Connection:
     handling: Request | None = None
     waiting: deque[Request] = field(default_factory=deque)
     in_flight: dict[int, Request] = field(default_factory=dict)
+    arrived_ms: dict[int, int] = field(default_factory=dict)
     is_open: bool = True
 
 

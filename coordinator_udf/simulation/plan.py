@@ -9,11 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic, from a time on with so many partitions. The last one said of a name counts; none delete it."""
+    """A topic, from a time on with so many partitions. The last one said of a name counts; none delete it.
+
+    Attributes:
+        records_s: how many records a second come to each of its partitions.
+    """
 
     name: str
     partitions: int
     at_ms: int = 0
+    records_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class MemberPlan:
         poll_ms: how long a call of poll lasts if nothing comes of it.
         process_ms: how long the application works between two calls.
         callback_ms: how long a rebalance callback takes.
+        lateness_ms: how late the member's own timers are, each drawn from these: its machine is busy, too.
     """
 
     client_id: str
@@ -60,6 +66,7 @@ class MemberPlan:
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0
+    lateness_ms: tuple[int, ...] = (0,)
 
     @property
     def name(self) -> str:
@@ -93,9 +100,10 @@ class WorldPlan:
 
     Attributes:
         settings: the coordinator's, under Kafka's names.
-        lateness_ms: how late members' own timers are, each drawn from these: their machines are busy, too.
+        sync_delays_ms: how long members take to send SyncGroup, each time drawn from these.
         cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
         end_ms: when the world ends.
+        keeps_requests: whether its history keeps the members' requests with their answers.
     """
 
     members: tuple[MemberPlan, ...]
@@ -104,6 +112,7 @@ class WorldPlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     network: NetworkPlan = NetworkPlan()
     failovers: tuple[Failover, ...] = ()
-    lateness_ms: tuple[int, ...] = (0,)
+    sync_delays_ms: tuple[int, ...] = (0,)
     cadence_ms: int = 0
+    keeps_requests: bool = False
     start_ms: int = 1_700_000_000_000

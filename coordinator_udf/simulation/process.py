@@ -12,15 +12,14 @@ from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.inputs import CallbackDone, Input, Seek, TopicPartition
 from coordinator_udf.members.machine import MemberMachine
-from coordinator_udf.members.outputs import Callback
+from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange
 from coordinator_udf.simulation.plan import MemberPlan
 
 
 class Doing(Enum):
     """What an application does."""
 
-    POLLING = auto()
-    PROCESSING = auto()
+    RUNNING = auto()
     STALLED = auto()
     CLOSING = auto()
     GONE = auto()
@@ -31,18 +30,28 @@ class Process:
     """A member's process.
 
     Attributes:
-        doing: while it is polling, each input that its member gets makes it poll again at once.
+        is_threaded: whether a thread behind the application does the member's work (KIP-848).
         in_callback: the callback that runs, and when it returns.
         owned: what it was told that it owns.
+        loop_ms: when its application's loop of poll and work began.
+        last_poll_ms: when it last polled.
+        poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
+        is_settled: whether it is a stable member that waits for nothing but time.
     """
 
     plan: MemberPlan
     machine: MemberMachine
-    doing: Doing = Doing.POLLING
+    is_threaded: bool
+    max_poll_ms: int
+    doing: Doing = Doing.RUNNING
     in_callback: tuple[Callback, int] | None = None
     owned: frozenset[TopicPartition] = frozenset()
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     wakes: int = 0
+    loop_ms: int = 0
+    last_poll_ms: int = -1
+    poll_at_ms: int | None = None
+    is_settled: bool = False
 
     @property
     def lives(self) -> bool:
@@ -79,7 +88,16 @@ def make_process(plan: MemberPlan, draws: Random) -> Process:
         machine = ConsumerMember(config, jitter, member_id=drawn_id(draws), fetches=False)
     else:
         machine = ClassicMember(config, jitter, fetches=False)
-    return Process(plan, machine)
+    return Process(plan, machine, config.group_protocol == "consumer", config.max_poll_interval_ms)
+
+
+def is_settled(state: ClassicStateChange | ConsumerStateChange) -> bool:
+    """Tells whether a member is one of its group's for good: it waits for nothing but the next heartbeat."""
+    if isinstance(state, ClassicStateChange):
+        is_waiting = state.rejoin_needed or not state.heartbeating
+    else:
+        is_waiting = bool(state.to_reconcile)
+    return state.state == "STABLE" and state.coordinator is not None and not is_waiting
 
 
 def drawn_id(draws: Random) -> str:

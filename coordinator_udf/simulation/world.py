@@ -29,12 +29,13 @@ from coordinator_udf.members.outputs import (
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.coordinator import BROKERS, Answered, Coordinator
-from coordinator_udf.simulation.history import History, MemberEvent
+from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent
 from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
-from coordinator_udf.simulation.process import Doing, Process, make_process
+from coordinator_udf.simulation.process import Doing, Process, is_settled, make_process
 
 #: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
 _POLLS_AT_ONCE = 10
@@ -62,6 +63,7 @@ class World:
         self._draws = Random(seed)
         self._now_ms = plan.start_ms
         self._topics: dict[str, Topic] = {}
+        self._records = Records(plan.topics, plan.start_ms)
         for topic in plan.topics:
             if topic.at_ms <= 0:
                 self._grow(topic.name, topic.partitions)
@@ -109,8 +111,7 @@ class World:
         elif member is not None:
             heapq.heappop(self._deadlines)
             process = self._processes[member[2]]
-            self._give(process, inputs.Tick())
-            self._again(process)
+            self._again(process, inputs.Tick())
         return True
 
     def _next_member(self) -> tuple[int, int, str] | None:
@@ -128,7 +129,7 @@ class World:
         deadline = process.machine.next_deadline_ms()
         if process.lives and deadline is not None:
             if deadline > self._now_ms:
-                deadline += self._draws.choice(self._plan.lateness_ms)
+                deadline += self._draws.choice(process.plan.lateness_ms)
             # A deadline at which nothing happened is not met twice in one millisecond.
             entry = max(deadline, earliest_ms), process.wakes, process.plan.name
             heapq.heappush(self._deadlines, entry)
@@ -139,12 +140,13 @@ class World:
         match event:
             case e.Start(plan):
                 process = self._processes[plan.name] = make_process(plan, self._draws)
+                process.loop_ms = self._now_ms
                 self._tell(process, "start")
                 self.history.subscribed[plan.group_id] = plan.topics
                 self._give(process, inputs.Tick())
                 self._give(process, inputs.Subscribe(plan.topics))
                 self._poll(process)
-                self._at(self._now_ms + plan.poll_ms, e.PollOver(plan.name))
+                self._plan_poll(process)
             case e.RequestArrives(connection, request):
                 self._arrive(connection, request)
             case e.AnswerArrives(connection, request, body):
@@ -177,7 +179,7 @@ class World:
                 self._at(self._now_ms + down_ms, e.ComesBack())
             case e.ComesBack():
                 self._coordinator.come_back(self._now_ms)
-            case e.PollOver(name) | e.WorkOver(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name):
+            case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name):
                 process = self._processes.get(name)
                 if process is not None and process.lives:
                     self._application(process, event)
@@ -188,29 +190,26 @@ class World:
 
     def _application(self, process: Process, event: e.Event) -> None:
         """Lets the application's loop go on: poll, then work, then poll again, unless it stalls."""
-        plan = process.plan
         match event:
-            case e.PollOver() if process.doing is Doing.POLLING:
-                process.doing = Doing.PROCESSING
-                self._at(self._now_ms + plan.process_ms, e.WorkOver(plan.name))
-            case e.WorkOver() if process.doing is Doing.PROCESSING:
-                self._resume(process)
-            case e.Stalls(_, length_ms) if process.doing in {Doing.POLLING, Doing.PROCESSING}:
+            case e.Polls() if process.poll_at_ms == self._now_ms and process.doing is Doing.RUNNING:
+                process.poll_at_ms = None
+                self._poll(process)
+                self._plan_poll(process)
+            case e.Stalls(name, length_ms) if process.doing is Doing.RUNNING:
+                self._poll(process)
                 process.doing = Doing.STALLED
+                process.poll_at_ms = None
                 self._tell(process, "stall")
-                self._at(self._now_ms + length_ms, e.Resumes(plan.name))
+                self._at(self._now_ms + length_ms, e.Resumes(name))
             case e.Resumes() if process.doing is Doing.STALLED:
                 self._tell(process, "resume")
-                self._resume(process)
+                process.doing = Doing.RUNNING
+                process.loop_ms = self._now_ms
+                self._poll(process)
+                self._plan_poll(process)
             case e.CallbackOver(_, method):
                 process.in_callback = None
-                self._give(process, inputs.CallbackDone(method))
-                self._again(process)
-
-    def _resume(self, process: Process) -> None:
-        process.doing = Doing.POLLING
-        self._poll(process)
-        self._at(self._now_ms + process.plan.poll_ms, e.PollOver(process.plan.name))
+                self._again(process, inputs.CallbackDone(method))
 
     def _end(self, process: Process, *, is_crash: bool) -> None:
         if is_crash:
@@ -232,19 +231,45 @@ class World:
     def _to_member(self, name: str, event: inputs.Input) -> None:
         process = self._processes[name]
         if process.lives:
-            self._give(process, event)
-            self._again(process)
+            self._again(process, event)
 
-    def _poll(self, process: Process) -> None:
-        if process.in_callback is None:
-            self._give(process, inputs.Poll())
-
-    def _again(self, process: Process) -> None:
-        """An application that is in poll goes on at once with what came for it."""
-        if process.doing is Doing.POLLING and process.in_callback is None:
+    def _again(self, process: Process, event: inputs.Input) -> None:
+        """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
+        was_settled = process.is_settled
+        happened = self._give(process, event) or isinstance(event, inputs.Metadata | inputs.CallbackDone)
+        if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not happened):
+            return
+        if not process.is_threaded:
+            until_ms = processing_until_ms(process, self._now_ms)
+            if until_ms is not None:
+                self._poll_at(process, until_ms)
+                return
             for _ in range(_POLLS_AT_ONCE):
-                if not self._give(process, inputs.Poll()):
-                    return
+                if not self._poll(process):
+                    break
+        self._plan_poll(process)
+
+    def _poll(self, process: Process) -> bool:
+        """Lets an application poll, with all records read that there are; returns whether anything came of it."""
+        if process.in_callback is not None:
+            return False
+        process.last_poll_ms = self._now_ms
+        read = self._records.end_offsets(process.owned, self._now_ms)
+        if any(process.positions.get(partition, 0) < offset for partition, offset in read.items()):
+            process.positions.update(read)
+            self._give(process, inputs.Seek(read))
+        return self._give(process, inputs.Poll())
+
+    def _plan_poll(self, process: Process) -> None:
+        """Plans an application's next poll, if none is planned before it."""
+        at_ms = next_poll_ms(process, self._records, self._now_ms, self._draws)
+        if at_ms is not None:
+            self._poll_at(process, at_ms)
+
+    def _poll_at(self, process: Process, at_ms: int) -> None:
+        if process.poll_at_ms is None or not self._now_ms < process.poll_at_ms <= at_ms:
+            process.poll_at_ms = at_ms
+            self._at(at_ms, e.Polls(process.plan.name))
 
     def _give(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member an input; returns whether it did anything."""
@@ -276,6 +301,7 @@ class World:
                 self._tell(process, "closed")
                 self._gone(process)
             case ClassicStateChange() | ConsumerStateChange():
+                process.is_settled = is_settled(output)
                 if output.member_id:
                     self.history.process_of[output.member_id] = name
             case ErrorRaised(op, class_name, message):
@@ -293,7 +319,8 @@ class World:
     # ---- network
 
     def _send(self, connection: Connection, request: Request) -> None:
-        arrives_ms = self._network.send(connection, request, self._now_ms)
+        late_ms = self._draws.choice(self._plan.sync_delays_ms) if request.api == "SyncGroup" else 0
+        arrives_ms = self._network.send(connection, request, self._now_ms + late_ms)
         self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
         if self._is_cut(connection.member):
             return
@@ -317,6 +344,7 @@ class World:
 
     def _arrive(self, connection: Connection, request: Request) -> None:
         connection.waiting.append(request)
+        connection.arrived_ms[request.req] = self._now_ms
         if connection.handling is None:
             self._next_request(connection)
 
@@ -340,10 +368,20 @@ class World:
         for answer in answers:
             connection = answer.connection
             connection.handling = None
+            arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
+            if self._plan.keeps_requests:
+                self._keep(answer, arrived_ms)
             if connection.is_open and not self._is_cut(connection.member):
                 arrives_ms = self._network.answer(connection, self._now_ms)
                 self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._at(self._now_ms, e.NextRequest(connection))
+
+    def _keep(self, answer: Answered, arrived_ms: int) -> None:
+        process, request = answer.connection.member, answer.request
+        group_id = self._processes[process].plan.group_id
+        self.history.answered.append(
+            AnsweredRequest(process, group_id, request.api, arrived_ms, answer.ts_ms, request.body, answer.body)
+        )
 
     def _lose(self, connection: Connection) -> None:
         if not connection.is_open:

@@ -26,31 +26,37 @@ CHANGES = {
     "base": Change(),
     "static": Change(is_static=True),
     "session30": Change(session_timeout_ms=30_000),
+    "cooperative": Change(assignor="cooperative-sticky"),
     "consumer": Change(protocol="consumer", settings=_CONSUMER),
 }
-#: What really happened: rebalances, partition-seconds without an owner, moves (from the recordings' README).
+#: What really happened: rebalances, partition-seconds without an owner, moves (from the recordings' README). W1 is
+#: taken from the quiet machine: on the busy one the same run differs from itself by more than any setting does.
 REAL = {
-    ("W1", "base"): (10, 34.5, 46), ("W1", "static"): (0, 24.1, 0),
-    ("W2", "base"): (3, 111.5, 8), ("W2", "static"): (2, 41.8, 8), ("W2", "session30"): (2, 562.7, 0),
-    ("W2", "consumer"): (4, 61.7, 8), ("W3", "static"): (3, 4.3, 8),
+    ("W1", "base"): (10, 10.3, 46), ("W1", "static"): (0, 23.7, 0), ("W1", "cooperative"): (15, 16.1, 24),
+    ("W1", "consumer"): (10, 12.6, 22), ("W2", "base"): (3, 111.5, 8), ("W2", "static"): (2, 41.8, 8),
+    ("W2", "session30"): (2, 562.7, 0), ("W2", "consumer"): (4, 61.7, 8), ("W3", "base"): (4, 0.8, 16),
+    ("W3", "cooperative"): (6, 6.0, 12), ("W3", "consumer"): (4, 4.1, 12),
 }  # fmt: skip
 
 
+def _folder(workload: str) -> Path:
+    return shared("evidence", "ab", "dev-repeat" if workload == "W1" else "dev")
+
+
 def _group(workload: str) -> GroupLog:
-    log = shared("evidence", "ab", "dev") / f"{workload}-base.request.log.gz"
-    (group,) = read_groups(read_entries(log), {})
+    (group,) = read_groups(read_entries(_folder(workload) / f"{workload}-base.request.log.gz"), {})
     return group
 
 
 def _span(workload: str) -> tuple[int, int]:
-    lines = (shared("evidence", "ab", "dev") / f"{workload}-base.callbacks.jsonl").read_text().splitlines()
+    lines = (_folder(workload) / f"{workload}-base.callbacks.jsonl").read_text().splitlines()
     told = [json.loads(line) for line in lines]
     first = next(line["t"] for line in told if line["event"] in {"killed", "block-command", "close-command"})
     return first, next(line["t"] for line in told if line["event"] == "end")
 
 
 def _foretold(workload: str, variant: str) -> Outcome:
-    return compare(_group(workload), CHANGES[variant], range(8), _span(workload))
+    return compare(_group(workload), CHANGES[variant], range(6), _span(workload))
 
 
 @pytest.mark.parametrize(("workload", "variant"), REAL)
@@ -60,7 +66,7 @@ def test_what_really_happened_is_foretold_from_the_base_log(workload: str, varia
     assert outcome.calibration.matched == outcome.calibration.recorded
     assert outcome.changed.rebalances == rebalances
     assert abs(outcome.changed.moves - moves) <= 0.1 * moves
-    # Under load one run's partition-seconds differ from another's by a second or so; see the recordings' README.
+    # One run's partition-seconds differ from another's by some seconds; see the recordings' README.
     assert abs(outcome.changed.unowned_s - unowned_s) <= max(0.15 * unowned_s, 3.0)
 
 
@@ -95,3 +101,15 @@ def test_what_makes_no_sense_is_said_in_a_line(arguments: list[str], said: str) 
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize("run", ["W1-cooperative", "W1-delay0", "W2-consumer", "W2-static", "W3-consumer"])
+def test_a_log_of_any_settings_happens_again_with_the_same_triggers(run: str) -> None:
+    (group,) = read_groups(read_entries(shared("evidence", "ab", "dev") / f"{run}.request.log.gz"), {})
+    calibration = compare(group, Change(), range(3), (None, None)).calibration
+    # What ends a log as its clients are closed may be seen in it or not.
+    assert calibration.matched >= calibration.recorded - 2
+    assert calibration.simulated <= calibration.recorded + 1
+    for recorded, simulated in calibration.pairs:
+        if recorded is not None and simulated is not None:
+            assert recorded.trigger == simulated.trigger

@@ -69,7 +69,8 @@ def test_a_group_comes_to_own_everything_once(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_seed_tells_all(protocol: str) -> None:
-    plan = _plan(protocol, network=NetworkPlan((1, 50), loss=0.01), lateness_ms=(0, 3, 40))
+    members = tuple(replace(member, lateness_ms=(0, 3, 40)) for member in _plan(protocol).members)
+    plan = _plan(protocol, network=NetworkPlan((1, 50), loss=0.01), members=members)
     first, again, other = World(plan, 3).run(), World(plan, 3).run(), World(plan, 4).run()
     assert first.events == again.events
     assert first.requests == again.requests

@@ -107,6 +107,10 @@ class Commits:
 
     # ---- automatic commits
 
+    def auto_commit_deadline_ms(self) -> int | None:
+        """Returns when the next automatic commit is due, or None where there is none."""
+        return self._next_auto_commit.deadline_ms if self._context.config.enable_auto_commit else None
+
     def auto_commit_if_due(self, now_ms: int) -> Flow[None]:
         """Commits all positions when auto.commit.interval.ms is over, at the time at which the poll began."""
         if not self._context.config.enable_auto_commit:

@@ -179,6 +179,10 @@ class ClassicConsumer:
 
     # ---- commits and the end
 
+    def auto_commit_deadline_ms(self) -> int | None:
+        """Returns the time from which on a poll commits automatically, or None where none ever does."""
+        return self._commits.auto_commit_deadline_ms()
+
     def commit_async(self, offsets: Mapping[TopicPartition, int] | None) -> Flow[None]:
         """Commits without waiting; a later call says what came of it."""
         wanted = self._context.subscriptions.positions() if offsets is None else offsets

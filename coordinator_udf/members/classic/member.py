@@ -111,6 +111,10 @@ class ClassicMember:
         """Returns when the call that the application is blocked in goes on by itself, or None."""
         return None if self._is_closed else self._calls.deadline_ms
 
+    def poll_deadline_ms(self) -> int | None:
+        """Returns the time from which on a poll commits automatically, or None where none ever does."""
+        return self._consumer.auto_commit_deadline_ms()
+
     def _held_up(self, deadline_ms: int) -> int:
         """What is due while a call holds the network up waits for that; there is only a state to report."""
         now_ms = self._clock.now_ms

@@ -27,6 +27,11 @@ class AutoCommit:
         """Tells whether the interval was over at the last update, and no commit of this kind is on its way."""
         return self._timer.is_expired() and not self.in_flight
 
+    @property
+    def deadline_ms(self) -> int:
+        """When the interval is over."""
+        return self._timer.deadline_ms
+
     def update(self) -> None:
         """Looks at the clock."""
         self._timer.update()
@@ -66,6 +71,10 @@ class CommitRequestManager:
     def auto_commit_enabled(self) -> bool:
         """Whether offsets are committed by themselves."""
         return self._auto_commit is not None
+
+    def auto_commit_deadline_ms(self) -> int | None:
+        """Returns when the next commit by itself is due, or None where there is none."""
+        return None if self._auto_commit is None else self._auto_commit.deadline_ms
 
     def on_member_epoch(self, epoch: int | None, member_id: str) -> None:
         """Takes the member's id and epoch, which every commit holds."""

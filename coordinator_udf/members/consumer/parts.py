@@ -87,6 +87,7 @@ class Parts:
         self.coordinators = CoordinatorRequestManager(config.group_id, self._backoff())
         self.assignments = AssignmentManager(self.subscriptions, self._metadata)
         commits = self._make_commits()
+        self.commits = commits
         self.group.epoch_listeners += [
             lambda epoch: commits.on_member_epoch(epoch, member_id),
             self._snapshot.on_member_epoch,

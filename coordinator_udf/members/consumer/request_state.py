@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator_udf.members.backoff import ExponentialBackoff
-from coordinator_udf.members.timers import Clock, Timer
+from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
 
 
 class RequestState:
@@ -70,7 +70,8 @@ class HeartbeatRequestState(RequestState):
     def time_to_next_ms(self, now_ms: int) -> int:
         """Returns how long the next request has to wait, in milliseconds."""
         if self._timer.is_expired():
-            return self.remaining_backoff_ms(now_ms)
+            # Java's loop goes round without waiting until the answer is here, and nothing comes of it.
+            return FOREVER_MS if self.in_flight else self.remaining_backoff_ms(now_ms)
         return self._timer.remaining_ms()
 
     def on_failure(self, now_ms: int) -> None:

@@ -23,6 +23,8 @@ STRATEGIES = {
 }
 _POLL_EXPIRED = "consumer poll timeout has expired"
 _DEFAULT_HEARTBEAT_MS = 3_000
+#: As long after max.poll.interval.ms a classic member sees on average that it is over: it looks once in 100 ms.
+_EXPIRY_SEEN_MS = 50
 #: A member that has been silent for so many of its intervals has ended.
 _SILENT_INTERVALS = 3
 
@@ -33,6 +35,7 @@ class Behaviour:
 
     Attributes:
         properties: Kafka's consumer properties, as far as the requests tell them.
+        joined_ms: when its first request to join arrived.
         turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time.
         lateness_ms: how much later than it was due each heartbeat came.
         unknown: what the requests don't tell, in words.
@@ -42,6 +45,7 @@ class Behaviour:
     properties: dict[str, Any]
     topics: tuple[str, ...]
     start_ms: float
+    joined_ms: float
     close_ms: float | None
     crash_ms: float | None
     stalls: tuple[Stall, ...]
@@ -61,6 +65,7 @@ def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
         properties,
         _topics(process),
         process.found_ms,
+        arrived_ms(process.entries[0]),
         close_ms,
         crash_ms,
         tuple(_stalls(process, properties)),
@@ -106,7 +111,7 @@ def _properties(process: Process, unknown: list[str]) -> dict[str, Any]:
 def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
     beats = process.of("ConsumerGroupHeartbeat")
     told = [entry.response or {"errorCode": -1} for entry in beats]
-    intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"]]
+    intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"] and body["heartbeatIntervalMs"]]
     if intervals:
         return int(intervals[-1])
     gaps = _gaps(process.of("Heartbeat"))
@@ -176,7 +181,8 @@ def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
         left_848 = entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch", 0) < 0
         back = process.entries[place + 1 :]
         if is_leave or (left_848 and back):
-            began_ms = arrived_ms(entry) - max_poll_ms
+            seen_ms = _EXPIRY_SEEN_MS if is_leave else 0
+            began_ms = arrived_ms(entry) - seen_ms - max_poll_ms
             ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
             stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))
     return stalls or _silences(process, properties, max_poll_ms)
@@ -206,8 +212,13 @@ def _turnarounds(process: Process) -> list[float]:
 
 
 def _lateness(process: Process, interval_ms: int) -> list[float]:
-    """Returns how late heartbeats were that came one interval after another one."""
-    gaps = _gaps(process.of("Heartbeat", "ConsumerGroupHeartbeat"))
+    """Returns how late heartbeats were that came one interval after another one, with no rebalance between them."""
+    apis = {"Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup"}
+    gaps = [
+        arrived_ms(later) - arrived_ms(earlier)
+        for earlier, later in pairwise(entry for entry in process.entries if entry.api in apis)
+        if earlier.api == later.api and later.api.endswith("Heartbeat")
+    ]
     return [max(0.0, gap - interval_ms) for gap in gaps if 0.9 * interval_ms <= gap <= 1.5 * interval_ms]
 
 

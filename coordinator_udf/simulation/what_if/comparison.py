@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median_low, multimode
-from typing import Any
+from statistics import fmean, multimode
+from typing import Any, TypeVar
 
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured, rebalance_times
+from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import STRATEGIES
 from coordinator_udf.simulation.what_if.group_log import GroupLog
+from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.world import World
 
-#: A simulated rebalance is the recorded one if it was formed within so many milliseconds of it, or within a tenth of
-#: its length.
+#: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
+#: within a tenth of its length.
 MATCH_MS = 1_000
+
+_Counts = TypeVar("_Counts", int, tuple[int, int])
+
+#: KIP-848 members keep their timers in a thread that nothing of the application holds up, unlike classic ones.
+_OWN_THREAD_LATENESS_MS = (0, 0, 1, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How much of what really happened happens again under the settings as they were."""
+    """How much of what really happened happens again under the settings as they were.
+
+    Attributes:
+        pairs: what was recorded and what was simulated, side by side, of a world as most are; None where one is alone.
+    """
 
     recorded: int
     simulated: int
     matched: int
+    pairs: tuple[tuple[Rebalance | None, Rebalance | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,9 @@ def changed_plan(plan: WorldPlan, change: Change) -> WorldPlan:
     if change.session_timeout_ms is not None and change.protocol == "consumer":
         settings["group.consumer.session.timeout.ms"] = change.session_timeout_ms
         settings["group.consumer.min.session.timeout.ms"] = min(45_000, change.session_timeout_ms)
+    if change.heartbeat_interval_ms is not None and change.protocol == "consumer":
+        settings["group.consumer.heartbeat.interval.ms"] = change.heartbeat_interval_ms
+        settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, change.heartbeat_interval_ms)
     return replace(
         plan,
         settings=settings,
@@ -90,7 +104,10 @@ def changed_plan(plan: WorldPlan, change: Change) -> WorldPlan:
 
 def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
     properties = dict(member.properties)
+    lateness_ms = member.lateness_ms
     if change.protocol == "consumer":
+        if properties.get("group.protocol") != "consumer":
+            lateness_ms = _OWN_THREAD_LATENESS_MS
         for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
             properties.pop(name, None)
         properties["group.protocol"] = "consumer"
@@ -107,7 +124,7 @@ def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
             properties["heartbeat.interval.ms"] = change.heartbeat_interval_ms
     if change.max_poll_interval_ms is not None:
         properties["max.poll.interval.ms"] = change.max_poll_interval_ms
-    return replace(member, properties=properties)
+    return replace(member, properties=properties, lateness_ms=lateness_ms)
 
 
 def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[int | None, int | None]) -> Outcome:
@@ -116,7 +133,8 @@ def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[i
     Args:
         span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance on.
     """
-    base = [World(group.plan, seed).run() for seed in seeds]
+    plan = replace(group.plan, keeps_requests=True)
+    base = [World(plan, seed).run() for seed in seeds]
     changed = [World(changed_plan(group.plan, change), seed).run() for seed in seeds]
     return Outcome(
         group.group_id,
@@ -134,21 +152,34 @@ def _measure(group: GroupLog, history: History, span: tuple[int | None, int | No
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
-    simulated = [rebalance_times(history.decisions, group.group_id) for history in histories]
-    matched = [_matched(group, times) for times in simulated]
-    return Calibration(len(group.rebalances), _most_common([len(times) for times in simulated]), _most_common(matched))
+    found = [_paired(group.rebalances, simulated_rebalances(history, group.group_id)) for history in histories]
+    matched = [sum(None not in pair for pair in pairs) for pairs in found]
+    simulated = [sum(pair[1] is not None for pair in pairs) for pairs in found]
+    typical = _most_common(list(zip(simulated, matched, strict=True)))
+    shown = found[next(n for n, counts in enumerate(zip(simulated, matched, strict=True)) if counts == typical)]
+    return Calibration(len(group.rebalances), *typical, tuple(shown))
 
 
-def _matched(group: GroupLog, times: Sequence[int]) -> int:
-    free = list(times)
-    matched = 0
-    for rebalance in group.rebalances:
-        near = min(free, key=lambda time: abs(time - rebalance.end_ms), default=None)
-        allowed = max(MATCH_MS, (rebalance.end_ms - rebalance.start_ms) / 10)
-        if near is not None and abs(near - rebalance.end_ms) <= allowed:
+def _paired(
+    recorded: Sequence[Rebalance], simulated: Sequence[Rebalance]
+) -> list[tuple[Rebalance | None, Rebalance | None]]:
+    """Returns each recorded rebalance with the simulated one of the same trigger that began nearest to it."""
+    free = list(simulated)
+    pairs: list[tuple[Rebalance | None, Rebalance | None]] = []
+    for rebalance in recorded:
+        alike = [one for one in free if one.trigger == rebalance.trigger]
+        near = min(alike, key=lambda one: abs(one.start_ms - rebalance.start_ms), default=None)
+        if near is not None and abs(near.start_ms - rebalance.start_ms) > max(MATCH_MS, rebalance.duration_ms / 10):
+            near = None
+        if near is not None:
             free.remove(near)
-            matched += 1
-    return matched
+        pairs.append((rebalance, near))
+    return sorted([*pairs, *((None, one) for one in free)], key=_start_ms)
+
+
+def _start_ms(pair: tuple[Rebalance | None, Rebalance | None]) -> float:
+    first = pair[0] or pair[1]
+    return 0.0 if first is None else first.start_ms
 
 
 def _middle(measures: Iterable[Measures]) -> Measures:
@@ -162,7 +193,8 @@ def _middle(measures: Iterable[Measures]) -> Measures:
     )
 
 
-def _most_common(counts: Sequence[int]) -> int:
-    """Returns what most worlds have; of several such counts the one in the middle, as member ids decide at random."""
-    middle = median_low(counts)
-    return min(multimode(counts), key=lambda count: abs(count - middle))
+def _most_common(counts: Sequence[_Counts]) -> _Counts:
+    """Returns what most worlds have; of several such counts the one nearest to the middle, as ids are drawn."""
+    order = sorted(counts)
+    middle = (len(order) - 1) // 2
+    return min(multimode(counts), key=lambda count: abs(order.index(count) - middle))

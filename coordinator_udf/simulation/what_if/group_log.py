@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import quantiles
+from statistics import fmean, quantiles
 from typing import Any
 
 from coordinator_udf.members.inputs import TopicPartition
@@ -13,27 +13,18 @@ from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, find_processes
+from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes
+from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance, recorded_rebalances
 
 #: Room before the first event of a world, so that nothing has to happen before it begins.
 _LEAD_MS = 1_000
 #: A join phase that ended so soon after the first member came had no initial delay.
 _NO_DELAY_MS = 1_000
 _DEFAULT_DELAY_MS = 3_000
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalance:
-    """A generation or epoch as it was formed. Times in milliseconds since the epoch.
-
-    Attributes:
-        start_ms: when the first member asked for it, or its first sign.
-        end_ms: when the last member of it was answered.
-    """
-
-    number: int
-    start_ms: float
-    end_ms: float
+#: A process's messages up to the arrival of its first request to join: the lookup of its coordinator, and the answer.
+_REQUESTS_TO_JOIN = 3
+#: So many heartbeats tell how late a member's are; one with fewer is taken to be as late as all together.
+_ENOUGH_BEATS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +72,15 @@ def _group(
         return None
     topics = _topics(behaviours, processes, created, unknown)
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
+    network = _network(behaviours)
+    everybodys_ms = tuple(late for behaviour in behaviours for late in behaviour.lateness_ms)
     plan = WorldPlan(
-        members=tuple(_member(group_id, behaviour, start_ms) for behaviour in behaviours),
-        topics=tuple(TopicPlan(name, partitions) for name, partitions in topics.items()),
+        members=tuple(_member(group_id, behaviour, start_ms, everybodys_ms, network) for behaviour in behaviours),
+        topics=tuple(TopicPlan(name, count, records_s=_records_s(name, processes)) for name, count in topics.items()),
         end_ms=int(end_ms) - start_ms,
         settings={**_settings(behaviours, rebalances, unknown), **settings},
-        network=_network(behaviours),
-        lateness_ms=tuple(sorted(round(late) for b in behaviours for late in b.lateness_ms)) or (0,),
+        network=network,
+        sync_delays_ms=_sync_delays(behaviours),
         start_ms=start_ms,
     )
     disturbances = [
@@ -106,7 +99,11 @@ def _group(
     )
 
 
-def _member(group_id: str, behaviour: Behaviour, start_ms: int) -> MemberPlan:
+def _member(
+    group_id: str, behaviour: Behaviour, start_ms: int, everybodys_ms: tuple[float, ...], network: NetworkPlan
+) -> MemberPlan:
+    own_ms = behaviour.lateness_ms if len(behaviour.lateness_ms) >= _ENOUGH_BEATS else everybodys_ms
+
     def at(time_ms: float | None) -> int | None:
         return None if time_ms is None else round(time_ms) - start_ms
 
@@ -115,27 +112,14 @@ def _member(group_id: str, behaviour: Behaviour, start_ms: int) -> MemberPlan:
         run=behaviour.process.run,
         group_id=group_id,
         topics=behaviour.topics,
-        start_ms=round(behaviour.start_ms) - start_ms,
+        # Some clients take long from their first request to the one that joins: it is to come when it came.
+        start_ms=round(behaviour.joined_ms - _REQUESTS_TO_JOIN * sum(network.latency_ms) / 2) - start_ms,
         properties=behaviour.properties,
         close_at_ms=at(behaviour.close_ms),
         crash_at_ms=at(behaviour.crash_ms),
         stalls=tuple(Stall(stall.at_ms - start_ms, stall.length_ms) for stall in behaviour.stalls),
+        lateness_ms=tuple(sorted(map(round, own_ms))) or (0,),
     )
-
-
-def recorded_rebalances(processes: Iterable[Process]) -> list[Rebalance]:
-    """Returns the generations that members were told of, and the epochs of groups of type consumer, in order."""
-    spans: dict[int, list[float]] = {}
-    for process in processes:
-        for entry in process.of("JoinGroup", "ConsumerGroupHeartbeat"):
-            body = entry.response or {}
-            number = body.get("generationId" if entry.api == "JoinGroup" else "memberEpoch", 0)
-            if not body.get("errorCode") and number > 0:
-                spans.setdefault(number, []).extend((arrived_ms(entry), answered_ms(entry)))
-    by_join = any(process.of("JoinGroup") for process in processes)
-    return [
-        Rebalance(number, min(times), max(times) if by_join else min(times)) for number, times in sorted(spans.items())
-    ]
 
 
 def _settings(behaviours: list[Behaviour], rebalances: list[Rebalance], unknown: list[str]) -> dict[str, Any]:
@@ -145,16 +129,41 @@ def _settings(behaviours: list[Behaviour], rebalances: list[Rebalance], unknown:
     if beats:
         settings["group.consumer.heartbeat.interval.ms"] = beats[0]
         settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, beats[0])
-        unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
+        session_ms = _consumer_session_ms(behaviours, rebalances)
+        if session_ms is None:
+            unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
+        else:
+            settings["group.consumer.session.timeout.ms"] = session_ms
+            settings["group.consumer.min.session.timeout.ms"] = min(45_000, session_ms)
+            unknown.append(
+                f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled"
+            )
     else:
         first = rebalances[0]
-        is_delayed = first.end_ms - first.start_ms >= _NO_DELAY_MS
+        is_delayed = first.duration_ms >= _NO_DELAY_MS
         settings["group.initial.rebalance.delay.ms"] = _DEFAULT_DELAY_MS if is_delayed else 0
     sessions = [int(b.properties["session.timeout.ms"]) for b in behaviours if "session.timeout.ms" in b.properties]
     if sessions:
         settings["group.min.session.timeout.ms"] = min(6_000, *sessions)
         settings["group.max.session.timeout.ms"] = max(1_800_000, *sessions)
     return settings
+
+
+def _consumer_session_ms(behaviours: list[Behaviour], rebalances: list[Rebalance]) -> int | None:
+    """Returns the session timeout, in whole seconds, that explains when members that fell silent were expelled."""
+    found = []
+    for rebalance in rebalances:
+        if rebalance.trigger != SESSION_EXPIRED:
+            continue
+        silent_ms = [
+            rebalance.start_ms - arrived_ms(behaviour.process.of("ConsumerGroupHeartbeat")[-1])
+            for behaviour in behaviours
+            if behaviour.crash_ms is not None and behaviour.crash_ms < rebalance.start_ms
+        ]
+        if silent_ms:
+            # The others hear of it later, with their next heartbeats.
+            found.append(max(1_000, int(min(silent_ms) // 1000) * 1000))
+    return min(found, default=None)
 
 
 def _network(behaviours: list[Behaviour]) -> NetworkPlan:
@@ -164,6 +173,34 @@ def _network(behaviours: list[Behaviour]) -> NetworkPlan:
         return NetworkPlan((1, 2))
     tenths = quantiles(turns, n=10)
     return NetworkPlan((max(1, round(tenths[0] / 2)), max(1, round(tenths[-1] / 2))))
+
+
+def _sync_delays(behaviours: list[Behaviour]) -> tuple[int, ...]:
+    """Returns how much longer than the network explains members took to go on once they were answered JoinGroup."""
+    turns = sorted(turn for behaviour in behaviours for turn in behaviour.turnaround_ms)
+    if len(turns) < 4:
+        return (0,)
+    explained_ms = quantiles(turns, n=10)[-1]
+    return tuple(max(0, round(turn - explained_ms)) for turn in turns)
+
+
+def _records_s(topic: str, processes: Iterable[Process]) -> float:
+    """Returns how many records a second a partition of a topic had, by the offsets that were committed; on average."""
+    first: dict[int, tuple[float, int]] = {}
+    last: dict[int, tuple[float, int]] = {}
+    for process in processes:
+        for entry in process.of("OffsetCommit"):
+            for named in entry.request.get("topics", ()):
+                for place in named["partitions"] if named.get("name") == topic else ():
+                    committed = arrived_ms(entry), place["committedOffset"]
+                    first.setdefault(place["partitionIndex"], committed)
+                    last[place["partitionIndex"]] = max(last.get(place["partitionIndex"], committed), committed)
+    rates = [
+        1000 * (last[number][1] - offset) / (last[number][0] - time_ms)
+        for number, (time_ms, offset) in first.items()
+        if last[number][0] > time_ms
+    ]
+    return max(0.0, fmean(rates)) if rates else 0.0
 
 
 def _created(entries: Iterable[Entry]) -> dict[str, int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from coordinator_udf.simulation.measures import Measures
-from coordinator_udf.simulation.what_if.comparison import Outcome
+from coordinator_udf.simulation.what_if.comparison import Calibration, Outcome
+from coordinator_udf.simulation.what_if.rebalances import Rebalance
 
 _TITLES = {
     "rebalances": "rebalances",
@@ -25,6 +27,7 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
             f"{outcome.group_id}: calibration: {found.recorded} rebalances recorded, {found.simulated} simulated, "
             f"{found.matched} of them at their time"
         )
+        yield from _calibration_lines(found)
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
             change = _figure(after - before, sign=True)
@@ -40,12 +43,46 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def as_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Returns the calibration and the measures of all groups together, and each group's under its name."""
-    calibrations = [asdict(outcome.calibration) for outcome in outcomes]
+    calibrations = [_counts(outcome.calibration) for outcome in outcomes]
     return {
         "calibration": {name: sum(one[name] for one in calibrations) for name in ("recorded", "simulated", "matched")},
         "base": _sum([o.base for o in outcomes]) | {o.group_id: asdict(o.base) for o in outcomes},
         "changed": _sum([o.changed for o in outcomes]) | {o.group_id: asdict(o.changed) for o in outcomes},
-        "groups": {o.group_id: {"calibration": asdict(o.calibration), "unknown": list(o.unknown)} for o in outcomes},
+        "groups": {
+            o.group_id: {
+                "calibration": _counts(o.calibration),
+                "rebalances": [_pair(*pair) for pair in o.calibration.pairs],
+                "unknown": list(o.unknown),
+            }
+            for o in outcomes
+        },
+    }
+
+
+def _calibration_lines(found: Calibration) -> Iterator[str]:
+    yield f"  {'trigger':<16} {'recorded from':<23} {'for':>9}    {'simulated from':<23} {'for':>9}"
+    for recorded, simulated in found.pairs:
+        trigger = next(one.trigger for one in (recorded, simulated) if one is not None)
+        yield f"  {trigger:<16} {_when(recorded)}    {_when(simulated)}"
+
+
+def _when(rebalance: Rebalance | None) -> str:
+    if rebalance is None:
+        return f"{'-':<23} {'-':>9}"
+    start = datetime.fromtimestamp(rebalance.start_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return f"{start} {rebalance.duration_ms:>6.0f} ms"
+
+
+def _counts(found: Calibration) -> dict[str, int]:
+    return {"recorded": found.recorded, "simulated": found.simulated, "matched": found.matched}
+
+
+def _pair(recorded: Rebalance | None, simulated: Rebalance | None) -> dict[str, Any]:
+    return {
+        name: None
+        if one is None
+        else {"trigger": one.trigger, "start_ms": one.start_ms, "duration_ms": one.duration_ms}
+        for name, one in (("recorded", recorded), ("simulated", simulated))
     }
 
 

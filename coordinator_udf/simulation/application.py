@@ -1,0 +1,93 @@
+"""When a process's application polls.
+
+Java's two consumers differ in this. In poll the classic one handles all that comes at once. The other one's work is
+done by a thread behind it, and the application, which waits for records, sees what that has for it (a callback to run,
+a reconciliation to begin) only when it looks again: when records come, when a tenth of a second is over with nothing
+assigned, or when its poll is over (AsyncKafkaConsumer.pollForFetches).
+
+A poll at which nothing can happen is left out: a settled member's application polls when an automatic commit is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.plan import TopicPlan
+from coordinator_udf.simulation.process import Doing, Process
+
+#: As long as an application with nothing assigned waits at most (retry.backoff.ms).
+_NOTHING_ASSIGNED_MS = 100
+
+
+class Records:
+    """The records of a world's topics: those of a partition come evenly, and those of a topic's partitions in turn."""
+
+    def __init__(self, topics: Iterable[TopicPlan], start_ms: int) -> None:
+        self._start_ms = start_ms
+        self._gap_ms: dict[str, float] = {}
+        self._partitions: dict[str, int] = {}
+        for topic in topics:
+            if topic.records_s > 0:
+                self._gap_ms[topic.name] = 1000 / topic.records_s
+                self._partitions[topic.name] = topic.partitions
+
+    def end_offset(self, partition: TopicPartition, now_ms: int) -> int:
+        """Returns how many records a partition has."""
+        gap_ms = self._gap_ms.get(partition.topic)
+        if gap_ms is None:
+            return 0
+        return max(0, int((now_ms - self._start_ms) / gap_ms - self._phase(partition)) + 1)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition], now_ms: int) -> Mapping[TopicPartition, int]:
+        """Returns how many records partitions have."""
+        return {partition: self.end_offset(partition, now_ms) for partition in partitions}
+
+    def next_ms(self, partitions: Iterable[TopicPartition], now_ms: int) -> int | None:
+        """Returns when the next record comes to any of some partitions; None if none ever does."""
+        times = [
+            self._start_ms + (self.end_offset(partition, now_ms) + self._phase(partition)) * gap_ms
+            for partition in partitions
+            if (gap_ms := self._gap_ms.get(partition.topic)) is not None
+        ]
+        return max(now_ms + 1, round(min(times))) if times else None
+
+    def _phase(self, partition: TopicPartition) -> float:
+        return (partition.partition % self._partitions[partition.topic]) / self._partitions[partition.topic]
+
+
+def processing_until_ms(process: Process, now_ms: int) -> int | None:
+    """Returns when a classic application that works between two polls is through; None if it is in poll."""
+    plan = process.plan
+    cycle_ms = plan.poll_ms + plan.process_ms
+    since_ms = (now_ms - process.loop_ms) % cycle_ms if cycle_ms else 0
+    return None if since_ms < plan.poll_ms or not plan.process_ms else now_ms - since_ms + cycle_ms
+
+
+def next_poll_ms(process: Process, records: Records, now_ms: int, draws: Random) -> int | None:
+    """Returns when an application looks again that has just polled, or that has been waiting in poll; None if never.
+
+    Args:
+        draws: tells how far the wait is that the application is in.
+    """
+    if process.doing is not Doing.RUNNING or process.in_callback is not None:
+        return None
+    if process.is_settled:
+        # Before its max.poll.interval.ms is over in any case.
+        alive_ms = process.last_poll_ms + process.max_poll_ms // 3
+        due_ms = process.machine.poll_deadline_ms()
+        next_ms = alive_ms if due_ms is None else min(due_ms, alive_ms)
+        return next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
+    if not process.is_threaded:
+        plan = process.plan
+        cycle_ms = max(1, plan.poll_ms + plan.process_ms)
+        return now_ms + cycle_ms - (now_ms - process.loop_ms) % cycle_ms
+    longest_ms = process.plan.poll_ms if process.owned else min(process.plan.poll_ms, _NOTHING_ASSIGNED_MS)
+    has_just_polled = process.last_poll_ms == now_ms
+    waits_ms = max(1, longest_ms if has_just_polled else round(draws.random() * longest_ms))
+    record_ms = records.next_ms(process.owned, now_ms)
+    if record_ms is not None and record_ms <= now_ms + waits_ms:
+        # Fetched, handed over, and worked on.
+        return record_ms + 1 + process.plan.process_ms
+    return now_ms + waits_ms

@@ -1,0 +1,145 @@
+"""The rebalances that a group's requests tell of, of a broker's log as of a world: trigger, start, end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.history import AnsweredRequest, History
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+
+MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMBER_UPDATED"
+SESSION_EXPIRED = "SESSION_EXPIRED"
+#: The times of a request log are not exact to the order of requests that come this close to each other.
+_AT_ONCE_MS = 20
+#: As late as this a member is told an epoch: group.consumer.assignment.interval.ms, and a heartbeat interval.
+_LATE_TARGET_MS = 6_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A generation or epoch as it was formed. Times in milliseconds since the epoch.
+
+    Attributes:
+        trigger: what set it off, by the name that the `rebalances` view gives it.
+        start_ms: when that came, or when its first sign was seen, if nothing that came did it.
+        end_ms: when the last member of it was answered.
+    """
+
+    number: int
+    trigger: str
+    start_ms: float
+    end_ms: float
+
+    @property
+    def duration_ms(self) -> float:
+        """From start to end."""
+        return self.end_ms - self.start_ms
+
+
+def recorded_rebalances(processes: Iterable[Process]) -> list[Rebalance]:
+    """Returns the generations that members were told of, and the epochs of groups of type consumer, in order."""
+    entries = sorted((entry for process in processes for entry in process.entries), key=arrived_ms)
+    return [*_generations(entries), *_epochs(entries)]
+
+
+def _generations(entries: list[Entry]) -> Iterator[Rebalance]:
+    formed: dict[int, list[Entry]] = {}
+    synced: dict[int, list[float]] = {}
+    for entry in entries:
+        body = entry.response or {}
+        if body.get("errorCode"):
+            continue
+        if entry.api == "JoinGroup" and body["generationId"] > 0:
+            formed.setdefault(body["generationId"], []).append(entry)
+        elif entry.api == "SyncGroup":
+            synced.setdefault(entry.request["generationId"], []).append(answered_ms(entry))
+    members: set[str] = set()
+    before_ms = 0.0
+    for number, joins in sorted(formed.items()):
+        joined_ms = max(map(answered_ms, joins))
+        trigger, start_ms = _trigger(entries, members, (before_ms, joined_ms))
+        yield Rebalance(number, trigger, start_ms, max([joined_ms, *synced.get(number, ())]))
+        members = {str((entry.response or {})["memberId"]) for entry in joins}
+        before_ms = joined_ms
+
+
+def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float]) -> tuple[str, float]:
+    """Returns what in a span of time set off the join phase that ended with it."""
+    first: dict[str, float] = {}
+    for entry in entries:
+        if not span[0] < answered_ms(entry) <= span[1]:
+            continue
+        code = (entry.response or {}).get("errorCode")
+        if entry.api == "LeaveGroup" and not code:
+            first.setdefault(MEMBER_LEFT, arrived_ms(entry))
+        elif entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
+            # It is told of what has happened: of something that no request did, unless one came just then.
+            first.setdefault(SESSION_EXPIRED, arrived_ms(entry) + _AT_ONCE_MS)
+        elif entry.api == "JoinGroup" and not code:
+            is_member = entry.request.get("memberId") in members
+            first.setdefault(MEMBER_UPDATED if is_member else MEMBER_ADDED, arrived_ms(entry))
+    if not first:
+        return MEMBER_UPDATED, span[1]
+    if first.get(MEMBER_UPDATED, 0) >= first.get(SESSION_EXPIRED, span[1]) - _AT_ONCE_MS:
+        # It was told to.
+        first.pop(MEMBER_UPDATED, None)
+    trigger = min(first, key=lambda name: first[name])
+    return trigger, first[trigger] - (_AT_ONCE_MS if trigger == SESSION_EXPIRED else 0)
+
+
+def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
+    """Yields the epochs that members reached, each from its first sign to the time when the last one reached it."""
+    spans: dict[int, list[Entry]] = {}
+    causes: list[tuple[float, str]] = []
+    for entry in entries:
+        body = entry.response or {"errorCode": -1}
+        if entry.api != "ConsumerGroupHeartbeat" or body["errorCode"]:
+            continue
+        asked = entry.request.get("memberEpoch", 0)
+        if asked <= 0:
+            causes.append((arrived_ms(entry), MEMBER_ADDED if asked == 0 else MEMBER_LEFT))
+        if body["memberEpoch"] > 0 and asked != body["memberEpoch"]:
+            spans.setdefault(body["memberEpoch"], []).append(entry)
+    for number, reached in sorted(spans.items()):
+        first_ms = min(map(arrived_ms, reached))
+        # A target assignment may take its time: an epoch is first seen after what set it off.
+        causes = [cause for cause in causes if cause[0] >= first_ms - _LATE_TARGET_MS]
+        trigger, start_ms = SESSION_EXPIRED, first_ms
+        if causes and causes[0][0] <= first_ms:
+            start_ms, trigger = causes.pop(0)
+        yield Rebalance(number, trigger, start_ms, max(map(answered_ms, reached)))
+
+
+def simulated_rebalances(history: History, group_id: str) -> list[Rebalance]:
+    """Returns the generations and epochs of a world that kept its members' requests, as `recorded_rebalances`."""
+    processes: dict[str, Process] = {}
+    for number, kept in enumerate(history.answered):
+        if kept.group_id == group_id:
+            client_id, _, run = kept.process.partition("/")
+            process = processes.setdefault(kept.process, Process(group_id, client_id, int(run), kept.arrived_ms))
+            process.entries.append(_entry(number, client_id, kept))
+    return recorded_rebalances(processes.values())
+
+
+def _entry(number: int, client_id: str, kept: AnsweredRequest) -> Entry:
+    waited_us = (kept.answered_ms - kept.arrived_ms) * 1000
+    return Entry(
+        number=number,
+        api=kept.api,
+        api_version=-1,
+        request_id=str(number),
+        connection=kept.process,
+        client_id=client_id,
+        client_host=None,
+        request=dict(kept.request),
+        response=dict(kept.response),
+        written_us=kept.answered_ms * 1000,
+        exact_us=1000,
+        total_us=waited_us,
+        queue_us=0,
+        local_us=0,
+        remote_us=waited_us,
+    )
