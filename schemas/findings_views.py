@@ -8,7 +8,8 @@ from typing import Final
 FINDINGS: Final = """
 WITH joins AS (
     SELECT source, group_id, client_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
-           array_join(array_sort(from_json(body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols.name), ',')
+           array_join(array_sort(transform(from_json(body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols,
+                                           each -> each.name)), ',')
                AS assignors
     FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL
 ), mixes AS (
@@ -18,14 +19,16 @@ WITH joins AS (
     FROM joins GROUP BY source, group_id
 ), found AS (
     SELECT source, group_id, 'dead member held up the group' AS finding, count(*) AS times, sum(waited_ms) AS cost_ms,
-           concat('all waited for ', array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '),
+           concat('all waited for ',
+                  array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))), ', '),
                   ', silent until a timer put it out') AS text,
            'session.timeout.ms' AS setting, min(started) AS first_at
     FROM waited_for WHERE how = 'expelled' AND kind = 'classic' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
-           concat(count(*), ' times a timer put a member out (',
-                  array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), '), ',
+           concat(count(*), CASE WHEN count(*) = 1 THEN ' time' ELSE ' times' END, ' a timer put a member out (',
+                  array_join(array_sort(collect_set(coalesce(current_client_id, member_id, 'one that is not told'))),
+                             ', '), '), ',
                   coalesce(concat('after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING), ' s of silence; '),
                            'after a silence that is not told; '),
                   count(came_back_as), ' came back'),
@@ -39,7 +42,7 @@ WITH joins AS (
     FROM waited_for WHERE size(expelled) > 1 GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'left for it did not poll', count(*), NULL,
-           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '),
+           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))), ', '),
                   ' left because it had not polled in time'), 'max.poll.interval.ms', min(at)
     FROM member_events WHERE event = 'left' AND lower(client_reason) LIKE '%poll%' GROUP BY source, group_id
     UNION ALL
@@ -47,7 +50,21 @@ WITH joins AS (
            concat(array_join(array_sort(collect_set(identity)), ', '),
                   ' went and came back within a minute; with instance ids such a restart needs no rebalance'),
            'group.instance.id', min(since)
-    FROM incarnations WHERE group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 GROUP BY source, group_id
+    FROM incarnations
+    WHERE group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
+    GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'left and came back', count(*), NULL,
+           concat(array_join(array_sort(collect_set(identity)), ', '),
+                  ' left and joined again as the same process: it did not poll in time, was subscribed anew, or was ',
+                  'removed by an admin'),
+           'max.poll.interval.ms', min(since)
+    FROM incarnations WHERE same_connection AND ended_before = 'left' GROUP BY source, group_id
+    UNION ALL
+    SELECT source, group_id, 'removed by an admin', count(*), NULL,
+           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), ' removed members'),
+           'group.instance.id', min(at)
+    FROM member_events WHERE event = 'left' AND client_reason LIKE '%removed by an admin%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'duplicate instance id', count(*), NULL,
            concat('two processes used the instance id ',
@@ -132,7 +149,7 @@ WITH told AS (
 )
 SELECT source, group_id, 'no requests' AS gap, timestamp_millis(told.first_ts) AS since,
        timestamp_millis(told.last_ts) AS until,
-       'only a broker''s own log tells of this group: no heartbeats, no commits, not who rejoined when' AS text
+       'only the own log of a broker tells of this group: no heartbeats, no commits, not who rejoined when' AS text
 FROM told LEFT ANTI JOIN reliability USING (source, group_id)
 UNION ALL
 SELECT source, group_id, 'begins in the middle', first_request, reliable_from,
@@ -142,11 +159,11 @@ UNION ALL
 SELECT source, group_id, 'diverged', diverged_from, diverged_until,
        concat(diverged, ' answers of the replay are not the recorded ones: what is told of the group is reliable ',
               CASE WHEN reliable_from IS NULL THEN 'at no time'
-                   ELSE concat('from ', date_format(reliable_from, 'HH:mm:ss.SSS'), ' on') END)
+                   ELSE concat('from ', substring(CAST(reliable_from AS STRING), 12, 8), ' on') END)
 FROM reliability WHERE diverged > 0
 UNION ALL
 SELECT source, group_id, 'coordinator away', timestamp_millis(ts), timestamp_millis(next_ts),
-       'the group''s partition was unloaded, or its broker was down'
+       'the partition of the group was unloaded, or its broker was down'
 FROM away WHERE rule = 'UNLOADED'
 UNION ALL
 SELECT source, group_id, 'unanswered', min(asked), max(asked), concat(count(*), ' requests have no answer')

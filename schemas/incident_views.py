@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.requests import CONTROL_APIS
-
-_CONTROL: Final = ", ".join(f"'{api}'" for api in CONTROL_APIS)
+_RENEW: Final = ", ".join(
+    f"'{api}'" for api in ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "ConsumerGroupHeartbeat")
+)
 
 #: Members that a timer put out of their group: what was heard of them last, and whether they came back.
 EXPULSIONS: Final = f"""
 WITH expelled AS (
     SELECT * FROM member_events WHERE event = 'expelled'
 ), asked AS (
-    SELECT source, group_id, member_id, log_ts, api, client_id, group_instance_id,
+    SELECT source, group_id, member_id, log_ts, struct(log_ts, offset) AS place, api, client_id, group_instance_id,
            get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
            get_json_object(body, '$.rebalanceTimeoutMs') AS rebalance_timeout
     FROM request_log
-    WHERE coalesce(member_id, '') <> '' AND api NOT IN ({_CONTROL})
+    -- What renews a session, and nothing that a producer asks beside its consumer.
+    WHERE coalesce(member_id, '') <> '' AND api IN ({_RENEW})
 ), heard AS (
-    SELECT e.source, e.group_id, e.member_id, e.ts, max(log_ts) AS last_ts, max_by(api, log_ts) AS last_api,
+    SELECT e.source, e.group_id, e.member_id, e.ts, max(log_ts) AS last_ts,
+           max_by(api, place) AS last_api, max_by(a.client_id, place) AS current_client_id,
            max(a.group_instance_id) AS group_instance_id,
-           CAST(max_by(session_timeout, log_ts) FILTER (WHERE session_timeout IS NOT NULL) AS BIGINT) AS session_ms,
-           CAST(max_by(rebalance_timeout, log_ts) FILTER (WHERE rebalance_timeout IS NOT NULL) AS BIGINT)
+           CAST(max_by(session_timeout, place) FILTER (WHERE session_timeout IS NOT NULL) AS BIGINT) AS session_ms,
+           CAST(max_by(rebalance_timeout, place) FILTER (WHERE rebalance_timeout IS NOT NULL) AS BIGINT)
                AS rebalance_ms
     FROM expelled e JOIN asked a
     ON a.source = e.source AND a.group_id = e.group_id AND a.member_id = e.member_id AND a.log_ts <= e.ts
     GROUP BY e.source, e.group_id, e.member_id, e.ts
+), instances AS (
+    SELECT source, group_id, member_id, max(group_instance_id) AS instance_id FROM coordinator_log
+    WHERE group_instance_id IS NOT NULL AND event <> 'INSTANCE_FENCED' GROUP BY source, group_id, member_id
 ), back AS (
     SELECT e.source, e.group_id, e.member_id, e.ts, min_by(n.member_id, n.ts) AS member_id_after, min(n.ts) AS back_ts
     FROM expelled e JOIN member_events n
@@ -34,32 +39,53 @@ WITH expelled AS (
        AND n.event IN ('joined', 'came back')
     GROUP BY e.source, e.group_id, e.member_id, e.ts
 )
-SELECT source, group_id, at, member_id, client_id, client_host, group_instance_id, timer, rule, state, generation,
+SELECT source, group_id, at, member_id, client_id, coalesce(current_client_id, client_id) AS current_client_id,
+       client_host, coalesce(group_instance_id, instances.instance_id) AS group_instance_id, timer, rule, state,
+       generation,
        timestamp_millis(last_ts) AS last_request, last_api, ts - last_ts AS silence_ms,
        session_ms AS session_timeout_ms, rebalance_ms AS rebalance_timeout_ms,
        state = 'PreparingRebalance' AS while_others_waited,
        member_id_after AS came_back_as, back_ts - ts AS came_back_after_ms, reason, ts, seq
 FROM expelled
 LEFT JOIN heard USING (source, group_id, member_id, ts) LEFT JOIN back USING (source, group_id, member_id, ts)
+LEFT JOIN instances USING (source, group_id, member_id)
 """
 
 #: The processes behind a client id, or behind an instance id, in a group, one after the other.
-INCARNATIONS: Final = """
+INCARNATIONS: Final = f"""
 WITH came AS (
     SELECT source, group_id, member_id, client_id, client_host, event, ts, seq, reason,
            nullif(regexp_extract(reason, 'instance id (.*), before member', 1), '') AS from_reason
     FROM member_events WHERE event IN ('joined', 'came back')
 ), instances AS (
-    SELECT source, group_id, member_id, max(group_instance_id) AS group_instance_id FROM request_log
+    SELECT source, group_id, member_id, max(group_instance_id) AS group_instance_id FROM (
+        SELECT source, group_id, member_id, group_instance_id FROM request_log
+        UNION ALL
+        SELECT source, group_id, member_id, group_instance_id FROM coordinator_log WHERE event <> 'INSTANCE_FENCED')
     WHERE group_instance_id IS NOT NULL AND coalesce(member_id, '') <> '' GROUP BY source, group_id, member_id
+), connections AS (
+    -- A request of a broker's log is named by its connection and a number on it.
+    SELECT source, group_id, member_id, min_by(connection, offset) AS first, collect_set(connection) AS used,
+           max_by(client_id, offset) AS client_id
+    FROM (SELECT q.source, q.group_id, coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS member_id,
+                 regexp_extract(q.request_id, '^(.+:.+)/', 1) AS connection, q.offset, q.client_id
+          FROM request_log q LEFT JOIN group_responses a ON a.source = q.source AND a.request_id = q.request_id
+          WHERE q.api IN ({_RENEW}))
+    WHERE connection <> '' AND member_id IS NOT NULL
+    GROUP BY source, group_id, member_id
 ), gone AS (
     SELECT source, group_id, member_id, max_by(struct(ts, event, rule), ts) AS last
     FROM member_events WHERE event IN ('left', 'expelled') GROUP BY source, group_id, member_id
 ), each AS (
-    SELECT came.*, coalesce(from_reason, group_instance_id) AS instance_id, gone.last AS gone
+    SELECT came.*, coalesce(from_reason, group_instance_id) AS instance_id, gone.last AS gone,
+           connections.first AS first_connection, connections.used, connections.client_id AS own_client_id
     FROM came LEFT JOIN instances USING (source, group_id, member_id) LEFT JOIN gone USING (source, group_id, member_id)
+    LEFT JOIN connections USING (source, group_id, member_id)
 ), named AS (
     SELECT *, coalesce(instance_id, client_id, member_id) AS identity FROM each
+), placed AS (
+    SELECT *, array_contains(lag(used) OVER following, first_connection) AS same_connection
+    FROM named WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY ts, seq)
 )
 SELECT source, group_id, identity, instance_id AS group_instance_id,
        row_number() OVER following AS incarnation, member_id, client_id, client_host,
@@ -68,32 +94,36 @@ SELECT source, group_id, identity, instance_id AS group_instance_id,
        CASE WHEN gone.event IS NOT NULL THEN gone.event
             WHEN instance_id IS NOT NULL AND lead(ts) OVER following IS NOT NULL THEN 'replaced' END AS ended_by,
        event = 'came back' AS without_rebalance,
-       lag(member_id) OVER following AS member_id_before, ts - lag(gone.ts) OVER following AS away_ms,
-       last_value(client_id) OVER (PARTITION BY source, group_id, identity ORDER BY ts, seq
-                                   ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS current_client_id
-FROM named
+       lag(member_id) OVER following AS member_id_before, lag(gone.event) OVER following AS ended_before,
+       ts - lag(gone.ts) OVER following AS away_ms,
+       coalesce(own_client_id, client_id) AS current_client_id, same_connection,
+       count_if(NOT coalesce(same_connection, false)) OVER (following ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+           AS process
+FROM placed
 WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY ts, seq)
 """
 
 #: Who had which partition from when to when, as stored: a classic group's at the end of each rebalance, a consumer
 #: group's with each step of a member.
 ASSIGNMENT_HISTORY: Final = """
-WITH classic AS (
-    SELECT source, group_id, offset, ts, group_metadata.protocol_type AS protocol_type,
-           explode_outer(group_metadata.members) AS member
-    FROM consumer_offsets WHERE record_type = 'GroupMetadata' AND group_metadata IS NOT NULL
+WITH stored AS (
+    SELECT source, group_id, offset, ts, lead(ts) OVER (PARTITION BY source, group_id ORDER BY offset) AS next_ts,
+           group_metadata.protocol_type AS protocol_type, group_metadata.members AS members
+    FROM consumer_offsets WHERE record_type = 'GroupMetadata'
+), each AS (
+    SELECT source, group_id, ts, next_ts, offset, protocol_type, member
+    FROM stored LATERAL VIEW explode(members) AS member
 ), read AS (
-    SELECT source, group_id, offset, ts, member.member_id, member.client_id,
-           explode(read_consumer_protocol(NULL, CASE WHEN protocol_type = 'consumer' THEN member.assignment END)
-                   .partitions) AS (topic, partitions)
-    FROM classic WHERE member IS NOT NULL
+    SELECT source, group_id, ts, next_ts, offset, member.member_id, member.client_id,
+           map_entries(read_consumer_protocol(NULL, CASE WHEN protocol_type = 'consumer' THEN member.assignment END)
+                           .partitions) AS topics
+    FROM each
+), listed AS (
+    SELECT source, group_id, ts, next_ts, offset, member_id, client_id, entry.key AS topic, entry.value AS partitions
+    FROM read LATERAL VIEW explode(topics) AS entry
 ), owned AS (
-    SELECT source, group_id, offset, ts, member_id, client_id, topic, partition
-    FROM read LATERAL VIEW explode(partitions) AS partition
-), stored AS (
-    SELECT source, group_id, offset, min(ts) AS ts,
-           lead(min(ts)) OVER (PARTITION BY source, group_id ORDER BY offset) AS next_ts
-    FROM classic GROUP BY source, group_id, offset
+    SELECT source, group_id, ts, next_ts, offset, member_id, client_id, topic, partition
+    FROM listed LATERAL VIEW explode(partitions) AS partition
 ), names AS (
     SELECT source, topic_id, max(topic) AS topic FROM (
         SELECT source, topic.id AS topic_id, topic.name AS topic FROM (
@@ -113,19 +143,21 @@ WITH classic AS (
                .assignedPartitions AS assigned
     FROM consumer_offsets WHERE record_type = 'ConsumerGroupCurrentMemberAssignment'
 ), held AS (
-    SELECT source, group_id, member_id, ts, next_ts, topic_id, partition
-    FROM steps LATERAL VIEW inline(assigned) AS topic_id, partitions LATERAL VIEW explode(partitions) AS partition
+    SELECT source, group_id, member_id, ts, next_ts, offset, topic_id, partition
+    FROM (SELECT source, group_id, member_id, ts, next_ts, offset, each.topicId AS topic_id, each.partitions
+          FROM steps LATERAL VIEW explode(assigned) AS each)
+    LATERAL VIEW explode(partitions) AS partition
 ), spans AS (
-    SELECT source, group_id, topic, partition, member_id, client_id, owned.ts AS from_ts, next_ts AS to_ts
-    FROM owned JOIN (SELECT source, group_id, offset, next_ts FROM stored) USING (source, group_id, offset)
+    SELECT source, group_id, topic, partition, member_id, client_id, ts AS from_ts, next_ts AS to_ts, offset
+    FROM owned
     UNION ALL
-    SELECT source, group_id, coalesce(topic, topic_id), partition, member_id, client_id, ts, next_ts
+    SELECT source, group_id, coalesce(topic, topic_id), partition, member_id, client_id, ts, next_ts, offset
     FROM held LEFT JOIN names USING (source, topic_id) LEFT JOIN clients USING (source, group_id, member_id)
 ), marked AS (
     SELECT *, NOT (lag(member_id) OVER before <=> member_id AND lag(to_ts) OVER before <=> from_ts) AS is_new
-    FROM spans WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, to_ts)
+    FROM spans WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, offset)
 ), grouped AS (
-    SELECT *, count_if(is_new) OVER (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, to_ts
+    SELECT *, count_if(is_new) OVER (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, offset
                                      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
     FROM marked
 ), merged AS (
@@ -153,37 +185,110 @@ WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_
                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 """
 
-#: Chains of rebalances of a group, each of which is an effect of the one before.
+#: Chains of rebalances of a group, each of which is an effect of one before. A link goes from a rebalance to one that
+#: it, or what was done in it, brought about: the second phase of a cooperative one; one for a member that was too slow
+#: in the one before; one that begins before the last is through; the going of a client that had just come and keeps
+#: coming and going; the coming back of one that went. What others did meanwhile is part of the chain. Restarts and such
+#: short stays that follow each other within a minute are one chain.
 STORMS: Final = """
-WITH linked AS (
-    SELECT *, coalesce(
-               lag(outcome) OVER before IN ('Interrupted', 'Superseded')
-               OR (trigger IN ('LEADER_REJOINED', 'MEMBER_UPDATED', 'JOIN_EXPIRED')
-                   AND unix_millis(started) - unix_millis(lag(ended) OVER before) <= 10000)
-               OR (lag(trigger_client_id) OVER before = trigger_client_id
-                   AND unix_millis(started) - unix_millis(lag(started) OVER before) <= 60000)
-               OR unix_millis(started) - unix_millis(lag(coalesce(ended, started)) OVER before) <= 5000,
-               false) AS is_effect
-    FROM rebalances
+WITH silent AS (
+    SELECT source, group_id, member_id, max(silence_ms) AS silence_ms FROM expulsions
+    GROUP BY source, group_id, member_id
+), sessions AS (
+    SELECT source, group_id, max(CAST(get_json_object(body, '$.sessionTimeoutMs') AS BIGINT)) AS session_ms
+    FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL GROUP BY source, group_id
+), lives AS (
+    SELECT i.source, i.group_id, i.identity, i.incarnation, unix_millis(since) AS came_ts,
+           unix_millis(until) AS went_ts, coalesce(away_ms <= 60000, false) AS is_return,
+           coalesce(same_connection, false) AS is_same, ended_by,
+           count(*) OVER (PARTITION BY i.source, i.group_id, i.identity) > 1
+               AND coalesce(ended_by IN ('left', 'expelled'), false)
+               AND coalesce(unix_millis(until) - coalesce(silence_ms, 0) - unix_millis(since)
+                            <= least(session_ms, 10000), false) AS is_short
+    FROM incarnations i LEFT JOIN silent USING (source, group_id, member_id) LEFT JOIN sessions USING (source, group_id)
+    WHERE NOT without_rebalance
+), moments AS (
+    SELECT source, group_id, unix_millis(started) AS ts, number, CAST(NULL AS STRING) AS identity,
+           CAST(NULL AS BIGINT) AS incarnation, 'rebalance' AS what FROM rebalances
+    UNION ALL
+    SELECT source, group_id, came_ts, NULL, identity, incarnation, 'came' FROM lives
+    UNION ALL
+    SELECT source, group_id, went_ts, NULL, identity, incarnation, 'went' FROM lives
+    WHERE ended_by IN ('left', 'expelled')
+), placed AS (
+    SELECT source, group_id, identity, incarnation, what, max(number) OVER (
+        PARTITION BY source, group_id ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+    FROM moments
+), numbers AS (
+    SELECT source, group_id, identity, incarnation, max(CASE WHEN what = 'came' THEN number END) AS came_number,
+           max(CASE WHEN what = 'went' THEN number END) AS went_number
+    FROM placed WHERE what <> 'rebalance' GROUP BY source, group_id, identity, incarnation
+), followed AS (
+    SELECT lives.*, came_number, went_number, lag(went_number) OVER following AS number_before,
+           lag(ended_by) OVER following AS ended_before, is_return AND NOT is_same AS is_restart
+    FROM lives JOIN numbers USING (source, group_id, identity, incarnation)
+    WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY incarnation)
+), unrest AS (
+    SELECT source, group_id, came_number AS number FROM followed WHERE is_short OR is_restart
+    UNION SELECT source, group_id, went_number FROM followed WHERE is_short
+    UNION SELECT source, group_id, number_before FROM followed WHERE is_restart
+), bursts AS (
+    SELECT source, group_id, number, lag(number) OVER before AS number_before,
+           unix_millis(started) - lag(unix_millis(coalesce(ended, started))) OVER before AS apart_ms
+    FROM unrest JOIN rebalances USING (source, group_id, number)
     WINDOW before AS (PARTITION BY source, group_id ORDER BY number)
+), steps AS (
+    SELECT source, group_id, number, trigger, protocol, lag(outcome) OVER before AS outcome_before,
+           unix_millis(started) - lag(unix_millis(coalesce(ended, started))) OVER before AS apart_ms
+    FROM rebalances WINDOW before AS (PARTITION BY source, group_id ORDER BY number)
+), linked AS (
+    SELECT source, group_id, came_number AS first, went_number AS last FROM followed WHERE is_short
+    UNION ALL
+    SELECT source, group_id, number_before, came_number FROM followed WHERE is_return
+    UNION ALL
+    SELECT source, group_id, number_before, number FROM bursts WHERE apart_ms <= 60000
+    UNION ALL
+    SELECT source, group_id, number - 1, number FROM steps
+    WHERE outcome_before = 'Interrupted' OR (apart_ms <= 10000 AND (
+        trigger IN ('JOIN_EXPIRED', 'SYNC_EXPIRED', 'REBALANCE_EXPIRED')
+        OR (trigger IN ('LEADER_REJOINED', 'MEMBER_UPDATED')
+            AND (protocol LIKE 'cooperative%' OR protocol IN ('sessioned', 'compatible')))))
+), back AS (
+    SELECT source, group_id, last AS number, min(first) AS first FROM linked WHERE first < last
+    GROUP BY source, group_id, last
+), reaching AS (
+    SELECT r.*, min(first) OVER (PARTITION BY r.source, r.group_id ORDER BY r.number
+                                 ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS reaches
+    FROM rebalances r LEFT JOIN back USING (source, group_id, number)
 ), chained AS (
-    SELECT *, count_if(NOT is_effect) OVER (PARTITION BY source, group_id ORDER BY number
-                                            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS chain
-    FROM linked
+    SELECT *, count_if(NOT coalesce(reaches < number, false)) OVER (
+        PARTITION BY source, group_id ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS chain
+    FROM reaching
+), chains AS (
+    SELECT source, group_id, chain, min(started) AS started, max(coalesce(ended, started)) AS ended,
+           count(*) AS rebalances, sum(CASE WHEN kind = 'classic' THEN duration_ms END) AS stopped_ms,
+           min_by(trigger, number) AS first_trigger, min_by(trigger_client_id, number) AS first_client_id,
+           min_by(reason, number) AS first_reason, array_sort(collect_set(trigger_client_id)) AS clients,
+           min(number) AS first_number, max(number) AS last_number
+    FROM chained
+    GROUP BY source, group_id, chain
+    HAVING count(*) >= 3
+), per_client AS (
+    SELECT c.source, c.group_id, c.chain, identity, count_if(is_short) AS short_stays,
+           count_if(is_restart) AS restarts, count_if(is_restart AND ended_before = 'expelled') AS crashes
+    FROM chains c JOIN followed f
+    ON f.source = c.source AND f.group_id = c.group_id AND came_number BETWEEN first_number AND last_number
+    GROUP BY c.source, c.group_id, c.chain, identity
+), looks AS (
+    SELECT source, group_id, chain,
+           CASE WHEN sum(short_stays) >= 2 OR max(restarts) >= 2 THEN 'flapping'
+                WHEN sum(restarts) >= 2 AND 2 * sum(crashes) < sum(restarts) THEN 'deploy'
+                WHEN sum(restarts) >= 2 THEN 'crashes' ELSE 'chain' END AS looks_like
+    FROM per_client GROUP BY source, group_id, chain
 )
-SELECT source, group_id, min(started) AS started, max(coalesce(ended, started)) AS ended, count(*) AS rebalances,
-       sum(CASE WHEN kind = 'classic' THEN duration_ms END) AS stopped_ms,
-       min_by(trigger, number) AS first_trigger, min_by(trigger_client_id, number) AS first_client_id,
-       min_by(reason, number) AS first_reason, array_distinct(array_sort(collect_list(trigger_client_id))) AS clients,
-       CASE WHEN count_if(trigger = 'MEMBER_ADDED')
-                 > count(DISTINCT CASE WHEN trigger = 'MEMBER_ADDED' THEN trigger_client_id END) THEN 'flapping'
-            WHEN count_if(trigger = 'MEMBER_LEFT') >= 2 AND count_if(trigger = 'MEMBER_ADDED') >= 2 THEN 'deploy'
-            WHEN count_if(trigger = 'MEMBER_ADDED') = count(*) THEN 'start'
-            WHEN count_if(trigger = 'MEMBER_LEFT') = count(*) THEN 'shutdown' ELSE 'chain' END AS looks_like,
-       min(number) AS first_number, max(number) AS last_number
-FROM chained
-GROUP BY source, group_id, chain
-HAVING count(*) >= 3
+SELECT source, group_id, started, ended, rebalances, stopped_ms, first_trigger, first_client_id, first_reason, clients,
+       coalesce(looks_like, 'chain') AS looks_like, first_number, last_number
+FROM chains LEFT JOIN looks USING (source, group_id, chain)
 """
 
 #: Requests that were answered with an error, by whom and why.

@@ -142,8 +142,8 @@ SELECT ended.source, ended.group_id, outcome.generation,
        CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_member_id END AS last_to_join_member_id,
        CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_client_id END AS last_to_join_client_id,
        coalesce(outcome.protocol, targets.assignor) AS protocol, outcome.leader, members_before, members_after,
-       array_except(members_after, members_before) AS members_joined,
-       array_except(members_before, members_after) AS members_left,
+       array_sort(array_except(members_after, members_before)) AS members_joined,
+       array_sort(array_except(members_before, members_after)) AS members_left,
        CASE WHEN is_consumer THEN 'consumer' ELSE 'classic' END AS kind,
        timestamp_millis(targets.ts) AS target_computed, targets.assignor_ms, ended.number,
        size(members_after) AS member_count
@@ -244,32 +244,50 @@ WITH reached AS (
     SELECT source, group_id, number,
            array_sort(collect_list(struct(-ts AS back, member_id, client_id, how, rule, client_reason, retries)))
                AS settled,
-           filter(collect_list(CASE WHEN how = 'expelled' THEN member_id END), id -> id IS NOT NULL) AS expelled
+           array_sort(filter(collect_list(CASE WHEN how = 'expelled' THEN member_id END), id -> id IS NOT NULL))
+               AS expelled
     FROM steps
     GROUP BY source, group_id, number
+), unreached AS (
+    SELECT r.source, r.group_id, r.number, min(member) AS member_id, max(clients.client_id) AS client_id
+    FROM (SELECT source, group_id, number, generation, ended, member FROM rebalances
+          LATERAL VIEW explode(members_after) AS member
+          WHERE outcome = 'Superseded') r
+    LEFT JOIN reached ON reached.source = r.source AND reached.group_id = r.group_id
+                         AND reached.member_id = r.member AND reached.epoch >= r.generation
+                         AND reached.ts <= unix_millis(r.ended)
+    LEFT JOIN clients ON clients.source = r.source AND clients.group_id = r.group_id AND clients.member_id = r.member
+    WHERE reached.member_id IS NULL
+    GROUP BY r.source, r.group_id, r.number
 ), last AS (
     SELECT r.*, settled[0] AS first, get(settled, 1) AS second, coalesce(expelled, array()) AS expelled,
+           late_member_id, late_client_id,
            unix_millis(coalesce(CASE WHEN kind = 'classic' THEN joined END, ended)) AS end_ts
     FROM rebalances r LEFT JOIN ranked USING (source, group_id, number)
+    LEFT JOIN (SELECT source, group_id, number, member_id AS late_member_id, client_id AS late_client_id
+               FROM unreached) USING (source, group_id, number)
 ), told AS (
     SELECT *,
            -- A broker's own log doesn't tell who of the old members joined again, or reached the epoch.
-           first IS NULL OR outcome = 'NotTold'
+           (first IS NULL AND late_member_id IS NULL) OR outcome = 'NotTold'
                OR (join_ended_by = 'JOIN_PHASE_ENDED' AND size(members_before) > 0 AND end_ts + first.back > 50)
                AS is_untold
     FROM last
 )
 SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS until,
        end_ts - unix_millis(started) AS waited_ms,
-       CASE WHEN NOT is_untold THEN first.member_id END AS member_id,
-       CASE WHEN NOT is_untold THEN first.client_id END AS client_id,
-       CASE WHEN is_untold THEN 'not told'
+       CASE WHEN late_member_id IS NOT NULL THEN late_member_id WHEN NOT is_untold THEN first.member_id
+       END AS member_id,
+       CASE WHEN late_member_id IS NOT NULL THEN late_client_id WHEN NOT is_untold THEN first.client_id
+       END AS client_id,
+       CASE WHEN late_member_id IS NOT NULL THEN 'overtaken'
+            WHEN is_untold THEN 'not told'
             WHEN join_ended_by = 'JOIN_EXPIRED' AND first.how = 'joined' THEN 'initial delay'
             ELSE first.how END AS how,
        CASE WHEN NOT is_untold THEN first.rule END AS rule,
        CASE WHEN NOT is_untold THEN first.client_reason END AS client_reason,
-       CASE WHEN NOT is_untold THEN timestamp_millis(-first.back) END AS at,
-       CASE WHEN NOT is_untold THEN second.back - first.back END AS lag_ms,
+       CASE WHEN late_member_id IS NULL AND NOT is_untold THEN timestamp_millis(-first.back) END AS at,
+       CASE WHEN late_member_id IS NULL AND NOT is_untold THEN second.back - first.back END AS lag_ms,
        CASE WHEN NOT is_untold THEN second.client_id END AS second_client_id,
        CASE WHEN NOT is_untold THEN first.retries END AS retries, expelled, outcome, number
 FROM told

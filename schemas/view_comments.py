@@ -34,7 +34,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "assignor_ms": "how long the assignor took, from the broker's own log",
     "number": "counts the group's rebalances from 1",
     "how": "joined, left or expelled",
-    "waited_for.how": "joined, reconciled, left, expelled, initial delay, or not told (a broker's own log doesn't say)",
+    "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "
+    "when the next one began), or not told (a broker's own log doesn't say)",
     "waited_for.member_id": "the last that all waited for; null only where how is not told",
     "waited_for.at": "when the wait for it ended",
     "waited_for.lag_ms": "how long after the one before it",
@@ -54,12 +55,18 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "ended_by": "left, expelled or replaced; null while it lives",
     "without_rebalance": "a static member that came back under a new member id",
     "away_ms": "from the end of the one before",
-    "current_client_id": "that of the newest incarnation",
+    "current_client_id": "as its process calls itself; the coordinator goes on calling a static member by "
+    "its first one",
+    "same_connection": "whether it asked on a connection that the incarnation before had used: then it is the same "
+    "process; null where the evidence names no connections",
+    "process": "counts the processes behind the identity from 1, one that connected anew as another",
+    "ended_before": "how the incarnation before it ended",
     "change": "first, kept, moved, or returned (to an owner from before)",
     "idle_before_ms": "how long nobody owned the partition before",
     "on_paper": "whether the owner was silent until it was put out",
     "on_paper_ms": "how long the owner was silent before that",
-    "looks_like": "start, shutdown, deploy, flapping or chain",
+    "looks_like": "deploy (clients restarted one by one), crashes (expelled ones came back), flapping (the same "
+    "clients keep coming and going), or chain",
     "stopped_ms": "the sum of the durations of classic rebalances",
     "first_trigger": "what set the chain off",
     "is_normal": "whether clients expect it as part of the protocol",

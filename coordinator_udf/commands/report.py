@@ -10,16 +10,17 @@ from typing import Annotated
 import typer
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from coordinator_udf.commands.sql import SETTINGS, quiet
-from coordinator_udf.forensics.facts import GroupFacts, Window, load_facts
+from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
-from coordinator_udf.replay.judge.report import doubts, summary
+from coordinator_udf.replay.judge.report import SourceReport, doubts, summary
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
-from coordinator_udf.sql.registration import fit_to_size, register
-from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, needs_spark, replay
+from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.sql.in_process import ViewsInProcess
+from coordinator_udf.sql.registration import make_views, register
+from coordinator_udf.sql.shapes import views_named
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.user_errors import InputError, UserError
 
 #: If more of an input is unreadable or contradicted, the page says first that it should not be believed.
@@ -56,14 +57,11 @@ def main(
             out = keep or Path(scratch) / "tables"
             options = ReplayOptions.load(None, settings or (), None, time_zone)
             request = ReplayRequest(tuple(inputs), out, options, overwrite=True, one_broker=one_broker)
-            checked = None if folder is not None else check_request(request)
-            spark = delta_session("muster-report", SETTINGS)
-            quiet(spark)
             evidence: list[str] = []
             if folder is None:
-                reports = replay(spark, request, say, checked)
+                reports = replay_inputs(request)
                 evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, _DOUBT_FROM)), *summary(reports)]
-            groups = facts_of(spark, folder or str(out), window)
+            groups = facts_of(folder or str(out), window)
             output.write_text(render(groups, form, evidence), encoding="utf-8")
             rebalances = sum(len(facts.rebalances) for facts in groups)
             typer.echo(f"{output}: {len(groups)} groups, {rebalances} rebalances")
@@ -90,15 +88,34 @@ def say(line: str) -> None:
     typer.echo(f"report: {line}", err=True)
 
 
-def facts_of(spark: SparkSession, folder: str, window: Window) -> list[GroupFacts]:
+def replay_inputs(request: ReplayRequest) -> list[SourceReport]:
+    """Replays logs into tables; Spark is started only for logs that it shares among tasks.
+
+    Raises:
+        InputError, SettingsError: the inputs or settings make no sense.
+    """
+    checked = check_request(request)
+    if not needs_spark(checked):
+        return replay(None, request, say, checked)
+    with replay_session() as spark:
+        return replay(spark, request, say, checked)
+
+
+def facts_of(folder: str, window: Window) -> list[GroupFacts]:
     """The facts in the tables of a folder.
 
     Raises:
         InputError: the window holds nothing.
     """
-    fit_to_size(spark, folder)
-    register(spark, folder, as_they_are=True, views=())
-    groups = load_facts(spark, window)
+    if is_uri(folder):
+        with replay_session() as spark:
+            register(spark, folder, views=())
+            make_views(spark, views_named(" ".join(FACTS_VIEWS)))
+            groups = load_facts(lambda text: [row.asDict() for row in spark.sql(text).collect()], window)
+    else:
+        views = ViewsInProcess(folder)
+        views.make(views_named(" ".join(FACTS_VIEWS)))
+        groups = load_facts(views.ask, window)
     if not groups:
         raise InputError("nothing is told of any group in these inputs; see --group, --from and --to")
     return groups

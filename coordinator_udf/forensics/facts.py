@@ -1,16 +1,12 @@
-"""The facts of an incident, read from the views (schemas.views) of a session in which tables are registered."""
+"""The facts of an incident, read from the views (schemas.views)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, TypeVar
-
-from pyspark.sql import SparkSession
-
-from coordinator_udf.sql.registration import make_views, views_named
 
 
 @dataclass(frozen=True)
@@ -180,22 +176,36 @@ _REFUSED = """
 SELECT source, group_id, api, error, why, client_id, count(*) AS times, min(at) AS first_at
 FROM refused WHERE NOT is_normal AND {where} GROUP BY source, group_id, api, error, why, client_id
 """
-_ALL = ("rebalances", "waited_for", "incarnations", "expulsions", "assignment_history", "findings", "gaps", "refused")
+#: The views that facts are read from.
+FACTS_VIEWS = (
+    "rebalances",
+    "waited_for",
+    "incarnations",
+    "expulsions",
+    "assignment_history",
+    "findings",
+    "gaps",
+    "refused",
+)
+
+#: Gives the rows of a statement, by the names of their columns.
+Ask = Callable[[str], list[dict[str, Any]]]
 
 F = TypeVar("F")
 
 
-def load_facts(spark: SparkSession, window: Window | None = None) -> list[GroupFacts]:
-    """The facts of all groups that a report is to tell of, those with most to tell first."""
+def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
+    """The facts of all groups that a report is to tell of, those with most to tell first.
+
+    Args:
+        ask: asks where the views `FACTS_VIEWS` are.
+    """
     window = window or Window()
-    make_views(spark, views_named(" ".join(_ALL)))
     groups: dict[tuple[str, str], GroupFacts] = {}
 
     def read(query: str, cls: type[F], name: str, order: str) -> None:
-        rows = spark.sql(f"SELECT * FROM ({query}) ORDER BY {order}").collect()
         names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
-        for row in rows:
-            values = row.asDict()
+        for values in ask(f"SELECT * FROM ({query}) ORDER BY {order}"):
             key = (values["source"], values["group_id"])
             if key[1] is None:
                 continue

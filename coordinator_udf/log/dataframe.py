@@ -56,6 +56,29 @@ def request_log(spark: SparkSession, path: Path, snapshot: LogSnapshot | None = 
     )
 
 
+def request_log_table(path: Path) -> pa.Table:
+    """What a request log holds now, with its history, in this process's memory (columns: REQUEST_LOG).
+
+    Raises:
+        LogError: the log can't be read, or its history isn't where the log says.
+    """
+    log = EmbeddedLog.open(path)
+    snapshot = log.snapshot()
+    log.close()
+    rows = pa.Table.from_batches(_read_snapshot(path, snapshot, iter(())), _SCHEMA)
+    before = history_of(path, snapshot)
+    if before is None:
+        return rows
+    folded = DeltaTable(before.uri).to_pyarrow_table(columns=_SCHEMA.names).cast(_SCHEMA)
+    partitions = folded.column("partition").to_numpy()
+    # Of a partition beyond the log's, which is of an earlier log, all.
+    firsts = np.full(max(partitions.max(initial=-1) + 1, len(snapshot.first_offsets)), np.iinfo(np.int64).max)
+    firsts[: len(snapshot.first_offsets)] = snapshot.first_offsets
+    is_before = folded.column("offset").to_numpy() < firsts[partitions]
+    is_other = folded.column("source").to_numpy(zero_copy_only=False) != LIVE
+    return pa.concat_tables([folded.filter(pa.array(is_before | is_other)), rows])
+
+
 def history_of(path: Path, snapshot: LogSnapshot) -> LogHistory | None:
     """The history of a log; None where nothing is in it yet.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -13,18 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 from coordinator_udf.log.dataframe import request_log
-from coordinator_udf.protocol.consumer_protocol import (
-    MalformedConsumerProtocol,
-    decode_assignment,
-    decode_subscription_topics,
-)
-from coordinator_udf.tables.places import absolute
+from coordinator_udf.sql.embedded_protocol import read_consumer_protocol
+from coordinator_udf.sql.in_process import ViewsInProcess
+from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
 from coordinator_udf.user_errors import UserError
-from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
-from schemas.explanations import EXPLANATIONS, EXPLANATIONS_TABLE, UNEXPLAINED, UNEXPLAINED_TABLE
-from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE
-from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
-from schemas.tables import TABLES
+from schemas.requests import REQUEST_LOG_TABLE
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
 
@@ -33,17 +25,6 @@ _AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name 
 #: As much of the tables' files one task groups and joins.
 _BYTES_OF_A_PART: Final = 32 << 20
 _MOST_PARTS: Final = 64
-_WORD: Final = re.compile(r"\w+")
-#: What a view's text reads from.
-_READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
-_SHAPES: Final = {
-    **TABLES,
-    REQUEST_LOG_TABLE: REQUEST_LOG,
-    COORDINATOR_LOG_TABLE: COORDINATOR_LOG,
-    REPLAY_DIFFERENCES_TABLE: REPLAY_DIFFERENCES,
-    EXPLANATIONS_TABLE: EXPLANATIONS,
-    UNEXPLAINED_TABLE: UNEXPLAINED,
-}
 
 _EMBEDDED: Final = StructType(
     [
@@ -65,11 +46,11 @@ def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
         NoTables: there is none at all.
     """
     if "://" in folder:
-        found = tuple(name for name in _SHAPES if DeltaTable.isDeltaTable(spark, _path(folder, name)))
+        found = tuple(name for name in SHAPES if DeltaTable.isDeltaTable(spark, table_path(folder, name)))
     else:
-        found = tuple(name for name in _SHAPES if deltalake.DeltaTable.is_deltatable(_path(folder, name)))
+        found = tuple(name for name in SHAPES if deltalake.DeltaTable.is_deltatable(table_path(folder, name)))
     if not found:
-        raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(_SHAPES))}")
+        raise NoTables(f"no table in {folder}: expected Delta tables such as {folder}/{next(iter(SHAPES))}")
     return found
 
 
@@ -105,12 +86,12 @@ def register(
         LogError: the embedded log can't be read.
     """
     found = tables_in(spark, folder)
-    for name, shape in _SHAPES.items():
+    for name, shape in SHAPES.items():
         snapshot = _snapshot(spark, folder, name) if as_they_are and name in found else None
         if snapshot is not None:
             snapshot.createOrReplaceTempView(name)
         elif name in found:
-            path = _path(folder, name).replace("`", "``")
+            path = table_path(folder, name).replace("`", "``")
             # As text, not as a DataFrame: so every query sees the table's newest version.
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM delta.`{path}`")
         else:
@@ -132,71 +113,57 @@ def fit_to_size(spark: SparkSession, folder: str) -> None:
     For small ones a second part costs more than it saves.
     """
     if "://" not in folder:
-        spark.conf.set("spark.sql.shuffle.partitions", _shuffle_partitions(folder, _SHAPES))
+        spark.conf.set("spark.sql.shuffle.partitions", _shuffle_partitions(folder, SHAPES))
 
 
 def _shuffle_partitions(folder: str, names: Iterable[str]) -> int:
-    size = sum(file.stat().st_size for name in names for file in Path(_path(folder, name)).rglob("*.parquet"))
+    size = sum(file.stat().st_size for name in names for file in Path(table_path(folder, name)).rglob("*.parquet"))
     return min(1 + size // _BYTES_OF_A_PART, _MOST_PARTS)
 
 
 def _snapshot(spark: SparkSession, folder: str, name: str) -> DataFrame | None:
     """A table's files as they are now; None where they alone are not the table."""
-    if "://" in folder:
-        return None
-    table = deltalake.DeltaTable(_path(folder, name))
-    features = table.protocol().reader_features or []
-    files = table.file_uris()
-    if table.metadata().partition_columns or "deletionVectors" in features or not files:
-        return None
-    return spark.read.schema(_SHAPES[name]).parquet(*files)
+    files = files_alone(table_path(folder, name))
+    return None if files is None else spark.read.schema(SHAPES[name]).parquet(*files)
 
 
 def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:
     """The versions of tables, for it to be seen whether they have changed."""
-    return tuple(deltalake.DeltaTable(_path(folder, name)).version() for name in names)
+    return tuple(deltalake.DeltaTable(table_path(folder, name)).version() for name in names)
 
 
-def views_named(text: str) -> list[str]:
-    """The views that a statement names and those that they stand on, each after those."""
-    wanted: set[str] = set()
-    named = set(_WORD.findall(text))
-    while named:
-        new = (named & VIEWS.keys()) - wanted
-        wanted |= new
-        named = {name for view in new for name in _READ.findall(VIEWS[view])}
-    return [name for name in VIEWS if name in wanted]
-
-
-def make_views(spark: SparkSession, names: Iterable[str]) -> None:
+def make_views(spark: SparkSession, names: Iterable[str], in_process: ViewsInProcess | None = None) -> None:
     """Makes views on the registered tables temporary views of the session.
 
     Those that explain an incident are computed from the tables as they are now, and have comments. They stand on each
-    other, so that as text each would be planned many times over: this takes seconds for what takes minutes then. To be
-    called again to see in them rows that were added since.
+    other, so that as text each would be planned many times over. To be called again to see in them rows that were
+    added since.
 
     Args:
         names: as `views_named` gives them.
+        in_process: computes those that explain an incident, in less than it takes Spark to plan them; without it Spark
+            does, which takes tens of seconds but reads tables wherever they are.
     """
     for name in names:
-        if name in INCIDENT_VIEWS:
-            _compute(spark, name)
-        else:
+        if name not in INCIDENT_VIEWS:
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {VIEWS[name]}")
+            continue
+        if in_process is None:
+            frame = spark.sql(VIEWS[name]).localCheckpoint(eager=True)
+        else:
+            in_process.make(views_named(name))
+            frame = spark.createDataFrame(in_process.arrow(name))
+        _with_comments(name, frame).createOrReplaceTempView(name)
 
 
-def _compute(spark: SparkSession, name: str) -> None:
-    frame = spark.sql(VIEWS[name])
-    for column in frame.columns:
-        comment = COLUMN_COMMENTS.get(f"{name}.{column}", COLUMN_COMMENTS.get(column))
+def _with_comments(name: str, frame: DataFrame) -> DataFrame:
+    comments = {
+        column: COLUMN_COMMENTS.get(f"{name}.{column}", COLUMN_COMMENTS.get(column)) for column in frame.columns
+    }
+    for column, comment in comments.items():
         if comment is not None:
             frame = frame.withMetadata(column, {"comment": comment})
-    frame.localCheckpoint(eager=True).createOrReplaceTempView(name)
-
-
-def _path(folder: str, table: str) -> str:
-    # In SQL a path must be a whole one.
-    return f"{absolute(folder)}/{table}"
+    return frame
 
 
 def register_log(spark: SparkSession, path: Path) -> None:
@@ -206,19 +173,3 @@ def register_log(spark: SparkSession, path: Path) -> None:
         LogError: the log can't be read, or its history isn't where the log says.
     """
     request_log(spark, path).createOrReplaceTempView(REQUEST_LOG_TABLE)
-
-
-def read_consumer_protocol(
-    subscription: bytes | None, assignment: bytes | None
-) -> tuple[list[str] | None, dict[str, list[int]] | None, str | None]:
-    """The topics of a subscription, the partitions of an assignment, and why one of them could not be read."""
-    topics: list[str] | None = None
-    partitions: dict[str, list[int]] | None = None
-    try:
-        if subscription is not None:
-            topics = list(decode_subscription_topics(bytes(subscription)))
-        if assignment is not None:
-            partitions = decode_assignment(bytes(assignment)).partitions
-    except MalformedConsumerProtocol as error:
-        return topics, partitions, str(error)
-    return topics, partitions, None

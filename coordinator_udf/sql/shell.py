@@ -15,17 +15,18 @@ import sqlparse
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import (
     make_views,
     register,
     register_log,
     table_versions,
     tables_in,
-    views_named,
 )
+from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.user_errors import UserError
 from schemas.tables import TABLES
-from schemas.views import VIEWS
+from schemas.views import INCIDENT_VIEWS, VIEWS
 
 BANNER: Final = f"""tables: {", ".join(TABLES)}, request_log, coordinator_log
 views:  {", ".join(VIEWS)}
@@ -78,6 +79,7 @@ class Shell:
         self._registered: tuple[tuple[str, ...], tuple[int, ...]] | None = None
         #: The views that were made on those.
         self._made: set[str] = set()
+        self._in_process: ViewsInProcess | None = None
 
     def run(self, statement: str) -> None:
         """Runs one statement and prints its result.
@@ -88,7 +90,9 @@ class Shell:
         """
         self._register()
         views = [name for name in views_named(statement) if name not in self._made]
-        make_views(self._spark, views)
+        if "://" not in self._tables and self._in_process is None and INCIDENT_VIEWS.keys() & set(views):
+            self._in_process = ViewsInProcess(self._tables, self._log)
+        make_views(self._spark, views, self._in_process)
         self._made.update(views)
         self._show(self._spark.sql(statement))
 
@@ -99,11 +103,18 @@ class Shell:
         if (names, versions) != self._registered or "://" in self._tables:
             register(self._spark, self._tables, self._log, as_they_are=True, views=())
             self._registered = (names, versions)
-            self._made.clear()
+            self._forget()
         elif self._log is not None:
             # What the view shows of the log ends where the log ended when it was made.
             register_log(self._spark, self._log)
-            self._made.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        """What was computed from the tables is so no more."""
+        self._made.clear()
+        if self._in_process is not None:
+            self._in_process.close()
+            self._in_process = None
 
     def _show(self, result: DataFrame) -> None:
         if self._form is OutputFormat.TABLE:

@@ -11,7 +11,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.sql.registration import make_views, register, views_named
+from coordinator_udf.sql.registration import make_views, register
+from coordinator_udf.sql.shapes import views_named
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.tables import table_arrow
 

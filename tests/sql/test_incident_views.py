@@ -6,17 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from coordinator_udf.replay.inputs.plan import plan
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import Job, run_recorded
-from coordinator_udf.sql.registration import make_views, register, views_named
-from coordinator_udf.tables.parquet_files import commit
-from schemas.views import INCIDENT_VIEWS
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.shapes import views_named
 from tests.conftest import shared
-
-pytestmark = pytest.mark.spark
 
 Ask = Callable[[str], list[dict[str, Any]]]
 SCENARIOS = ("storm", "kip848", "static-restart", "max-poll")
@@ -24,22 +19,16 @@ SESSIONS = {"group.consumer.session.timeout.ms": "15000", "group.consumer.min.se
 
 
 @pytest.fixture(scope="module")
-def ask(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ask:
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Request logs and INFO logs of some scenarios side by side, and one INFO log alone, in one set of tables."""
     out = tmp_path_factory.mktemp("incident")
     logs = [shared("evidence", "dev", f"{name}.{kind}.log.gz") for name in SCENARIOS for kind in ("request", "server")]
-    files = []
-    for number, found in enumerate(plan([*logs, shared("evidence", "dev", "crash.server.log.gz")])):
-        path, scratch = (found.paths or found.info_paths)[0], out / str(number)
-        options = ReplayOptions(overrides=SESSIONS)
-        job = Job(path, found.source, found.form, found.paths, found.info_paths, options, out, scratch)
-        result = run_recorded(job)
-        assert result.report.failure is None
-        files += result.files
-    commit(out, files)
-    register(spark, str(out), as_they_are=True, views=())
-    make_views(spark, views_named(" ".join(INCIDENT_VIEWS)))
-    return lambda text: [row.asDict(recursive=True) for row in spark.sql(text).collect()]
+    logs.append(shared("evidence", "dev", "crash.server.log.gz"))
+    request = ReplayRequest(tuple(logs), out, ReplayOptions(overrides=SESSIONS), overwrite=True)
+    assert [report.failure for report in replay(None, request, print)] == [None] * (len(SCENARIOS) + 1)
+    views = ViewsInProcess(str(out))
+    views.make(VIEWS_IN_PROCESS)
+    return views.ask
 
 
 def one(ask: Ask, text: str) -> dict[str, Any]:
@@ -126,13 +115,12 @@ def test_refused_requests_say_why(ask: Ask) -> None:
     assert (row["client_id"], row["is_normal"]) == ("b0-restarted", False)
 
 
-def test_columns_have_comments(ask: Ask) -> None:
-    told = {row["col_name"]: row["comment"] for row in ask("DESCRIBE waited_for")}
-    assert told["how"].startswith("joined, reconciled, left")
-    assert told["waited_ms"] is None
-
-
 def test_only_the_views_that_a_statement_needs_are_computed() -> None:
     assert views_named("SELECT 1 FROM groups") == ["groups"]
-    assert views_named("SELECT * FROM storms") == ["topic_changes", "rebalances", "storms"]
+    assert views_named("SELECT * FROM refused, reliability") == [
+        "topic_changes",
+        "rebalances",
+        "refused",
+        "reliability",
+    ]
     assert views_named("select * from waited_for")[-1] == "waited_for"

@@ -21,6 +21,7 @@ from coordinator_udf.replay.inputs.plan import SourceInput, plan
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.own import run_own_log
+from coordinator_udf.replay.tasks.process_tasks import in_processes
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
 from coordinator_udf.tables.parquet_files import commit, refuse_existing
@@ -70,12 +71,18 @@ def check_request(request: ReplayRequest) -> list[SourceInput]:
     return found
 
 
+def needs_spark(sources: Iterable[SourceInput]) -> bool:
+    """Whether there are logs of our own, whose shards are shared among tasks."""
+    return any(source.form in _OWN for source in sources)
+
+
 def replay(
-    spark: SparkSession, request: ReplayRequest, say: Say, checked: Sequence[SourceInput] | None = None
+    spark: SparkSession | None, request: ReplayRequest, say: Say, checked: Sequence[SourceInput] | None = None
 ) -> list[SourceReport]:
     """Runs a replay; a report for each coordinator, in the order of their first inputs.
 
     Args:
+        spark: without it recorded logs are read by processes of this machine; see `needs_spark`.
         checked: what `check_request` found, if that was asked already.
 
     Raises:
@@ -123,12 +130,14 @@ def _job(request: ReplayRequest, source: SourceInput, scratch: Path) -> Job:
     )
 
 
-def _run(spark: SparkSession, jobs: Sequence[Job], say: Say) -> list[TaskResult]:
+def _run(spark: SparkSession | None, jobs: Sequence[Job], say: Say) -> list[TaskResult]:
     # The largest first, so that none of them is left alone at the end.
     recorded = sorted((job for job in jobs if job.form not in _OWN), key=_size, reverse=True)
-    results = {result.report.source: result for result in in_tasks(spark, recorded, run_recorded, say)}
+    done = in_processes(recorded, run_recorded, say) if spark is None else in_tasks(spark, recorded, run_recorded, say)
+    results = {result.report.source: result for result in done}
     for job in jobs:
         if job.form in _OWN:
+            assert spark is not None, "shards of our own log are shared among Spark's tasks"
             say(f"{job.source}: a request log of our own")
             results[job.source] = run_own_log(spark, job, say)
     return [results[job.source] for job in jobs]

@@ -8,6 +8,7 @@ members were missing: the rule is JOIN_PHASE_ENDED then.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -62,6 +63,11 @@ _BUMPS: Final[Mapping[InfoEvent, str]] = {
     _E.SUBSCRIPTION_CHANGED: "MEMBER_UPDATED",
 }
 
+_ADDED_STATIC: Final = re.compile(
+    r"(?:Adding new|Updating metadata for static) member (?P<member>\S+) with (?:group )?instance id "
+    r"(?P<instance>[^;]+)"
+)
+
 #: A consumer group's first epoch after that of an empty one.
 _FIRST_EPOCH: Final = 2
 
@@ -80,11 +86,17 @@ class _Group:
         self.was_classic = False
         #: Who was missing when the join phase ended.
         self.absent: tuple[str, ...] = ()
+        #: Members that are known to be static: their ids begin with the instance id and not with the client id.
+        self.static: set[str] = set()
 
     @property
     def members(self) -> list[str] | None:
         """Who is in the group; None where that isn't known."""
         return list(self.known) if self.unknown == 0 else None
+
+    def client_of(self, member_id: str | None) -> str | None:
+        """The client id that a member's id tells."""
+        return None if member_id in self.static else client_of(member_id)
 
     def add(self, member_id: str | None) -> None:
         if member_id is None:
@@ -139,7 +151,7 @@ def _member_row(group: _Group, line: InfoLine, rule: str, member_id: str | None)
         "cause_api": _APIS.get(rule),
         "cause_timer": _TIMERS.get(rule),
         "cause_member_id": member_id,
-        "cause_client_id": line.client_id if line.client_id is not None else client_of(member_id),
+        "cause_client_id": line.client_id if line.client_id is not None else group.client_of(member_id),
         "cause_client_host": line.client_host,
         "cause_client_reason": line.client_reason,
     }
@@ -172,7 +184,7 @@ def _replaced(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dic
 # -- classic groups ---------------------------------------------------------------------------------------------------
 
 
-def _preparing(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _preparing(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
     group.is_consumer = False
     reason = line.reason or ""
     rule = next((rule for start, rule in RULES if reason.lower().startswith(start)), "OTHER")
@@ -182,13 +194,17 @@ def _preparing(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[di
             group.remove(absent)
             yield _member_row(group, line, rule, absent)
     member = named[0] if named else None
+    words = _client_reason(reason)
+    if member is None and rule == "MEMBER_LEFT" and before is not None and before.group_id == line.group_id:
+        # An admin removes a static member by its instance id: who did it isn't told, but that it was one.
+        words = before.client_reason if before.event is _E.MEMBER_LEFT else None
     previous = group.state
     group.state, group.generation = "PreparingRebalance", line.generation
     yield {
         **_member_row(group, line, rule, member),
         "from_state": previous,
         "to_state": group.state,
-        "cause_client_reason": _client_reason(reason),
+        "cause_client_reason": words,
         "members": group.members,
     }
 
@@ -294,6 +310,15 @@ def _gone(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[st
     yield {"from_state": previous, "to_state": "Dead", "rule": rule, "members": group.members}
 
 
+def _static_members(line: InfoLine) -> Iterator[str]:
+    """The members that a line shows to be static."""
+    if line.group_instance_id is not None and line.member_id is not None:
+        yield line.member_id
+    added = _ADDED_STATIC.match(line.reason or "")
+    if added is not None and added["instance"] != "null":
+        yield added["member"]
+
+
 def _client_reason(reason: str) -> str | None:
     """The client's own words at the end of a rebalance's reason (KIP-800)."""
     _, found, words = reason.partition("; client reason: ")
@@ -345,6 +370,7 @@ class Transitions:
         if handler is None or line.group_id is None:
             return
         group = self._groups.setdefault(line.group_id, _Group())
+        group.static.update(_static_members(line))
         for row in handler(group, line, before):
             yield {
                 "partition": line.partition or 0,

@@ -1,0 +1,135 @@
+"""The incident views computed in this process, by DuckDB, from the one text that Spark reads too.
+
+Spark plans a view anew for each statement and takes seconds for those that stand on ten others, however few rows there
+are; a report, and the first answer of a shell, shouldn't wait for that. The text is Spark's: sqlglot says it in
+DuckDB's dialect, and what it doesn't know is done here. A test computes all of them with both and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import sqlglot
+from duckdb.func import FunctionNullHandling
+from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
+
+from coordinator_udf.log.dataframe import request_log_table
+from coordinator_udf.sql.embedded_protocol import read_consumer_protocol
+from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
+from schemas.requests import REQUEST_LOG_TABLE
+from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
+
+#: The views that explain an incident, and those that they stand on.
+VIEWS_IN_PROCESS: Final = tuple(views_named(" ".join(INCIDENT_VIEWS)))
+_EMBEDDED: Final = "STRUCT(topics VARCHAR[], partitions MAP(VARCHAR, INTEGER[]), error VARCHAR)"
+#: Spark's functions that DuckDB has under other names, or with other arguments.
+_MACROS: Final = (
+    "CREATE MACRO timestamp_millis(ms) AS make_timestamp(CAST(ms AS BIGINT) * 1000)",
+    "CREATE MACRO get(items, place) AS items[place + 1]",
+)
+#: sqlglot says of some functions that it doesn't know whether DuckDB has them; the test tells.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+
+class ViewsInProcess:
+    """The tables of one folder, and the incident views on them, in DuckDB.
+
+    Views are computed when they are first asked for, from the tables as they are when this is made.
+
+    Args:
+        folder: where the Delta tables are, on this machine.
+        log: the embedded request log, if there is one: then request_log is what it holds and its history.
+
+    Raises:
+        LogError: the embedded log can't be read.
+    """
+
+    def __init__(self, folder: str, log: Path | None = None) -> None:
+        self._duck = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+        for macro in _MACROS:
+            self._duck.execute(macro)
+        self._duck.create_function(
+            READ_CONSUMER_PROTOCOL, _embedded, ["BLOB", "BLOB"], _EMBEDDED, null_handling=FunctionNullHandling.SPECIAL
+        )
+        for name in SHAPES:
+            self._register(name, table_path(folder, name))
+        if log is not None:
+            self._duck.register(REQUEST_LOG_TABLE, request_log_table(log))
+        self._made: set[str] = set()
+
+    def _register(self, name: str, path: str) -> None:
+        files = files_alone(path)
+        if files:
+            listed = ", ".join(exp.Literal.string(file).sql(dialect="duckdb") for file in files)
+            self._duck.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listed}], union_by_name => true)")
+        elif deltalake.DeltaTable.is_deltatable(path):
+            self._duck.register(name, deltalake.DeltaTable(path).to_pyarrow_table())
+        else:
+            self._duck.register(name, to_arrow_schema(SHAPES[name]).empty_table())
+
+    def make(self, names: Iterable[str]) -> None:
+        """Computes views, unless that is done.
+
+        Args:
+            names: each after those that it stands on, as `views_named` gives them.
+        """
+        for name in names:
+            if name not in self._made:
+                self._duck.execute(f'CREATE TABLE "{name}" AS {translate(VIEWS[name])}')
+                self._made.add(name)
+
+    def ask(self, statement: str) -> list[dict[str, Any]]:
+        """The rows of a statement in Spark's SQL on tables and computed views."""
+        result = self._duck.execute(translate(statement))
+        columns = [column[0] for column in result.description or ()]
+        return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+
+    def arrow(self, name: str) -> pa.Table:
+        """A computed view, whole, with the types that it has in Spark."""
+        found = self._duck.table(name).to_arrow_table()
+        return found.cast(pa.schema([field.with_type(_in_spark(field.type)) for field in found.schema]))
+
+    def close(self) -> None:
+        """Frees what is in memory."""
+        self._duck.close()
+
+
+def _in_spark(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC")
+    # Sums of whole numbers have 128 bits.
+    return pa.int64() if pa.types.is_decimal(kind) else kind
+
+
+def _embedded(subscription: bytes | None, assignment: bytes | None) -> dict[Any, Any]:
+    topics, partitions, error = read_consumer_protocol(subscription, assignment)
+    return {"topics": topics, "partitions": partitions, "error": error}
+
+
+def translate(text: str) -> str:
+    """A statement of Spark's SQL in DuckDB's."""
+    return sqlglot.parse_one(text, read="spark").transform(_with_shape).sql(dialect="duckdb")
+
+
+def _with_shape(node: exp.Expr) -> exp.Expr:
+    """JSON is read by an example of its shape, where Spark reads it by a table's columns."""
+    if not isinstance(node, exp.FromJson):
+        return node
+    kind = exp.DataType.build(f"STRUCT<{node.expression.name}>", dialect="spark")
+    return exp.func("json_transform", node.this, exp.Literal.string(json.dumps(_shape(kind))))
+
+
+def _shape(kind: exp.DataType) -> Any:
+    if kind.is_type(exp.DataType.Type.STRUCT):
+        return {field.name: _shape(field.args["kind"]) for field in kind.expressions}
+    if kind.is_type(exp.DataType.Type.ARRAY):
+        return [_shape(kind.expressions[0])]
+    return kind.sql(dialect="duckdb")

@@ -1,0 +1,57 @@
+"""The tables that can be asked, with their columns, and where they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import deltalake
+from pyspark.sql.types import StructType
+
+from coordinator_udf.tables.places import absolute, is_uri
+from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
+from schemas.explanations import EXPLANATIONS, EXPLANATIONS_TABLE, UNEXPLAINED, UNEXPLAINED_TABLE
+from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE
+from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
+from schemas.tables import TABLES
+from schemas.views import VIEWS
+
+SHAPES: Final[dict[str, StructType]] = {
+    **TABLES,
+    REQUEST_LOG_TABLE: REQUEST_LOG,
+    COORDINATOR_LOG_TABLE: COORDINATOR_LOG,
+    REPLAY_DIFFERENCES_TABLE: REPLAY_DIFFERENCES,
+    EXPLANATIONS_TABLE: EXPLANATIONS,
+    UNEXPLAINED_TABLE: UNEXPLAINED,
+}
+
+_WORD: Final = re.compile(r"\w+")
+#: What a view's text reads from.
+_READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+
+
+def table_path(folder: str, table: str) -> str:
+    """Where a table is; in SQL a path must be a whole one."""
+    return f"{absolute(folder)}/{table}"
+
+
+def files_alone(path: str) -> list[str] | None:
+    """The Parquet files of a table as it is now, where these alone are the table; else None."""
+    if is_uri(path) or not deltalake.DeltaTable.is_deltatable(path):
+        return None
+    table = deltalake.DeltaTable(path)
+    features = table.protocol().reader_features or []
+    if table.metadata().partition_columns or "deletionVectors" in features:
+        return None
+    return table.file_uris() or None
+
+
+def views_named(text: str) -> list[str]:
+    """The views that a statement names and those that they stand on, each after those."""
+    wanted: set[str] = set()
+    named = set(_WORD.findall(text))
+    while named:
+        new = (named & VIEWS.keys()) - wanted
+        wanted |= new
+        named = {name for view in new for name in _READ.findall(VIEWS[view])}
+    return [name for name in VIEWS if name in wanted]

@@ -1,0 +1,64 @@
+"""The incident views that this process computes are those that Spark computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.registration import make_views, register
+from coordinator_udf.sql.shapes import views_named
+from tests.conftest import shared
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+#: Of each kind of group, with both logs and with the broker's own log alone; one with a topic that grew.
+LOGS = ("storm.request", "storm.server", "kip848.request", "static-restart.request", "subscriptions.request",
+        "broker-restart.request", "crash.server", "migrate.server")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tables")
+    logs = tuple(shared("evidence", "dev", f"{name}.log.gz") for name in LOGS)
+    replay(None, ReplayRequest(logs, out, ReplayOptions(), overwrite=True), print)
+    return out
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(repr({name: plain(value) for name, value in row.items()}) for row in rows)
+
+
+def plain(value: Any) -> Any:
+    """A value without what differs between the two although it means the same."""
+    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+
+
+def test_both_engines_give_the_same_rows(spark: SparkSession, tables: Path) -> None:
+    register(spark, str(tables), as_they_are=True, views=())
+    make_views(spark, VIEWS_IN_PROCESS)
+    views = ViewsInProcess(str(tables))
+    views.make(VIEWS_IN_PROCESS)
+    for name in VIEWS_IN_PROCESS:
+        expected = [row.asDict(recursive=True) for row in spark.table(name).collect()]
+        found = views.ask(f"SELECT * FROM {name}")
+        assert [list(row) for row in found[:1]] == [list(row) for row in expected[:1]], name
+        assert in_order(found) == in_order(expected), name
+    views.close()
+
+
+def test_a_session_has_them_with_types_and_comments(spark: SparkSession, tables: Path) -> None:
+    register(spark, str(tables), as_they_are=True, views=())
+    views = ViewsInProcess(str(tables))
+    make_views(spark, views_named("waited_for storms"), views)
+    told = {row["col_name"]: (row["data_type"], row["comment"]) for row in spark.sql("DESCRIBE waited_for").collect()}
+    assert told["how"][1].startswith("joined, reconciled, left")
+    assert told["waited_ms"] == ("bigint", None)
+    assert told["started"][0] == "timestamp"
+    stormy = spark.sql("SELECT sum(stopped_ms) AS stopped, min(hour(started)) AS hour FROM storms").collect()
+    assert (stormy[0]["hour"], stormy[0]["stopped"] > 0) == (6, True)
