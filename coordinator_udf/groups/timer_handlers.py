@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.groups.classic.rebalance import join_expired, session_expired, sync_expired
+from coordinator_udf.groups.consumer.client_assignment import ask_another
 from coordinator_udf.groups.consumer.membership import fence_members
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
@@ -100,6 +101,15 @@ def _fence(
             ctx.timers.arm(timer.key, ctx.now_ms + _RETRY_MS, *timer.data)
 
 
+def _computation_late(ctx: Context, store: GroupStore, group: ConsumerGroup, timer: Timer) -> None:
+    """Asks another member: this one isn't fenced, for only a session's end says that a member is gone."""
+    try:
+        ask_another(ctx, store, group)
+    except ApiError:
+        # Too large for the log: tried again, as the others are.
+        ctx.timers.arm(timer.key, ctx.now_ms + _RETRY_MS, *timer.data)
+
+
 #: Kind of group -> (kind of timer, whether it is a member's) -> handler.
 _HANDLERS: Mapping[type, Mapping[tuple[str, bool], Handler]] = {
     ClassicGroup: {
@@ -122,5 +132,6 @@ _HANDLERS: Mapping[type, Mapping[tuple[str, bool], Handler]] = {
         (timers.SYNC, True): partial(
             _fence, event=GroupEvent.SYNC_EXPIRED, because="the member failed to sync within timeout"
         ),
+        (timers.COMPUTE, False): _computation_late,
     },
 }

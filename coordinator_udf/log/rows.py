@@ -15,11 +15,14 @@ import pyarrow.compute as pc
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.protocol.requests import SPANNING, VERSIONS
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, SPANNING, VERSIONS
 from schemas.requests import CONTROL_APIS
 
 #: The fields that other APIs call otherwise.
-_EPOCH_FIELDS = {"OffsetCommit": "generationIdOrMemberEpoch", "ConsumerGroupHeartbeat": "memberEpoch"}
+_EPOCH_FIELDS = {
+    "OffsetCommit": "generationIdOrMemberEpoch",
+    **dict.fromkeys(("ConsumerGroupHeartbeat", *CLIENT_ASSIGNMENT_APIS), "memberEpoch"),
+}
 _INSTANCE_FIELDS = {"ConsumerGroupHeartbeat": "instanceId"}
 
 #: A row that says nothing: every column but those that the log adds.

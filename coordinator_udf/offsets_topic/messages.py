@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_udf.protocol.requests import ZERO_UUID
+from coordinator_udf.protocol.wire.extensions import FIRST_EXTENSION
 
 FOREVER: Final = 32767
 
@@ -125,16 +126,68 @@ _CLASSIC_GROUP = _struct(
 
 _TARGET_METADATA = _struct(Field("assignmentEpoch", "int32"), Field("assignmentTimestamp", "int64", tag=0))
 
-_TARGET_MEMBER = _struct(
+_TARGET_MEMBER_PARTITIONS = (
     Field(
         "topicPartitions",
         Array(_struct(Field("topicId", "uuid"), Field("partitions", Array("int32")))),
-    )
+    ),
+)
+_TARGET_MEMBER = _struct(*_TARGET_MEMBER_PARTITIONS)
+
+# -- KIP-848's client-side mode: what Kafka's values haven't got, in tagged fields that its readers step over ----------
+
+_COMPUTATION = _struct(
+    Field("assignor", "string"),
+    Field("version", "int16"),
+    Field("memberId", "string"),
+    Field("groupEpoch", "int32"),
+    Field("toldMs", "int64"),
+    Field("late", Array("string")),
+    Field("failed", Array("string")),
+    Field("error", "int8"),
+    Field("refusals", "int32"),
+    Field(
+        "departures",
+        Array(_struct(Field("memberId", "string"), Field("groupEpoch", "int32"), Field("replacedBy", "string"))),
+    ),
+)
+
+_COMPUTED = _struct(
+    Field("assignor", "string"),
+    Field("memberId", "string"),
+    Field("tookMs", "int64"),
+    Field("error", "int8"),
+    Field("refusals", "int32"),
+)
+
+_CLIENT_ASSIGNOR = _struct(
+    Field("name", "string"),
+    Field("minimumVersion", "int16"),
+    Field("maximumVersion", "int16"),
+    Field("reason", "int8"),
+    Field("metadataVersion", "int16"),
+    Field("metadata", "bytes"),
+)
+
+_CONSUMER_TARGET_METADATA = _struct(
+    Field("assignmentEpoch", "int32"),
+    Field("assignmentTimestamp", "int64", tag=0),
+    Field("computed", Array(_COMPUTED), tag=FIRST_EXTENSION),
+)
+
+_CONSUMER_TARGET_MEMBER = _struct(
+    *_TARGET_MEMBER_PARTITIONS,
+    Field("metadataVersion", "int16", tag=FIRST_EXTENSION, default=-1),
+    Field("metadata", "bytes", tag=FIRST_EXTENSION + 1),
 )
 
 # -- Groups of the consumer protocol (KIP-848) ----------------------------------------------------------------------
 
-_CONSUMER_GROUP = _struct(Field("epoch", "int32"), Field("metadataHash", "int64", tag=0))
+_CONSUMER_GROUP = _struct(
+    Field("epoch", "int32"),
+    Field("metadataHash", "int64", tag=0),
+    Field("computation", Array(_COMPUTATION), tag=FIRST_EXTENSION),
+)
 
 _CONSUMER_PARTITION_METADATA = _struct(
     Field(
@@ -171,6 +224,9 @@ _CONSUMER_MEMBER = _struct(
         nullable=True,
         tag=0,
     ),
+    Field("clientAssignors", Array(_CLIENT_ASSIGNOR), tag=FIRST_EXTENSION),
+    Field("joinedEpoch", "int32", tag=FIRST_EXTENSION + 1),
+    Field("subscribedEpoch", "int32", tag=FIRST_EXTENSION + 2),
 )
 
 _CONSUMER_ASSIGNED = Array(
@@ -317,8 +373,8 @@ RECORD_TYPES: Final[tuple[RecordType, ...]] = (
     RecordType(3, "ConsumerGroupMetadata", _GROUP_KEY, _CONSUMER_GROUP),
     RecordType(4, "ConsumerGroupPartitionMetadata", _GROUP_KEY, _CONSUMER_PARTITION_METADATA),
     RecordType(5, "ConsumerGroupMemberMetadata", _MEMBER_KEY, _CONSUMER_MEMBER),
-    RecordType(6, "ConsumerGroupTargetAssignmentMetadata", _GROUP_KEY, _TARGET_METADATA),
-    RecordType(7, "ConsumerGroupTargetAssignmentMember", _MEMBER_KEY, _TARGET_MEMBER),
+    RecordType(6, "ConsumerGroupTargetAssignmentMetadata", _GROUP_KEY, _CONSUMER_TARGET_METADATA),
+    RecordType(7, "ConsumerGroupTargetAssignmentMember", _MEMBER_KEY, _CONSUMER_TARGET_MEMBER),
     RecordType(8, "ConsumerGroupCurrentMemberAssignment", _MEMBER_KEY, _CONSUMER_CURRENT),
     RecordType(10, "ShareGroupMemberMetadata", _MEMBER_KEY, _SHARE_MEMBER),
     RecordType(11, "ShareGroupMetadata", _GROUP_KEY, _SHARE_GROUP),

@@ -29,14 +29,8 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
         if api == "JoinGroup" and not body["protocolName"]:
             body["protocolName"] = None if api_version >= _NAMED_PROTOCOL_VERSION else ""
         if not plan.is_sure and not _is_whole(body, plan):
-            body = _cut(body, shape(api, api_version)) | _extensions(body, api, api_version)
+            body = _cut(body, shape(api, api_version), extension_fields(api, api_version))
     return _encode(body).decode()
-
-
-def _extensions(body: dict[str, Any], api: str, api_version: int) -> dict[str, Any]:
-    """What a body has of the fields that Kafka hasn't got."""
-    names = extension_fields(api, api_version)
-    return {name: body[name] for name in body if name in names} if names else {}
 
 
 class AnswerTemplate:
@@ -105,11 +99,14 @@ def _is_whole(body: dict[str, Any], plan: _Plan) -> bool:
     return True
 
 
-def _cut(body: dict[str, Any], fields: Shape) -> dict[str, Any]:
+def _cut(body: dict[str, Any], fields: Shape, extensions: frozenset[str]) -> dict[str, Any]:
     cut = {}
     for name, below in fields:
         value = body[name]
-        cut[name] = value if below is None or not value else [_cut(item, below) for item in value]
+        cut[name] = value if below is None or not value else [_cut(item, below, extensions) for item in value]
+    # Those that Kafka hasn't got are there or not, as there is something to say.
+    if extensions:
+        cut.update({name: value for name, value in body.items() if name in extensions})
     return cut
 
 
@@ -117,4 +114,4 @@ def _cut(body: dict[str, Any], fields: Shape) -> dict[str, Any]:
 def heartbeat_json(api_version: int, error_code: int) -> str:
     """The whole answer to a heartbeat; there are few different ones."""
     body = {"throttleTimeMs": 0, "errorCode": error_code}
-    return _encode(_cut(body, shape("Heartbeat", api_version))).decode()
+    return _encode(_cut(body, shape("Heartbeat", api_version), frozenset())).decode()

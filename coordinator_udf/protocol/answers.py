@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -34,5 +35,16 @@ def _shape(message: Message) -> Shape:
 
 @cache
 def extension_fields(api: str, api_version: int) -> frozenset[str]:
-    """The fields of one version's answer that Kafka hasn't got; an answer has them only with a value to tell."""
-    return frozenset(field.name for field in response_message(api, api_version).fields if field.is_extension)
+    """The fields of one version's answer that Kafka hasn't got, at whatever depth.
+
+    An answer has them only with a value to tell.
+    """
+    return frozenset(_extensions(response_message(api, api_version)))
+
+
+def _extensions(message: Message) -> Iterator[str]:
+    for field in message.fields:
+        if field.is_extension:
+            yield field.name
+        elif field.struct is not None:
+            yield from _extensions(field.struct)

@@ -116,8 +116,8 @@ def decode_version(data: bytes) -> int:
     return version
 
 
-def encode_assignment(partitions: Mapping[str, Sequence[int]], version: int) -> bytes:
-    """Writes an assignment without user data, topics and partitions in the order given.
+def encode_assignment(partitions: Mapping[str, Sequence[int]], version: int, user_data: bytes | None = None) -> bytes:
+    """Writes an assignment, topics and partitions in the order given.
 
     Args:
         version: the version that the member understands; one newer than the newest known is written as that.
@@ -126,7 +126,7 @@ def encode_assignment(partitions: Mapping[str, Sequence[int]], version: int) -> 
     for topic, numbers in partitions.items():
         name = topic.encode()
         parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
-    parts.append(struct.pack(">i", -1))
+    parts.append(struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data)
     return b"".join(parts)
 
 

@@ -55,6 +55,8 @@ class Errors(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     INVALID_REGULAR_EXPRESSION = 128
+    #: Not Kafka's, and out of the way of its codes: an assignment that a member computed can't be (KIP-848).
+    INVALID_ASSIGNMENT = 10_000
 
 
 _NAMES = {int(error): error.name for error in Errors}

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.requests import Int32, Uuid
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, Int32, Uuid
 from coordinator_udf.protocol.wire.shaping import answer
 
 _FETCH_TOP_LEVEL_ERROR_VERSION: Final = 2
@@ -21,7 +21,16 @@ _TOPIC_ID_VERSION: Final = 10
 
 #: APIs whose every version has an error at the top level: what was asked needn't be known.
 _ERROR_ON_TOP: Final = frozenset(
-    {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetDelete", "ListGroups", "ConsumerGroupHeartbeat"}
+    {
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "OffsetDelete",
+        "ListGroups",
+        "ConsumerGroupHeartbeat",
+        *CLIENT_ASSIGNMENT_APIS,
+    }
 )
 
 

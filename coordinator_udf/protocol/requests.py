@@ -25,7 +25,12 @@ VERSIONS: dict[str, tuple[int, int]] = {
     "DeleteGroups": (0, 2),
     "ConsumerGroupHeartbeat": (0, 1),
     "ConsumerGroupDescribe": (0, 1),
+    "ConsumerGroupPrepareAssignment": (0, 0),
+    "ConsumerGroupInstallAssignment": (0, 0),
 }
+
+#: The APIs that Kafka hasn't got; they are served with group.consumer.client.assignors.enable only.
+CLIENT_ASSIGNMENT_APIS = frozenset({"ConsumerGroupPrepareAssignment", "ConsumerGroupInstallAssignment"})
 
 #: APIs of which one request may ask several shards, with the body's field that lists the groups (None: all groups).
 SPANNING: dict[str, str | None] = {
@@ -37,6 +42,8 @@ SPANNING: dict[str, str | None] = {
 }
 
 #: Numbers as the wire has them: one that doesn't fit is no request.
+Int8 = Annotated[int, msgspec.Meta(ge=-(2**7), le=2**7 - 1)]
+Int16 = Annotated[int, msgspec.Meta(ge=-(2**15), le=2**15 - 1)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -196,6 +203,17 @@ class OwnedPartitions(_Body, frozen=True):
     partitions: tuple[Int32, ...] = ()
 
 
+class ClientAssignor(_Body, frozen=True):
+    """An assignor that a member can run (KIP-848's client-side mode; not Kafka's)."""
+
+    name: str
+    minimum_version: Int16 = 0
+    maximum_version: Int16 = 0
+    reason: Int8 = 0
+    metadata_version: Int16 = -1
+    metadata: bytes = b""
+
+
 class ConsumerGroupHeartbeat(_Body, frozen=True):
     group_id: str
     member_id: str = ""
@@ -207,6 +225,30 @@ class ConsumerGroupHeartbeat(_Body, frozen=True):
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     topic_partitions: tuple[OwnedPartitions, ...] | None = None
+    #: Not Kafka's.
+    client_assignors: tuple[ClientAssignor, ...] | None = None
+
+
+class ConsumerGroupPrepareAssignment(_Body, frozen=True):
+    group_id: str
+    member_id: str = ""
+    member_epoch: Int32 = 0
+
+
+class MemberPartitions(_Body, frozen=True):
+    member_id: str
+    partitions: tuple[OwnedPartitions, ...] = ()
+    metadata_version: Int16 = -1
+    metadata: bytes = b""
+
+
+class ConsumerGroupInstallAssignment(_Body, frozen=True):
+    group_id: str
+    member_id: str = ""
+    member_epoch: Int32 = 0
+    group_epoch: Int32 = 0
+    error: Int8 = 0
+    members: tuple[MemberPartitions, ...] = ()
 
 
 class ConsumerGroupDescribe(_Body, frozen=True):
@@ -276,6 +318,8 @@ BODIES: dict[str, type[_Body]] = {
     "DeleteGroups": DeleteGroups,
     "ConsumerGroupHeartbeat": ConsumerGroupHeartbeat,
     "ConsumerGroupDescribe": ConsumerGroupDescribe,
+    "ConsumerGroupPrepareAssignment": ConsumerGroupPrepareAssignment,
+    "ConsumerGroupInstallAssignment": ConsumerGroupInstallAssignment,
     "GroupConfig": GroupConfig,
     "TopicMetadata": TopicMetadata,
     "Downtime": Downtime,

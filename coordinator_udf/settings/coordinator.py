@@ -133,6 +133,14 @@ class Settings(msgspec.Struct, frozen=True):
     group_consumer_regex_refresh_interval_ms: Annotated[
         int, _number(10_000, "How often it is looked anew which topics a regular expression matches.")
     ] = 600_000
+    group_consumer_client_assignors_enable: Annotated[
+        bool,
+        _doc(
+            "Ours: whether members of a consumer group that can compute its assignment are asked to (KIP-848's "
+            "client-side mode, which Kafka has left out; docs/client-side-assignment.md). Clients that know nothing "
+            "of it don't notice."
+        ),
+    ] = False
     log_clock_skew_max_ms: Annotated[
         int,
         _number(

@@ -22,6 +22,13 @@ from coordinator_udf.groups.consumer.classic_members import (
     leave_classic_members,
     sync_classic_member,
 )
+from coordinator_udf.groups.consumer.client_assignment import check_request as check_assignment_request
+from coordinator_udf.groups.consumer.client_assignment import (
+    install_assignment,
+    install_body,
+    prepare_assignment,
+    prepare_body,
+)
 from coordinator_udf.groups.consumer.describe import describe_consumer_groups, undescribed
 from coordinator_udf.groups.consumer.heartbeat import ConsumerHeartbeat, check_request, heartbeat_body
 from coordinator_udf.groups.context import Context
@@ -40,6 +47,7 @@ from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import ApiError, BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.settings.coordinator import Settings
 
 _SINGLE_LEAVE_VERSION = 2
 
@@ -336,7 +344,45 @@ def _consumer_describe(
     _reply(ctx, row, {"throttleTimeMs": 0, "groups": groups})
 
 
-HANDLERS: dict[str, Callable[[Context, GroupStore, Errors | None, Request, Any], None]] = {
+def _prepare_assignment(
+    ctx: Context,
+    store: GroupStore,
+    unavailable: Errors | None,
+    row: Request,
+    body: r.ConsumerGroupPrepareAssignment,
+) -> None:
+    try:
+        check_assignment_request(body)
+        if unavailable is not None:
+            raise ApiError(unavailable)
+        answer = prepare_assignment(ctx, store, body)
+    except ApiError as refused:
+        answer = prepare_body(refused.error, refused.message)
+    _reply(ctx, row, answer)
+
+
+def _install_assignment(
+    ctx: Context,
+    store: GroupStore,
+    unavailable: Errors | None,
+    row: Request,
+    body: r.ConsumerGroupInstallAssignment,
+) -> None:
+    answer = install_body()
+    try:
+        check_assignment_request(body)
+        if unavailable is not None:
+            raise ApiError(unavailable)
+        install_assignment(ctx, store, body)
+    except ApiError as refused:
+        message = None if refused.error is Errors.UNKNOWN_SERVER_ERROR else refused.message
+        answer = install_body(refused.error, message)
+    _reply(ctx, row, answer)
+
+
+Handler = Callable[[Context, GroupStore, Errors | None, Request, Any], None]
+
+HANDLERS: dict[str, Handler] = {
     "JoinGroup": _join,
     "SyncGroup": _sync,
     "Heartbeat": _heartbeat,
@@ -350,4 +396,13 @@ HANDLERS: dict[str, Callable[[Context, GroupStore, Errors | None, Request, Any],
     "DeleteGroups": _delete_groups,
     "ConsumerGroupHeartbeat": _consumer_heartbeat,
     "ConsumerGroupDescribe": _consumer_describe,
+    "ConsumerGroupPrepareAssignment": _prepare_assignment,
+    "ConsumerGroupInstallAssignment": _install_assignment,
 }
+
+
+def served(settings: Settings) -> dict[str, Handler]:
+    """The APIs that a coordinator with these settings answers."""
+    if settings.group_consumer_client_assignors_enable:
+        return HANDLERS
+    return {api: handler for api, handler in HANDLERS.items() if api not in r.CLIENT_ASSIGNMENT_APIS}

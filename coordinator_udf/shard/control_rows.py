@@ -221,6 +221,7 @@ def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:
     """A record's value as it was read from JSON, with the bytes of members decoded."""
     if value is None:
         return value
+    value = _with_assignors_bytes(value)
     classic = value.get("classicMemberMetadata")
     if classic:
         protocols = [{**p, "metadata": b64decode(p["metadata"] or "")} for p in classic["supportedProtocols"]]
@@ -232,3 +233,13 @@ def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:
         for member in value["members"]
     ]
     return {**value, "members": members}
+
+
+def _with_assignors_bytes(value: dict[str, Any]) -> dict[str, Any]:
+    """Decodes what assignors of members tell each other (KIP-848's client-side mode)."""
+    if value.get("clientAssignors"):
+        assignors = [{**each, "metadata": b64decode(each["metadata"] or "")} for each in value["clientAssignors"]]
+        return {**value, "clientAssignors": assignors}
+    if "topicPartitions" in value and value.get("metadata") is not None:
+        return {**value, "metadata": b64decode(value["metadata"])}
+    return value

@@ -19,7 +19,7 @@ from coordinator_udf.groups.timer_handlers import fire
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import SettingsError
-from coordinator_udf.shard.apis import HANDLERS, answer_request, read_body
+from coordinator_udf.shard.apis import answer_request, read_body
 from coordinator_udf.shard.control_rows import CONTROLS
 from coordinator_udf.shard.sessions.hot_group import HARMLESS
 from coordinator_udf.shard.state import ShardState
@@ -64,7 +64,7 @@ class Shard(ShardState):
             if group_id is None or group_id in self.hot or group_id in self.session_columns.places:
                 self.cool(group_id)
         try:
-            if api in HANDLERS:
+            if api in self.handlers:
                 self._handle(row)
             elif api != "Tick":
                 self._control(row)
@@ -95,7 +95,7 @@ class Shard(ShardState):
     def _control(self, row: Request) -> None:
         control = CONTROLS.get(row.api)
         if control is None:
-            self.set_aside(row, f"api is {row.api!r}, expected one of {', '.join(HANDLERS)}")
+            self.set_aside(row, f"api is {row.api!r}, expected one of {', '.join(self.handlers)}")
             return
         self.ctx.begin_request(row)
         try:

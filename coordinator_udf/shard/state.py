@@ -16,7 +16,7 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.failed_answer import failed_answer
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.apis import HANDLERS, Availability
+from coordinator_udf.shard.apis import Availability, served
 from coordinator_udf.shard.sessions.columns import SessionColumns
 from coordinator_udf.shard.sessions.hot_group import HotGroup, heat
 
@@ -37,6 +37,8 @@ class ShardState:
         self.misses: dict[str, int] = {}
         self.session_columns = SessionColumns(self.hot)
         self.ctx = Context(settings, Timers(self.session_columns))
+        #: What is answered.
+        self.handlers = served(settings)
         self.ctx.assignors = configured_assignors(settings.group_consumer_assignors)
         self.store = GroupStore()
         self.availability = Availability.ACTIVE
@@ -96,7 +98,7 @@ class ShardState:
         """
         self.ctx.now_ms = max(self.ctx.now_ms, row.log_ts)
         self.ctx.begin_request(row)
-        if row.request_id is not None and row.api in HANDLERS:
+        if row.request_id is not None and row.api in self.handlers:
             error = Errors.UNKNOWN_SERVER_ERROR
             body = failed_answer(row.api, row.api_version, row.body, error)
             self.ctx.answer_in_json(

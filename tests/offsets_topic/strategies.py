@@ -37,7 +37,7 @@ def _default(field: Field) -> Any:
         return []
     if isinstance(field.type, Struct):
         return {inner.name: _default(inner) for inner in field.type.fields}
-    return {"uuid": ZERO_UUID}.get(field.type, field.default)
+    return {"uuid": ZERO_UUID, "bytes": ""}.get(field.type, field.default)
 
 
 def _differs(default: Any, value: Any) -> bool:

@@ -83,6 +83,22 @@ def _everything(api: str, version: int, group: str) -> dict[str, Any]:
             "topicPartitions": None,
         },
         "ConsumerGroupDescribe": {"groupIds": [group, "h"], "includeAuthorizedOperations": False},
+        "ConsumerGroupPrepareAssignment": {"groupId": group, "memberId": "m", "memberEpoch": 1},
+        "ConsumerGroupInstallAssignment": {
+            "groupId": group,
+            "memberId": "m",
+            "memberEpoch": 1,
+            "groupEpoch": 2,
+            "error": 0,
+            "members": [
+                {
+                    "memberId": "m",
+                    "partitions": [{"topicId": TOPIC_ID, "partitions": [0]}],
+                    "metadataVersion": -1,
+                    "metadata": "",
+                }
+            ],
+        },
     }[api]
 
 

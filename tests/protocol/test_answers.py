@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from coordinator_udf.protocol.answers import Shape, shape
-from coordinator_udf.protocol.requests import VERSIONS
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, VERSIONS
 from tests.conftest import ROOT
 
 
@@ -30,7 +30,8 @@ def test_recorded_answers_have_the_fields_of_their_version() -> None:
                 api, version = line["api"], line["apiVersion"]
                 agree(shape(api, version), line["body"], f"{api} v{version} in {trace.name}")
                 seen.add((api, version))
-    every = {(api, version) for api, (first, last) in VERSIONS.items() for version in range(first, last + 1)}
+    kafkas = {api: versions for api, versions in VERSIONS.items() if api not in CLIENT_ASSIGNMENT_APIS}
+    every = {(api, version) for api, (first, last) in kafkas.items() for version in range(first, last + 1)}
     assert len(seen) > 0.9 * len(every), every - seen
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+
 import pytest
 from kio.index import UnknownEntity, load_request_schema
 
@@ -10,6 +15,7 @@ from coordinator_udf.protocol.answers import extension_fields, shape
 from coordinator_udf.protocol.wire import EncodeError, decode, encode, request_message, response_message
 from coordinator_udf.protocol.wire.extensions import FIRST_EXTENSION, definitions
 from coordinator_udf.protocol.wire.schema import API_KEYS, KEYS_BY_NAME, Message
+from tests.conftest import ROOT
 from tests.protocol.sample_requests import TOPIC_ID, sample_request
 
 ASSIGNOR = {
@@ -95,6 +101,15 @@ def test_all_that_is_added_to_kafkas_messages_has_tags_of_its_own() -> None:
                 assert all(one["tag"] >= FIRST_EXTENSION for one in added), (key, type_)
 
 
+def test_the_page_shows_the_messages() -> None:
+    command = [sys.executable, ROOT / "scripts" / "write_messages", "--check"]
+    check = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert check.returncode == 0, check.stderr
+    page = (ROOT / "docs" / "client-side-assignment.md").read_text("utf-8")
+    shown = {found["name"] for found in map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))}
+    assert {each["name"] for each in definitions().values() if "ConsumerGroup" in each["name"]} <= shown
+
+
 def test_unknown_versions_of_an_extension_are_unknown() -> None:
     with pytest.raises(UnknownEntity, match="version 1"):
         request_message("ConsumerGroupPrepareAssignment", 1)
@@ -102,7 +117,12 @@ def test_unknown_versions_of_an_extension_are_unknown() -> None:
 
 def test_the_shape_of_an_answer_stays_kafkas() -> None:
     assert "shouldComputeAssignment" not in dict(shape("ConsumerGroupHeartbeat", 1))
-    assert extension_fields("ConsumerGroupHeartbeat", 1) == {"shouldComputeAssignment"}
+    assert extension_fields("ConsumerGroupHeartbeat", 1) == {
+        "shouldComputeAssignment",
+        "error",
+        "metadataVersion",
+        "metadata",
+    }
     assert not extension_fields("ConsumerGroupHeartbeat", 0)
 
 

@@ -31,6 +31,8 @@ ON_TOP: dict[str, tuple[int, int] | None] = {
     "DeleteGroups": None,
     "ConsumerGroupHeartbeat": (0, 99),
     "ConsumerGroupDescribe": None,
+    "ConsumerGroupPrepareAssignment": (0, 99),
+    "ConsumerGroupInstallAssignment": (0, 99),
 }
 
 

@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from functools import partial
 
+from msgspec.structs import replace
+
+from coordinator_udf.groups.consumer.client_assignors import choose, uses_client_assignors
+from coordinator_udf.groups.consumer.computation import assign_to_member, told, watch, with_departures
 from coordinator_udf.groups.consumer.reconcile import Goal, Owned, reconcile
 from coordinator_udf.groups.consumer.regex import RegexChange, check_regex, regexes_to_refresh, resolve
 from coordinator_udf.groups.consumer.target import compute_target, subscribed_names, subscribed_topic_ids
@@ -20,6 +24,7 @@ from coordinator_udf.groups.consumer.topic_hash import metadata_hash
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.client_assignment import Computation
 from coordinator_udf.groups.model.consumer import (
     ConsumerGroup,
     ConsumerGroupState,
@@ -32,6 +37,8 @@ from coordinator_udf.groups.model.consumer import (
 )
 from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.groups.records.consumer import (
+    GROUP_EPOCH,
+    MEMBER,
     PARTITION_METADATA,
     REGEX,
     NewRecord,
@@ -66,6 +73,9 @@ class Change:
         self.records: list[NewRecord] = []
         self.after: list[Callable[[], None]] = []
         self._refresh: list[str] = []
+        self._epoch = group.group_epoch
+        self._metadata_hash = group.metadata_hash
+        self._computation = group.computation
         self._epoch_is_new = False
         self._target_is_new = False
 
@@ -111,7 +121,8 @@ class Change:
         epoch = group.group_epoch
         if bump or new_hash != group.metadata_hash:
             epoch += 1
-            self.records.append(group_epoch(group.group_id, epoch, new_hash))
+            self._epoch, self._metadata_hash = epoch, new_hash
+            self.records.append(group_epoch(group.group_id, epoch, new_hash, self._computation))
             # Known once the epoch is written: if that fails the next request looks again.
             group.metadata_refresh_ms = 0
             self.after.append(partial(_mark_known, self.ctx, group))
@@ -129,14 +140,97 @@ class Change:
             return self.group.resolved_regexes
         return {regex: topics for regex, topics in self.group.resolved_regexes.items() if regex != old}
 
-    def update_target(self, member: ConsumerMember, updated: ConsumerMember, epoch: int) -> tuple[int, Target]:
+    def note_epochs(
+        self, member: ConsumerMember, updated: ConsumerMember, epoch: int, *, joined: bool, subscribed: bool
+    ) -> ConsumerMember:
+        """Notes since which epoch a group whose members may compute has a member, and its subscription.
+
+        Args:
+            joined: whether the member is new in the group.
+            subscribed: whether its subscription is new.
+
+        Returns:
+            The member with what was noted.
+        """
+        if not self.ctx.settings.group_consumer_client_assignors_enable or not (joined or subscribed):
+            return updated
+        if not uses_client_assignors(self.group.members_with(member, updated)):
+            return updated
+        noted = replace(updated, joined_epoch=epoch if joined else updated.joined_epoch, subscribed_epoch=epoch)
+        for place in reversed(range(len(self.records))):
+            record = self.records[place]
+            if record.type == MEMBER and record.value is not None and record.key["memberId"] == updated.member_id:
+                self.records[place] = member_metadata(self.group.group_id, noted)
+                return noted
+        return updated
+
+    def set_computation(self, computation: Computation | None) -> None:
+        """Notes who computes the group's assignment."""
+        if computation == self._computation:
+            return
+        self._computation = computation
+        record = group_epoch(self.group.group_id, self._epoch, self._metadata_hash, computation)
+        places = [i for i, known in enumerate(self.records) if known.type == GROUP_EPOCH]
+        if places:
+            self.records[places[-1]] = record
+        else:
+            self.records.append(record)
+
+    def let_member_assign(self, members: Sequence[ConsumerMember], *, asking: str = "") -> bool:
+        """Chooses who computes the group's assignment, and tells it if it is asking.
+
+        Args:
+            members: the members as they will be.
+            asking: the member whose heartbeat this is; "" for what is no heartbeat of a member that could be told.
+
+        Returns:
+            Whether a member computes; else the coordinator has to.
+        """
+        choice = choose(members) if self.ctx.settings.group_consumer_client_assignors_enable else None
+        computation = assign_to_member(self._computation, choice, self._epoch, asking=asking)
+        if computation is not None and asking and computation.member_id == asking:
+            computation = told(computation, self.ctx.now_ms)
+        self.set_computation(computation)
+        return computation is not None
+
+    def rename_in_computation(self, old_id: str, new_id: str) -> None:
+        """Notes that a static member came back under another id while an assignment is computed."""
+        if self._computation is not None and old_id != new_id:
+            self.set_computation(with_departures(self._computation, [old_id], self._epoch, new_id))
+
+    def replace_in_computation(self, member: ConsumerMember) -> None:
+        """Chooses another member to compute if it was for this one, which can't now."""
+        if self._computation is not None:
+            members = list(self.group.members_with(member, member))
+            self.set_computation(assign_to_member(self._computation, choose(members), self._epoch))
+
+    def raise_epoch(self, metadata_hash: int) -> None:
+        """Raises the group's epoch, with the hash of the topics that the next target is for."""
+        self._epoch, self._metadata_hash = self.group.group_epoch + 1, metadata_hash
+        self.records.append(group_epoch(self.group.group_id, self._epoch, metadata_hash, self._computation))
+
+    def drop_from_computation(self, gone: Sequence[str], left: Sequence[ConsumerMember]) -> None:
+        """Notes that members went while an assignment is computed, and chooses another one if it was theirs to do."""
+        if self._computation is None:
+            return
+        computation = with_departures(self._computation, gone, self._epoch)
+        self.set_computation(assign_to_member(computation, choose(left), self._epoch))
+
+    def update_target(
+        self, member: ConsumerMember, updated: ConsumerMember, epoch: int, *, asking: str = ""
+    ) -> tuple[int, Target]:
         """Computes new targets if they are of an older epoch and it is time; their epoch and the member's target.
+
+        Args:
+            asking: the member, if it can be told to compute them.
 
         Raises:
             ApiError: UNKNOWN_SERVER_ERROR, where the members want an assignor that is not configured any more.
         """
         ctx, group = self.ctx, self.group
         if group.assignment_epoch >= epoch or not self._may_assign():
+            return group.assignment_epoch, group.target(updated.member_id, updated.instance_id)
+        if self.let_member_assign(list(group.members_with(member, updated)), asking=asking):
             return group.assignment_epoch, group.target(updated.member_id, updated.instance_id)
         name = group.wanted_assignor(member, updated)
         assignor = next(iter(ctx.assignors.values())) if name is None else ctx.assignors.get(name)
@@ -190,8 +284,11 @@ class Change:
 
     # -- the write ------------------------------------------------------------------------------------------------
 
-    def write(self, event: GroupEvent, reason: str | None = None) -> None:
+    def write(self, event: GroupEvent, reason: str | None = None, *, always: bool = False) -> None:
         """Writes the records, which changes the group, and puts out a transition if its state is another then.
+
+        Args:
+            always: puts it out also if the state is the same.
 
         Raises:
             ApiError: UNKNOWN_SERVER_ERROR, where they are too large for the log; nothing has changed then.
@@ -201,12 +298,18 @@ class Change:
         before = self.store.get(group_id)
         previous = None if before is None else before.state
         epoch = None if before is None else before.generation_id
+        computation = self.group.computation
         write_records(self.ctx, self.store, self.records)
         self.records = []
         for action in self.after:
             action()
         self.after = []
-        note_change(self.ctx, self.store, group_id, previous, event, epoch=epoch, reason=reason)
+        noted = note_change(self.ctx, self.store, group_id, previous, event, epoch=epoch, reason=reason)
+        group = self.store.get(group_id)
+        if always and not noted and group is not None:
+            self.ctx.note(group, previous, event, reason)
+        if isinstance(group, ConsumerGroup) and group.computation != computation:
+            watch(self.ctx, group, computation)
 
     def resolve_regexes(self) -> None:
         """Resolves the group's regular expressions if they have to be: a write of its own, after the answer."""
@@ -244,11 +347,13 @@ def note_change(
     *,
     epoch: int | None,
     reason: str | None = None,
-) -> None:
-    """Puts out a transition row if the group's state, or its epoch, isn't what it was."""
+) -> bool:
+    """Puts out a transition row if the group's state, or its epoch, isn't what it was; whether it did."""
     group = store.get(group_id)
-    if group is not None and (group.state is not previous or group.generation_id != epoch):
-        ctx.note(group, previous, event, reason)
+    if group is None or (group.state is previous and group.generation_id == epoch):
+        return False
+    ctx.note(group, previous, event, reason)
+    return True
 
 
 def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:
@@ -266,7 +371,7 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
     after = {**known, **still_wanted}
     new_hash = metadata_hash(ctx.topics, subscribed_topics(group.members.values(), after))
     if changed or new_hash != group.metadata_hash:
-        records.append(group_epoch(group_id, group.group_epoch + 1, new_hash))
+        records.append(group_epoch(group_id, group.group_epoch + 1, new_hash, group.computation))
     if not ctx.fits([record.sizes for record in records]):
         group.metadata_refresh_ms = 0
         return

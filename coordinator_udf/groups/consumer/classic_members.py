@@ -117,6 +117,13 @@ class ClassicJoin:
                 )
             self._downgrade(change, updated, stale=stale)
         else:
+            updated = change.note_epochs(
+                member,
+                updated,
+                epoch,
+                joined=existing is None and member.member_id not in group.members,
+                subscribed=changed,
+            )
             target_epoch, target = change.update_target(member, updated, epoch)
             updated = change.reconcile(updated, target_epoch, target, subscription_changed=changed, owned=owned)
             known = member.member_id in group.members
@@ -152,6 +159,7 @@ class ClassicJoin:
             client_id=self.row.client_id or "",
             client_host=self.row.client_host or "",
             classic=ClassicMetadata(body.session_timeout_ms, self.protocols),
+            client_assignors=(),
         )
 
     def _downgrade(self, change: Change, joining: ConsumerMember, *, stale: bool) -> None:
@@ -209,9 +217,15 @@ def sync_classic_member(ctx: Context, group: ConsumerGroup, row: Request, body: 
     }
     answer: dict[str, Any] = {
         **sync_body(Errors.NONE, body.protocol_type, body.protocol_name),
-        "assignment": encode_assignment(partitions, decode_version(metadata)),
+        "assignment": encode_assignment(partitions, decode_version(metadata), _user_data(group, member)),
     }
     ctx.answer(row.request_id, "SyncGroup", row.api_version, answer, group_id=row.group_id, member_id=member.member_id)
+
+
+def _user_data(group: ConsumerGroup, member: ConsumerMember) -> bytes | None:
+    """What an assignor of the members tells the one of a member of the classic protocol; None for nothing."""
+    metadata = group.target_metadata.get(member.member_id)
+    return None if metadata is None or member.member_epoch != group.assignment_epoch else metadata[1]
 
 
 def heartbeat_classic_member(

@@ -233,6 +233,7 @@ def convert_to_classic(
         ctx.append(type_, key, None if value is None else 0, value)
     _write_classic(ctx, store, classic, assignments)
     ctx.note(classic, previous, GroupEvent.DOWNGRADED)
+    ctx.timers.cancel(TimerKey(timers.COMPUTE, group.group_id))
     for member_id in group.members.keys() - classic.members.keys():
         cancel_session(ctx, group.group_id, member_id)
     for member in classic.in_order():

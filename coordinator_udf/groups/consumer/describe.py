@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import asdict
+
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.store import GroupStore
@@ -55,10 +57,23 @@ def _describe(ctx: Context, group: ConsumerGroup) -> dict[str, Any]:
         "groupState": group.state.value,
         "groupEpoch": group.group_epoch,
         "assignmentEpoch": group.assignment_epoch,
-        "assignorName": group.preferred_assignor() or next(iter(ctx.assignors)),
+        "assignorName": group.protocol_name or next(iter(ctx.assignors)),
         "members": [_describe_member(group, member, names) for member in group.in_order()],
         "authorizedOperations": _NO_AUTHORIZED_OPERATIONS,
+        **_computed(group),
     }
+
+
+def _computed(group: ConsumerGroup) -> dict[str, Any]:
+    """Who computes the assignment and who has (KIP-848's client-side mode); nothing where the coordinator does."""
+    said: dict[str, Any] = {}
+    now, before = group.computation, group.installed
+    if before is not None:
+        said |= {"computedBy": before.member_id, "computeTimeMs": before.took_ms, "assignmentRefusals": before.refusals}
+    if now is not None:
+        said |= {"computingMemberId": now.member_id, "computingSinceMs": now.told_ms}
+        said["assignmentRefusals"] = now.refusals
+    return said | ({"assignmentError": group.assignment_error} if group.assignment_error else {})
 
 
 def _describe_member(group: ConsumerGroup, member: ConsumerMember, names: dict[str, str]) -> dict[str, Any]:
@@ -105,6 +120,7 @@ def consumer_group_state(group: ConsumerGroup) -> dict[str, Any]:
         "preferredServerAssignor": group.preferred_assignor(),
         "numClassicProtocolMembers": group.classic_member_count(),
         "members": [_member_state(group, group.members[member_id]) for member_id in sorted(group.members)],
+        **_computed(group),
     }
 
 
@@ -127,6 +143,7 @@ def _member_state(group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any
         "assignedPartitions": _epochs(member.assigned),
         "partitionsPendingRevocation": _epochs(member.pending_revocation),
         "targetAssignment": {topic_id: sorted(target[topic_id]) for topic_id in sorted(target)},
+        **({"clientAssignors": [asdict(each) for each in member.client_assignors]} if member.client_assignors else {}),
     }
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from coordinator_udf.groups.consumer.change import Change
+from coordinator_udf.groups.consumer.client_assignors import asks_anew, check_client_assignors, check_versions
 from coordinator_udf.groups.consumer.convert import check_upgrade, convert_to_consumer, end_empty_classic
 from coordinator_udf.groups.consumer.membership import (
     check_epoch,
@@ -29,6 +30,7 @@ from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.groups.model.client_assignment import ClientAssignor
 from coordinator_udf.groups.model.consumer import LEFT, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.groups.store import GroupStore
@@ -49,9 +51,10 @@ def heartbeat_body(
     member_epoch: int = 0,
     heartbeat_interval_ms: int = 0,
     assignment: dict[str, Any] | None = None,
+    should_compute_assignment: bool = False,
 ) -> dict[str, Any]:
-    """The body of a ConsumerGroupHeartbeat answer."""
-    return {
+    """The body of a ConsumerGroupHeartbeat answer. What Kafka hasn't got of it is there only with something to say."""
+    body: dict[str, Any] = {
         "throttleTimeMs": 0,
         "errorCode": int(error),
         "errorMessage": message,
@@ -60,6 +63,9 @@ def heartbeat_body(
         "heartbeatIntervalMs": heartbeat_interval_ms,
         "assignment": assignment,
     }
+    if should_compute_assignment:
+        body["shouldComputeAssignment"] = True
+    return body
 
 
 def check_request(ctx: Context, api_version: int, body: ConsumerGroupHeartbeat) -> None:
@@ -87,6 +93,7 @@ def check_request(ctx: Context, api_version: int, body: ConsumerGroupHeartbeat) 
         complaint = "MemberEpoch is invalid."
     if complaint is not None:
         raise ApiError(Errors.INVALID_REQUEST, complaint)
+    check_client_assignors(_client_assignors(ctx, api_version, body) or ())
     if body.server_assignor is not None and body.server_assignor not in ctx.assignors:
         message = (
             f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: {', '.join(ctx.assignors)}."
@@ -104,6 +111,16 @@ def _join_complaint(body: ConsumerGroupHeartbeat) -> str | None:
     return None
 
 
+def _client_assignors(
+    ctx: Context, api_version: int, body: ConsumerGroupHeartbeat
+) -> tuple[ClientAssignor, ...] | None:
+    """The assignors that a member says it can run; None if it says nothing of them, or nobody listens."""
+    if not ctx.settings.group_consumer_client_assignors_enable or api_version < _OWN_MEMBER_ID_VERSION:
+        return None
+    told = body.client_assignors
+    return None if told is None else tuple(ClientAssignor(*astuple(each)) for each in told)
+
+
 class ConsumerHeartbeat:
     """One ConsumerGroupHeartbeat on its way through a group."""
 
@@ -114,6 +131,7 @@ class ConsumerHeartbeat:
         self.row = row
         self.body = body
         self.member_id = body.member_id or new_member_id(row, body.instance_id)
+        self.client_assignors = _client_assignors(ctx, row.api_version, body)
         self.owned: Owned = (
             None if body.topic_partitions is None else {tp.topic_id: tp.partitions for tp in body.topic_partitions}
         )
@@ -172,19 +190,22 @@ class ConsumerHeartbeat:
         replaced = group.static_member(body.instance_id)
         member = self._member(change)
         updated = self._wishes(member)
+        wants_anew = self._check_assignors(group, member, updated)
         names_changed = change.update_member(member, updated)
         regex = change.update_regex(member, updated)
-        bump = names_changed or regex is RegexChange.RESOLVED
+        bump = names_changed or wants_anew or regex is RegexChange.RESOLVED
         epoch = change.update_epoch(member, updated, bump=bump)
-        target_epoch, target = change.update_target(member, updated, epoch)
         changed = names_changed or regex is not RegexChange.NONE
+        updated = change.note_epochs(member, updated, epoch, joined=_is_new(group, member), subscribed=changed)
+        asking = updated.member_id if updated.client_assignors and self._knows_extension else ""
+        target_epoch, target = change.update_target(member, updated, epoch, asking=asking)
         updated = change.reconcile(updated, target_epoch, target, subscription_changed=changed, owned=self.owned)
         change.after.append(self._restart_session)
         joined = member.member_id not in group.members
         event = GroupEvent.RECONCILED
         if joined:
             event = GroupEvent.MEMBER_ADDED
-        elif changed:
+        elif changed or wants_anew:
             event = GroupEvent.MEMBER_UPDATED
         elif epoch != group.group_epoch:
             event = GroupEvent.TOPICS_CHANGED
@@ -210,9 +231,29 @@ class ConsumerHeartbeat:
             check_epoch(member, body.member_epoch, self.owned)
         return member
 
+    @property
+    def _knows_extension(self) -> bool:
+        """Whether the answer may have fields that Kafka's hasn't."""
+        enabled = self.ctx.settings.group_consumer_client_assignors_enable
+        return enabled and self.row.api_version >= _OWN_MEMBER_ID_VERSION
+
+    def _check_assignors(self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> bool:
+        """Whether the member's assignors are others, so that a new assignment is wanted.
+
+        Raises:
+            ApiError: UNSUPPORTED_ASSIGNOR.
+        """
+        if updated.client_assignors == member.client_assignors:
+            return False
+        others = [known for known in group.members_with(member, updated) if known is not updated]
+        check_versions(others, updated)
+        return asks_anew(member, updated)
+
     def _wishes(self, member: ConsumerMember) -> ConsumerMember:
         """The member with what the request says; null leaves things as they are."""
         body = self.body
+        # Who joins again says everything anew.
+        kept_assignors = () if body.member_epoch == 0 else member.client_assignors
         names, regex = body.subscribed_topic_names, body.subscribed_topic_regex
         return replace(
             member,
@@ -227,6 +268,7 @@ class ConsumerHeartbeat:
             client_id=self.row.client_id or "",
             client_host=self.row.client_host or "",
             classic=None,
+            client_assignors=kept_assignors if self.client_assignors is None else self.client_assignors,
         )
 
     def _restart_session(self) -> None:
@@ -240,13 +282,23 @@ class ConsumerHeartbeat:
         is_full = body.rebalance_timeout_ms != -1 and named and body.topic_partitions is not None
         told = body.member_epoch == 0 or is_full or member.assigned != updated.assigned
         interval_ms = self.ctx.group_setting(body.group_id, "consumer_heartbeat_interval_ms")
-        assignment = _assignment(updated) if told else None
+        group = self.store.get(body.group_id)
+        more: dict[str, Any] = {}
+        should_compute = False
+        if isinstance(group, ConsumerGroup) and updated.client_assignors and self._knows_extension:
+            more = _assignors_answer(group, updated)
+            # An error is told as long as it stands, metadata whenever the member comes to a new assignment.
+            told |= "error" in more or ("metadataVersion" in more and member.member_epoch != updated.member_epoch)
+            now = group.computation
+            should_compute = now is not None and now.member_id == updated.member_id and now.told_ms != 0
+        assignment = {**_assignment(updated), **more} if told else None
         self._reply(
             heartbeat_body(
                 member_id=updated.member_id,
                 member_epoch=updated.member_epoch,
                 heartbeat_interval_ms=interval_ms,
                 assignment=assignment,
+                should_compute_assignment=should_compute,
             )
         )
 
@@ -274,6 +326,24 @@ class ConsumerHeartbeat:
         self.ctx.answer(
             row.request_id, row.api, row.api_version, answer, group_id=row.group_id, member_id=answer["memberId"]
         )
+
+
+def _is_new(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether a member isn't in the group, nor another one with its instance id."""
+    return member.member_id not in group.members and member.instance_id not in group.static_members
+
+
+def _assignors_answer(group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any]:
+    """What the assignor that computed says to a member: an error, and metadata of the assignment that it has now."""
+    said: dict[str, Any] = {}
+    if group.assignment_error:
+        said["error"] = group.assignment_error
+    metadata = group.target_metadata.get(member.member_id)
+    if metadata is not None and member.member_epoch == group.assignment_epoch:
+        said["metadataVersion"] = metadata[0]
+        if metadata[1]:
+            said["metadata"] = metadata[1]
+    return said
 
 
 def _assignment(member: ConsumerMember) -> dict[str, Any]:

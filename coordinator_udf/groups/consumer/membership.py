@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from coordinator_udf.groups.consumer.change import Change
+from coordinator_udf.groups.consumer.computation import arm
 from coordinator_udf.groups.consumer.convert import can_downgrade_without, convert_to_classic
 from coordinator_udf.groups.consumer.reconcile import Owned
 from coordinator_udf.groups.consumer.topic_hash import metadata_hash
@@ -28,7 +29,6 @@ from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.groups.records.consumer import (
     REGEX,
     current_assignment,
-    group_epoch,
     member_in_kafka_order,
     member_metadata,
     member_tombstones,
@@ -116,9 +116,15 @@ def join_static(change: Change, member_id: str, instance_id: str, *, create: boo
     change.records += [
         *member_tombstones(group.group_id, existing.member_id),
         member_metadata(group.group_id, member),
-        target_member(group.group_id, member_id, target_in_kafka_order(group.target(existing.member_id))),
+        target_member(
+            group.group_id,
+            member_id,
+            target_in_kafka_order(group.target(existing.member_id)),
+            group.target_metadata.get(existing.member_id),
+        ),
         current_assignment(group.group_id, member_in_kafka_order(member)),
     ]
+    change.rename_in_computation(existing.member_id, member_id)
     return member
 
 
@@ -162,6 +168,7 @@ def leave_for_a_while(ctx: Context, store: GroupStore, group: ConsumerGroup, mem
     )
     away = replace(member, member_epoch=LEFT_FOR_A_WHILE, assigned=assigned, pending_revocation={})
     change.records.append(current_assignment(group.group_id, away))
+    change.replace_in_computation(away)
     change.write(GroupEvent.MEMBER_LEFT)
 
 
@@ -197,7 +204,8 @@ def fence_members(
     left = [member for member in group.members.values() if member.member_id not in gone]
     resolved = {regex: topics for regex, topics in group.resolved_regexes.items() if regex not in dropped}
     new_hash = metadata_hash(ctx.topics, subscribed_topics(left, resolved))
-    change.records.append(group_epoch(group_id, group.group_epoch + 1, new_hash))
+    change.raise_epoch(new_hash)
+    change.drop_from_computation(sorted(gone), left)
     for member_id in gone:
         cancel_timers(ctx, group_id, member_id)
     change.write(event, reason)
@@ -236,5 +244,7 @@ def resume(ctx: Context, group: ConsumerGroup) -> None:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             key = TimerKey(timers.REBALANCE, group.group_id, member.member_id)
             ctx.timers.arm(key, ctx.now_ms + member.rebalance_timeout_ms, member.member_epoch)
+    if group.computation is not None and group.computation.told_ms:
+        arm(ctx, group, group.computation)
     versions = (resolved.version for resolved in group.resolved_regexes.values())
     ctx.topics_version = max(ctx.topics_version, *versions, 0)

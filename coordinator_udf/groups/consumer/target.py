@@ -84,7 +84,9 @@ def compute_target(
     records = [
         target_member(group.group_id, member_id, targets.get(member_id, {}))
         for member_id in order
-        if not is_same_target(targets.get(member_id, {}), group.targets.get(member_id))
+        # What an assignor of the members told them goes with the next target of the coordinator's.
+        if member_id in group.target_metadata
+        or not is_same_target(targets.get(member_id, {}), group.targets.get(member_id))
     ]
     records.append(target_epoch(group.group_id, *when))
     return records, targets.get(updated.member_id, {})

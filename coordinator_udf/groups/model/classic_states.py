@@ -72,6 +72,16 @@ class GroupEvent(StrEnum):
     REGEX_RESOLVED = "REGEX_RESOLVED"
     #: A member of a consumer group didn't give up its partitions within the rebalance timeout.
     REBALANCE_EXPIRED = "REBALANCE_EXPIRED"
+    #: A member of a consumer group was told to compute its assignment.
+    ASSIGNMENT_ASKED = "ASSIGNMENT_ASKED"
+    #: The assignment that a member computed was stored.
+    ASSIGNMENT_INSTALLED = "ASSIGNMENT_INSTALLED"
+    #: A member's assignor failed.
+    ASSIGNMENT_FAILED = "ASSIGNMENT_FAILED"
+    #: An assignment that a member computed was refused.
+    ASSIGNMENT_REFUSED = "ASSIGNMENT_REFUSED"
+    #: A member didn't compute the assignment within its rebalance timeout.
+    ASSIGNMENT_LATE = "ASSIGNMENT_LATE"
     #: DeleteGroups, or the conversion to another kind of group.
     DELETED = "DELETED"
     #: All offsets of an empty group expired.

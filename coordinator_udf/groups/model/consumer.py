@@ -13,6 +13,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+from coordinator_udf.groups.model.client_assignment import ClientAssignor, Computation, InstalledAssignment
 from coordinator_udf.java_order.tables import (
     INITIAL_TIMELINE_TABLE,
     grown_timeline_table,
@@ -75,6 +76,11 @@ class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
     pending_revocation: Assigned = {}
     #: None: the member uses the consumer protocol.
     classic: ClassicMetadata | None = None
+    #: In the member's order of preference.
+    client_assignors: tuple[ClientAssignor, ...] = ()
+    #: The first group epochs with the member, and with its subscription; 0 where nobody needs to know.
+    joined_epoch: int = 0
+    subscribed_epoch: int = 0
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has all that the target assignment of that epoch gives it, and nothing else."""
@@ -121,6 +127,12 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
     table: int = INITIAL_TIMELINE_TABLE
     #: What ``resolved_regexes`` was when a member came, changed or went last; None if it is the same still.
     resolved_before: dict[str, ResolvedRegex] | None = None
+    #: Who computes an assignment; None: nobody has to, or the coordinator does.
+    computation: Computation | None = None
+    #: How the targets came to be; None: the coordinator computed them.
+    installed: InstalledAssignment | None = None
+    #: Member id -> version and bytes of what the assignor that computed tells the member's.
+    target_metadata: dict[str, tuple[int, bytes]] = {}
 
     # -- what a transition row has of any group -------------------------------------------------------------------
 
@@ -147,13 +159,15 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
 
     @property
     def protocol_name(self) -> str | None:
-        """The assignor that most members want."""
-        return self.preferred_assignor()
+        """The assignor of the members that computes or has computed; else the one that most members want."""
+        return self.client_assignor() or self.preferred_assignor()
 
     @property
-    def leader(self) -> None:
-        """There is none: the coordinator assigns."""
-        return
+    def leader(self) -> str | None:
+        """The member that computes the assignment or has computed it; None: the coordinator assigns."""
+        if self.computation is not None:
+            return self.computation.member_id or None
+        return None if self.installed is None else self.installed.member_id
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -245,6 +259,18 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         supported = Counter(name for member in self.members.values() for name, _ in member.classic_protocols())
         count = self.classic_member_count()
         return any(supported[name] == count for name in names)
+
+    def client_assignor(self) -> str | None:
+        """The assignor of the members that computes or has computed; None where the coordinator assigns."""
+        by = self.computation or self.installed
+        return None if by is None else by.assignor
+
+    @property
+    def assignment_error(self) -> int:
+        """What the last computation by a member failed with; 0 if it didn't."""
+        if self.computation is not None and self.computation.error:
+            return self.computation.error
+        return 0 if self.installed is None else self.installed.error
 
     def preferred_assignor(self) -> str | None:
         """The assignor that most members name; None if nobody names one."""

@@ -17,6 +17,7 @@ JOIN = "join"
 SYNC = "sync"
 REBALANCE = "rebalance"
 EXPIRY = "expiry"
+COMPUTE = "compute"
 
 #: Later than any deadline.
 NEVER_MS = 2**63 - 1

@@ -7,11 +7,18 @@ GroupMetadataManager named replay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import astuple, replace
 
+from coordinator_udf.groups.model.client_assignment import (
+    ClientAssignor,
+    Computation,
+    Departure,
+    InstalledAssignment,
+)
 from coordinator_udf.groups.model.consumer import (
     LEFT,
     ClassicMetadata,
@@ -60,18 +67,24 @@ def tombstone(type_: str, group_id: str, **more: str) -> NewRecord:
     return NewRecord(type_, _key(type_, group_id, **more), None)
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> NewRecord:
-    """The group's epoch and the hash of the topics that it is for. A hash of 0 is not written: it is the default."""
+def group_epoch(group_id: str, epoch: int, metadata_hash: int, computation: Computation | None) -> NewRecord:
+    """The group's epoch and the hash of the topics that it is for. A hash of 0 is not written: it is the default.
+
+    Args:
+        computation: who computes an assignment, if a member does.
+    """
     value: Value = {"epoch": epoch}
     if metadata_hash:
         value["metadataHash"] = metadata_hash
+    if computation is not None:
+        value["computation"] = [_computation_value(computation)]
     return NewRecord(GROUP_EPOCH, _key(GROUP_EPOCH, group_id), value)
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> NewRecord:
     """Makes the record of who a member is and what it wants."""
     classic = member.classic
-    value = {
+    value: Value = {
         "instanceId": member.instance_id,
         "rackId": member.rack_id,
         "clientId": member.client_id,
@@ -87,20 +100,45 @@ def member_metadata(group_id: str, member: ConsumerMember) -> NewRecord:
             "supportedProtocols": [{"name": name, "metadata": data} for name, data in classic.protocols],
         },
     }
+    if member.client_assignors:
+        value["clientAssignors"] = [_named(each, _ASSIGNOR) for each in member.client_assignors]
+    if member.joined_epoch:
+        value["joinedEpoch"] = member.joined_epoch
+    if member.subscribed_epoch:
+        value["subscribedEpoch"] = member.subscribed_epoch
     return NewRecord(MEMBER, _key(MEMBER, group_id, memberId=member.member_id), value)
 
 
-def target_member(group_id: str, member_id: str, target: Target) -> NewRecord:
-    """What a member shall have, in the order given."""
+def target_member(
+    group_id: str, member_id: str, target: Target, metadata: tuple[int, bytes] | None = None
+) -> NewRecord:
+    """What a member shall have, in the order given.
+
+    Args:
+        metadata: the version and the bytes of what the assignor that computed it tells the member's.
+    """
     topics = [{"topicId": topic_id, "partitions": list(partitions)} for topic_id, partitions in target.items()]
-    return NewRecord(TARGET_MEMBER, _key(TARGET_MEMBER, group_id, memberId=member_id), {"topicPartitions": topics})
+    value: Value = {"topicPartitions": topics}
+    if metadata is not None:
+        value["metadataVersion"] = metadata[0]
+        if metadata[1]:
+            value["metadata"] = metadata[1]
+    return NewRecord(TARGET_MEMBER, _key(TARGET_MEMBER, group_id, memberId=member_id), value)
 
 
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> NewRecord:
-    """The group epoch for which the targets were computed, and when. A time of 0 is not written: it is the default."""
+def target_epoch(
+    group_id: str, epoch: int, timestamp_ms: int, installed: InstalledAssignment | None = None
+) -> NewRecord:
+    """The group epoch for which the targets were computed, and when. A time of 0 is not written: it is the default.
+
+    Args:
+        installed: who computed them, if a member did.
+    """
     value: Value = {"assignmentEpoch": epoch}
     if timestamp_ms:
         value["assignmentTimestamp"] = timestamp_ms
+    if installed is not None:
+        value["computed"] = [_named(installed, _INSTALLED)]
     return NewRecord(TARGET_EPOCH, _key(TARGET_EPOCH, group_id), value)
 
 
@@ -171,7 +209,7 @@ def group_records(group: ConsumerGroup) -> list[NewRecord]:
     group_id, members = group.group_id, group.in_order()
     return [
         *(member_metadata(group_id, member) for member in members),
-        group_epoch(group_id, group.group_epoch, group.metadata_hash),
+        group_epoch(group_id, group.group_epoch, group.metadata_hash, group.computation),
         *(
             target_member(group_id, member.member_id, target_in_kafka_order(group.target(member.member_id)))
             for member in members
@@ -179,6 +217,42 @@ def group_records(group: ConsumerGroup) -> list[NewRecord]:
         target_epoch(group_id, group.assignment_epoch, group.assignment_timestamp),
         *(current_assignment(group_id, member_in_kafka_order(member)) for member in members),
     ]
+
+
+# -- what Kafka's records haven't got -----------------------------------------------------------------------------
+
+#: By struct: its fields in the order in which it has them, and their names in the record.
+_ASSIGNOR = ("name", "minimumVersion", "maximumVersion", "reason", "metadataVersion", "metadata")
+_INSTALLED = ("assignor", "memberId", "tookMs", "error", "refusals")
+_DEPARTURE = ("memberId", "groupEpoch", "replacedBy")
+_COMPUTATION = (
+    "assignor",
+    "version",
+    "memberId",
+    "groupEpoch",
+    "toldMs",
+    "late",
+    "failed",
+    "error",
+    "refusals",
+    "departures",
+)
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def _named(struct: msgspec.Struct, names: tuple[str, ...]) -> Value:
+    return dict(zip(names, astuple(struct), strict=True))
+
+
+def _struct(kind: type[_T], value: Mapping[str, Any], names: tuple[str, ...]) -> _T:
+    return kind(*(value[name] for name in names))
+
+
+def _computation_value(computation: Computation) -> Value:
+    departures = [_named(each, _DEPARTURE) for each in computation.departures]
+    value = _named(computation, _COMPUTATION)
+    return {**value, "late": list(computation.late), "failed": list(computation.failed), "departures": departures}
 
 
 # -- what records do ----------------------------------------------------------------------------------------------
@@ -193,6 +267,15 @@ def _apply_epoch(group: ConsumerGroup, _: Mapping[str, Any], value: Value | None
     if value is not None:
         group.group_epoch = value["epoch"]
         group.metadata_hash = value.get("metadataHash", 0)
+        group.computation = _computation(value.get("computation", ()))
+
+
+def _computation(values: Sequence[Value]) -> Computation | None:
+    if not values:
+        return None
+    found = _struct(Computation, values[0], _COMPUTATION)
+    departures = tuple(_struct(Departure, each, _DEPARTURE) for each in values[0]["departures"])
+    return replace(found, late=tuple(found.late), failed=tuple(found.failed), departures=departures)
 
 
 def _apply_partition_metadata(group: ConsumerGroup, _: Mapping[str, Any], value: Value | None) -> None:
@@ -223,14 +306,22 @@ def _apply_member(group: ConsumerGroup, key: Mapping[str, Any], value: Value | N
                 classic["sessionTimeoutMs"],
                 tuple((protocol["name"], protocol["metadata"]) for protocol in classic["supportedProtocols"]),
             ),
+            client_assignors=tuple(
+                _struct(ClientAssignor, each, _ASSIGNOR) for each in value.get("clientAssignors") or ()
+            ),
+            joined_epoch=value.get("joinedEpoch", 0),
+            subscribed_epoch=value.get("subscribedEpoch", 0),
         )
     )
 
 
 def _apply_target_member(group: ConsumerGroup, key: Mapping[str, Any], value: Value | None) -> None:
+    group.target_metadata.pop(key["memberId"], None)
     if value is None:
         group.targets.pop(key["memberId"], None)
         return
+    if "metadataVersion" in value or "metadata" in value:
+        group.target_metadata[key["memberId"]] = value.get("metadataVersion", -1), value.get("metadata", b"")
     group.targets[key["memberId"]] = {
         topic["topicId"]: tuple(topic["partitions"]) for topic in value["topicPartitions"]
     }
@@ -239,6 +330,8 @@ def _apply_target_member(group: ConsumerGroup, key: Mapping[str, Any], value: Va
 def _apply_target_epoch(group: ConsumerGroup, _: Mapping[str, Any], value: Value | None) -> None:
     group.assignment_epoch = -1 if value is None else value["assignmentEpoch"]
     group.assignment_timestamp = 0 if value is None else value.get("assignmentTimestamp", 0)
+    computed = () if value is None else value.get("computed", ())
+    group.installed = _struct(InstalledAssignment, computed[0], _INSTALLED) if computed else None
 
 
 def _apply_current_assignment(group: ConsumerGroup, key: Mapping[str, Any], value: Value | None) -> None:

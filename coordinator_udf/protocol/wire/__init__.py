@@ -14,7 +14,7 @@ from coordinator_udf.protocol.wire.frames import (
     split_response,
 )
 from coordinator_udf.protocol.wire.reader import MalformedFrame, decode
-from coordinator_udf.protocol.wire.schema import Message, request_message, response_message
+from coordinator_udf.protocol.wire.schema import Message, kafkas, request_message, response_message
 from coordinator_udf.protocol.wire.writer import EncodeError, encode
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "RequestHeader",
     "decode",
     "encode",
+    "kafkas",
     "read_request_header",
     "request_bytes",
     "request_message",

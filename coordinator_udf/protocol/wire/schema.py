@@ -121,6 +121,19 @@ def response_message(api: str, version: int) -> Message:
     return _message(load_entity("response", KEYS_BY_NAME[api], version))
 
 
+@cache
+def kafkas(message: Message) -> Message:
+    """The shape of a message without the fields that Kafka hasn't got, to read it by: they are stepped over then."""
+    if not any(field.is_extension or field.struct is not None for field in message.fields):
+        return message
+    fields = tuple(
+        field if field.struct is None else dataclasses.replace(field, struct=kafkas(field.struct))
+        for field in message.fields
+        if not field.is_extension
+    )
+    return message if fields == message.fields else dataclasses.replace(message, fields=fields)
+
+
 def _message(entity: type[Any]) -> Message:
     return Message(
         name=f"{entity.__name__} v{entity.__version__}",
