@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ from coordinator_udf.gateway.responses_table import ResponsesFollower
 from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.ticker import Ticker
 
@@ -142,10 +142,11 @@ class FrontDoor:
             pass
         if self._loaded is not None:
             self._loaded.result()
+        config = coordinator.config
         gateway = Gateway(
             coordinator.log,
-            coordinator.config.topics,
-            self._settings,
+            config.topics,
+            _with_coordinators(self._settings, config.settings),
             announce=False,
             listener=self._listener,
             ends=self._ends,
@@ -166,10 +167,10 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         LogError: there is no log.
     """
     settings = options.settings()
-    topics = load_settings(options.config).topics
+    config = load_settings(options.config)
     request_log = EmbeddedLog.open(log)
     try:
-        gateway = Gateway(request_log, topics, settings)
+        gateway = Gateway(request_log, config.topics, _with_coordinators(settings, config.settings))
         follower = ResponsesFollower(str(tables), gateway.answers, gateway.ends, poll_ms)
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
@@ -182,6 +183,11 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         follower.stop()
     finally:
         request_log.close()
+
+
+def _with_coordinators(settings: GatewaySettings, coordinators: Settings) -> GatewaySettings:
+    """A gateway's settings with what follows from those of its coordinator."""
+    return replace(settings, client_assignors=coordinators.group_consumer_client_assignors_enable)
 
 
 @contextmanager

@@ -211,7 +211,9 @@ class Gateway:
             port=settings.advertised_port or self.port,
             cluster_id=settings.cluster_id,
         )
-        self._dispatcher = Dispatcher(self._pending, node, self._topics, self.ends)
+        self._dispatcher = Dispatcher(
+            self._pending, node, self._topics, self.ends, client_assignors=settings.client_assignors
+        )
         self._shared = Shared(
             settings=settings,
             handler=self._dispatcher,

@@ -36,6 +36,8 @@ class GatewaySettings:
             top, as they wait for others.
         append_linger_ms: how long a group of requests is gathered before it is appended to the log.
         append_rows_max: rows of one append at the most.
+        client_assignors: whether the coordinator asks members to compute assignments
+            (group.consumer.client.assignors.enable).
     """
 
     host: str = "127.0.0.1"
@@ -56,6 +58,12 @@ class GatewaySettings:
     request_timeout_ms: int = 30_000
     append_linger_ms: int = 25
     append_rows_max: int = 5_000
+    client_assignors: bool = False
+
+    @property
+    def reads_extensions(self) -> bool:
+        """Whether the coordinator looks at fields of requests that Kafka's haven't got."""
+        return self.client_assignors
 
     def __post_init__(self) -> None:
         for field in fields(self):

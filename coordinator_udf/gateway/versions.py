@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator_udf.protocol.requests import VERSIONS
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, VERSIONS
 
 #: What the gateway answers on its own: it is the only broker of the cluster that its clients see.
 LOCAL: Final[dict[str, tuple[int, int]]] = {
@@ -47,11 +47,25 @@ COORDINATED: Final[dict[str, tuple[int, int]]] = {api: VERSIONS[api] for api in 
 
 _SERVED: Final = {**LOCAL, **COORDINATED}
 
+#: What is served besides where members compute assignments. Clients take no notice of keys that they don't know.
+_CLIENT_ASSIGNMENT: Final = {api: VERSIONS[api] for api in sorted(CLIENT_ASSIGNMENT_APIS)}
+
 #: What ApiVersions says: API -> its first and its last version.
 ADVERTISED: Final[dict[str, tuple[int, int]]] = {**_SERVED, **_TOLD}
 
 
-def is_served(api: str | None, version: int) -> bool:
+def advertised(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]:
+    """What ApiVersions says.
+
+    Args:
+        client_assignors: whether members are asked to compute assignments.
+    """
+    return {**ADVERTISED, **_CLIENT_ASSIGNMENT} if client_assignors else ADVERTISED
+
+
+def is_served(api: str | None, version: int, *, client_assignors: bool = False) -> bool:
     """Whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
-    first, last = _SERVED.get(api or "", (0, -1))
-    return first <= version <= last
+    versions = _SERVED.get(api or "")
+    if versions is None and client_assignors:
+        versions = _CLIENT_ASSIGNMENT.get(api or "")
+    return versions is not None and versions[0] <= version <= versions[1]

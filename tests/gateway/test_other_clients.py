@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_udf.gateway.settings import GatewaySettings
 from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.in_process import Front, topics
 
@@ -20,8 +21,13 @@ PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2
 IDLE_SHARE = 0.05
 IDLE_S = 6
 
-#: Kafka's consumer heartbeats as often as this lets it.
-FAST = {"group.consumer.min.heartbeat.interval.ms": 500, "group.consumer.heartbeat.interval.ms": 500}
+#: Kafka's consumer heartbeats as often as this lets it. What Kafka hasn't got is switched on: nobody may notice.
+FAST = {
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.client.assignors.enable": True,
+}
+EXTENDED = GatewaySettings(port=0, client_assignors=True)
 
 
 def assert_idle(members: Sequence[Member]) -> None:
@@ -44,7 +50,7 @@ def assert_idle(members: Sequence[Member]) -> None:
 )
 def test_members_share_a_group_rest_and_hand_over(tmp_path: Path, clients: tuple[str, ...], protocol: str) -> None:
     with (
-        Front(tmp_path / "log.db", KNOWN, settings=FAST) as front,
+        Front(tmp_path / "log.db", KNOWN, settings=FAST, gateway=EXTENDED) as front,
         Fleet(tmp_path, front.address, session_ms=10_000, heartbeat_ms=1_000) as fleet,
     ):
         more = {"protocol": "consumer"} if protocol == "consumer" else {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_udf.gateway.topics import TopicCatalog
-from coordinator_udf.gateway.versions import ADVERTISED
+from coordinator_udf.gateway.versions import advertised
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
@@ -34,11 +34,15 @@ class Node:
     cluster_id: str
 
 
-def api_versions(version: int, error: Errors = Errors.NONE) -> dict[str, Any]:
-    """What is served. A client that asks in a version that isn't gets the same list in v0 with UNSUPPORTED_VERSION."""
+def api_versions(version: int, error: Errors = Errors.NONE, *, client_assignors: bool = False) -> dict[str, Any]:
+    """What is served. A client that asks in a version that isn't gets the same list in v0 with UNSUPPORTED_VERSION.
+
+    Args:
+        client_assignors: whether members are asked to compute assignments.
+    """
     served = [
         {"apiKey": KEYS_BY_NAME[api], "minVersion": first, "maxVersion": last}
-        for api, (first, last) in ADVERTISED.items()
+        for api, (first, last) in advertised(client_assignors=client_assignors).items()
     ]
     return answer(
         "ApiVersions", version, errorCode=int(error), apiKeys=sorted(served, key=lambda entry: entry["apiKey"])

@@ -17,6 +17,7 @@ from coordinator_udf.protocol.wire import (
     MalformedFrame,
     RequestHeader,
     decode,
+    kafkas,
     read_request_header,
     request_message,
     response_bytes,
@@ -177,8 +178,11 @@ class Connection:
         except MalformedFrame as error:
             raise Closed(f"malformed request header: {error}") from None
         read: MakeBody = dict
-        if is_served(header.api, header.api_version):
-            read = partial(decode, request_message(header.api or "", header.api_version), frame, header.body_at)
+        if is_served(header.api, header.api_version, client_assignors=self._settings.client_assignors):
+            message = request_message(header.api or "", header.api_version)
+            read = partial(
+                decode, message if self._settings.reads_extensions else kafkas(message), frame, header.body_at
+            )
         elif header.api != "ApiVersions":
             raise Closed(f"api key {header.api_key} v{header.api_version} is not served; see ApiVersions")
         try:

@@ -23,19 +23,31 @@ _CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics")
 class Dispatcher:
     """Starts requests."""
 
-    def __init__(self, pending: PendingRequests, node: cluster.Node, topics: TopicStore, ends: PartitionEnds) -> None:
+    def __init__(
+        self,
+        pending: PendingRequests,
+        node: cluster.Node,
+        topics: TopicStore,
+        ends: PartitionEnds,
+        *,
+        client_assignors: bool = False,
+    ) -> None:
         self._pending = pending
         self._node = node
         self._topics = topics
         self._ends = ends
+        self._client_assignors = client_assignors
 
     def __call__(self, incoming: Incoming) -> Started:
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
         # Only this is kept of the request while it waits: `incoming` has its body, which is many times larger.
         header, read_again = incoming.header, incoming.read_again
         api, version = header.api or "", header.api_version
-        if not is_served(api, version):
-            return Started(_later(partial(cluster.api_versions, 0, Errors.UNSUPPORTED_VERSION), 0), 0, False)
+        if not is_served(api, version, client_assignors=self._client_assignors):
+            unsupported = partial(
+                cluster.api_versions, 0, Errors.UNSUPPORTED_VERSION, client_assignors=self._client_assignors
+            )
+            return Started(_later(unsupported, 0), 0, False)
         if api == "Fetch":
             wait_ms = partitions.fetch_wait_ms(incoming.body, self._topics.catalog)
             return Started(_later(lambda: self._local(api, version, read_again()), wait_ms), version, True)
@@ -55,7 +67,7 @@ class Dispatcher:
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
-            "ApiVersions": lambda: cluster.api_versions(version),
+            "ApiVersions": lambda: cluster.api_versions(version, client_assignors=self._client_assignors),
             "Metadata": lambda: cluster.metadata(version, body, node, catalog),
             "FindCoordinator": lambda: cluster.find_coordinator(version, body, node),
             "DescribeCluster": lambda: cluster.describe_cluster(version, body, node),
