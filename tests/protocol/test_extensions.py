@@ -102,7 +102,7 @@ def test_all_that_is_added_to_kafkas_messages_has_tags_of_its_own() -> None:
 
 
 def test_the_page_shows_the_messages() -> None:
-    command = [sys.executable, ROOT / "scripts" / "write_messages", "--check"]
+    command = [sys.executable, str(ROOT / "scripts" / "write_messages"), "--check"]
     check = subprocess.run(command, capture_output=True, text=True, check=False)
     assert check.returncode == 0, check.stderr
     page = (ROOT / "docs" / "client-side-assignment.md").read_text("utf-8")
