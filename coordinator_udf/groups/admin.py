@@ -8,9 +8,17 @@ from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import ConsumerGroup
-from coordinator_udf.groups.offsets.commit import delete_all_offsets, end_group, offset_partitions, write_or_refuse
-from coordinator_udf.groups.records.classic import group_tombstone_sizes, offset_sizes, placeholder
-from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.groups.offsets.commit import (
+    Change,
+    delete_all_offsets,
+    end_group,
+    group_end,
+    offset_partitions,
+    offset_tombstones,
+    write_or_refuse,
+)
+from coordinator_udf.groups.records.classic import offset_sizes, placeholder
+from coordinator_udf.groups.store import SEEN_GROUP, Group, GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 _GROUP_ID_NOT_FOUND_VERSION = 6
@@ -79,14 +87,15 @@ def list_groups(
     """The answer's groups. Filters don't mind case; an unknown type matches nothing."""
     states = {state.lower().strip() for state in states_filter}
     types = {type_.lower() for type_ in types_filter}
-    listed = []
+    twice = store.twice(ctx)
+    listed: list[dict[str, Any]] = []
     for group_id in dict.fromkeys([*store.groups, *store.unlogged_ends]):
         group = store.committed(ctx, group_id)
         if group is None or (states and group.state.value.lower() not in states):
             continue
         if types and _kind(group) not in types:
             continue
-        listed.append(_list(group))
+        listed += [_list(group)] * (1 + ((SEEN_GROUP, group_id) in twice))
     return listed
 
 
@@ -108,11 +117,16 @@ def delete_groups(ctx: Context, store: GroupStore, group_ids: tuple[str, ...]) -
     errors = {group_id: _refusal(store, group_id) for group_id in group_ids}
     doomed = [group_id for group_id, error in errors.items() if error is Errors.NONE]
     sizes = []
+    records: list[Change] = []
     for group_id in doomed:
-        sizes += [offset_sizes(group_id, topic, None) for topic, _ in offset_partitions(store, group_id)]
-        sizes.append(group_tombstone_sizes(group_id))
+        partitions = offset_partitions(store, group_id)
+        sizes += [offset_sizes(group_id, topic, None) for topic, _ in partitions]
+        records += offset_tombstones(group_id, partitions)
+        ends = group_end(store.groups[group_id])
+        sizes += [record.sizes for record in ends]
+        records += ends
     try:
-        write_or_refuse(ctx, sizes)
+        write_or_refuse(ctx, store, sizes, records)
     except ApiError as refused:
         errors = dict.fromkeys(group_ids, refused.error)
     else:

@@ -16,7 +16,12 @@ from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent, next_state
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.model.timers import Timers
-from coordinator_udf.groups.records.classic import batch_bytes, group_metadata_sizes, most_group_metadata_bytes
+from coordinator_udf.groups.records.classic import (
+    BATCH_OVERHEAD_BYTES,
+    batch_bytes,
+    group_metadata_sizes,
+    most_group_metadata_bytes,
+)
 from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.answer_json import render
 from coordinator_udf.protocol.log_row import Request
@@ -62,8 +67,9 @@ class Context:
         next_seq: the number of the next thing that is said.
         decisions: what was decided.
         appended: the records among it, for shards that keep their log: offset, type, key, value, producer id.
-        append_failed_at: where the log ended when it didn't take what an operation would have written; None if it took
-            all since the shard looked last. Set by `fits`.
+        append_failed: whether records of the request or timer were too large for the log.
+        reverted_to: where the log ended when an operation's records made Kafka go back to what the log held then; None
+            if that was done. Set by `fits`, done by GroupStore.revert.
     """
 
     def __init__(self, settings: Settings, timers: Timers) -> None:
@@ -86,7 +92,8 @@ class Context:
         self.next_seq = 0
         self.decisions = Decisions()
         self.appended: list[LogEntry] | None = None
-        self.append_failed_at: int | None = None
+        self.append_failed = False
+        self.reverted_to: int | None = None
 
     def begin_request(self, row: Request, body: Any = None) -> None:
         """What happens from now on is ascribed to this request.
@@ -95,10 +102,12 @@ class Context:
             body: what it says, as the struct of its API; None if that isn't known.
         """
         self.by, self._row, self._body, self._cause = row.request_id, row, body, None
+        self.append_failed = False
 
     def begin_timer(self, cause: Cause) -> None:
         """What happens from now on is ascribed to a timer."""
         self.by, self._cause = None, cause
+        self.append_failed = False
 
     @property
     def cause(self) -> Cause:
@@ -229,18 +238,23 @@ class Context:
     def fits(self, records: Sequence[Sizes]) -> bool:
         """Whether the log takes these records, which one operation writes all or none of.
 
-        Who is told no writes nothing; that the write failed is noted here, and what follows from it for other groups is
-        done when the operation is over (GroupStore.undo_unwritten).
+        Kafka goes back to what the log holds where they are too large, and also before it writes them where they would
+        be with a second batch header: its estimate has one too many, so it gives up the batch that it has begun, which
+        is still empty (CoordinatorRuntime.append). That is noted here; what follows from it is done by
+        GroupStore.revert, when the operation is over or before it applies its records.
         """
-        if batch_bytes(records) <= self.settings.group_metadata_max_bytes:
-            return True
-        self.append_failed_at = self.end_offset
-        return False
+        size = batch_bytes(records)
+        limit = self.settings.group_metadata_max_bytes
+        if size + BATCH_OVERHEAD_BYTES > limit:
+            self.reverted_to = self.end_offset
+        if size > limit:
+            self.append_failed = True
+        return size <= limit
 
     def fits_group(self, group: ClassicGroup, sizes: dict[str, int]) -> bool:
         """Whether the log takes the record of a group whose members' assignments have these sizes in bytes."""
         # Nearly all are so small that their texts needn't be encoded to know it.
-        if most_group_metadata_bytes(group, sizes) <= self.settings.group_metadata_max_bytes:
+        if most_group_metadata_bytes(group, sizes) + BATCH_OVERHEAD_BYTES <= self.settings.group_metadata_max_bytes:
             return True
         return self.fits([group_metadata_sizes(group, sizes)])
 

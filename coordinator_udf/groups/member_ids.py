@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from base64 import urlsafe_b64encode
+from itertools import count
 
 from coordinator_udf.protocol.log_row import Request
 
@@ -16,6 +18,19 @@ def new_member_id(row: Request, group_instance_id: str | None) -> str:
     # Who proposes an empty text proposes none: it is what a member says that has no id, and no timer could be its own.
     if row.proposed_member_id:
         return row.proposed_member_id
-    place = hashlib.sha256(f"{row.partition}/{row.offset}".encode()).digest()[:16]
     prefix = group_instance_id if group_instance_id is not None else row.client_id or ""
-    return f"{prefix}-{uuid.UUID(bytes=place, version=4)}"
+    return f"{prefix}-{_uuid(row, 0)}"
+
+
+def new_consumer_member_id(row: Request) -> str:
+    """The id of a member of the consumer protocol that brings none (version 0): a uuid, as Kafka's Uuid writes it."""
+    if row.proposed_member_id:
+        return row.proposed_member_id
+    tries = (urlsafe_b64encode(_uuid(row, number).bytes).decode().rstrip("=") for number in count())
+    # Uuid.randomUuid draws again where the text begins like an option of a command line.
+    return next(text for text in tries if not text.startswith("-"))
+
+
+def _uuid(row: Request, number: int) -> uuid.UUID:
+    place = f"{row.partition}/{row.offset}" + (f"/{number}" if number else "")
+    return uuid.UUID(bytes=hashlib.sha256(place.encode()).digest()[:16], version=4)

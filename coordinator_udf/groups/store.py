@@ -5,8 +5,8 @@ Source: GroupMetadataManager and OffsetMetadataManager, methods named replay.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Iterable, MutableMapping, Sequence
+from typing import Any, NamedTuple
 
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member
@@ -15,7 +15,14 @@ from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
 from coordinator_udf.groups.model.timers import JOIN, SESSION, SYNC, TimerKey
 from coordinator_udf.groups.records.classic import END_TXN_MARKER, GROUP_METADATA, OFFSET_COMMIT
-from coordinator_udf.groups.records.consumer import CONSUMER_RECORDS, GROUP_EPOCH, apply_record
+from coordinator_udf.groups.records.consumer import (
+    CONSUMER_RECORDS,
+    CURRENT_ASSIGNMENT,
+    GROUP_EPOCH,
+    MEMBER,
+    apply_record,
+)
+from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.requests import ZERO_UUID
 
 #: Every kind of group that there is. A shard, its timers, its records and its codec don't look inside.
@@ -23,6 +30,20 @@ Group = ClassicGroup | ConsumerGroup
 
 #: The longest there is, for readers that see all that was decided and not only what is in the log.
 LATEST = 2**63 - 1
+
+#: What `SeenTwice` names, and the names that follow: group; group and member; group and topic; group, topic, partition.
+SEEN_GROUP, SEEN_MEMBER, SEEN_TOPIC, SEEN_OFFSET = "group", "member", "topic", "offset"
+
+
+class SeenTwice(NamedTuple):
+    """What readers of the log are told twice, while it ends where it did when the write failed that changed it.
+
+    Kafka's tables put back what they had at that end and keep it in the snapshot too, and a walk of a snapshot gives
+    what stands in either (SnapshottableHashTable: executeRevert, HistoricalIterator).
+    """
+
+    end_offset: int = -1
+    keys: frozenset[tuple[str, ...]] = frozenset()
 
 
 class GroupStore:
@@ -33,6 +54,7 @@ class GroupStore:
         self.offsets = OffsetStore() if offsets is None else offsets
         #: Groups that ended without a record, with the log's end then: readers of the log know of them until it grows.
         self.unlogged_ends: dict[str, tuple[int, Group]] = {}
+        self.seen_twice = SeenTwice()
 
     def get(self, group_id: str) -> Group | None:
         """A group as the latest decision left it."""
@@ -51,33 +73,95 @@ class GroupStore:
         self.unlogged_ends = {name: ended for name, ended in self.unlogged_ends.items() if ended[0] == ctx.end_offset}
         self.unlogged_ends[group_id] = (ctx.end_offset, self.groups.pop(group_id))
 
-    def create(self, ctx: Context, group_id: str) -> ClassicGroup:
-        """Makes an empty group that wasn't there."""
-        group = ClassicGroup(group_id=group_id, state_timestamp=ctx.now_ms, created_at=ctx.end_offset)
+    def create(self, ctx: Context, group_id: str, created_at: int | None = None) -> ClassicGroup:
+        """Makes an empty group that wasn't there.
+
+        Args:
+            created_at: the offset of the record that it comes to be by; None if there is none yet.
+        """
+        created_at = ctx.end_offset if created_at is None else created_at
+        group = ClassicGroup(group_id=group_id, state_timestamp=ctx.now_ms, created_at=created_at)
         self.groups[group_id] = group
         ctx.note(group, None, GroupEvent.CREATED)
         return group
 
-    def undo_unwritten(self, ctx: Context, end_offset: int) -> None:
-        """What follows from records that were too large for the log: Kafka goes back to where the log ends.
+    def make_room(self, ctx: Context, records: Sequence[Sizes]) -> bool:
+        """Whether the log takes an operation's records, which are applied next.
 
-        With it go the groups that came to be since something was logged and of which nothing was ever written, and
-        those come back that ended since without a record.
+        Where Kafka goes back before it applies them, that is done here.
+        """
+        fits = ctx.fits(records)
+        if ctx.reverted_to is not None:
+            self.revert(ctx)
+        return fits
+
+    def revert(self, ctx: Context) -> None:
+        """Goes back to what the log held where `Context.reverted_to` says, as far as no record tells.
+
+        The groups go that came to be since, for nothing of them is written, and those come back that ended since
+        without a record.
+        """
+        end_offset, ctx.reverted_to = ctx.reverted_to, None
+        if end_offset is None:
+            return
+        for group in list(self.groups.values()):
+            if isinstance(group, ClassicGroup) and group.created_at >= end_offset:
+                del self.groups[group.group_id]
+                _forget_pending(ctx, group)
+                ctx.move(group, GroupEvent.REVERTED)
+        for group_id, (since, ended) in self.unlogged_ends.items():
+            if since == end_offset:
+                self.groups[group_id] = ended
+                self._add_seen_twice(end_offset, {(SEEN_GROUP, group_id)})
+        self.unlogged_ends = {}
+
+    def twice(self, ctx: Context) -> frozenset[tuple[str, ...]]:
+        """What a reader of what the log holds is told twice; mostly nothing."""
+        end_offset, keys = self.seen_twice
+        return keys if end_offset == ctx.end_offset else frozenset()
+
+    def put_back(self, ctx: Context, records: Iterable[tuple[str, dict[str, Any], dict[str, Any] | None]]) -> None:
+        """Notes what records changed that Kafka applied before the log refused them: it was put back.
 
         Args:
-            end_offset: where the log ended then; a regular expression may have been resolved and written since.
+            records: type, key and value; None is a tombstone.
         """
-        ctx.append_failed_at = None
-        for group in list(self.groups.values()):
-            if not isinstance(group, ClassicGroup) or not group.is_empty() or group.created_at < end_offset:
-                continue
-            del self.groups[group.group_id]
-            _forget_pending(ctx, group)
-            ctx.move(group, GroupEvent.STORE_FAILED)
-        for group_id, (since, ended) in self.unlogged_ends.items():
-            if since == end_offset and group_id not in self.groups:
-                self.groups[group_id] = ended
-        self.unlogged_ends = {}
+        keys: set[tuple[str, ...]] = set()
+        left: dict[tuple[str, str], set[int]] = {}
+        for type_, key, value in records:
+            if type_ == OFFSET_COMMIT:
+                group_id, topic, partition = key["group"], key["topic"], key["partition"]
+                if self.offsets.get(group_id, topic, partition) is None:
+                    continue
+                keys.add((SEEN_OFFSET, group_id, topic, str(partition)))
+                if value is None:
+                    partitions = left.setdefault((group_id, topic), set(self.offsets.committed[group_id][topic]))
+                    partitions.discard(partition)
+                    if not partitions:
+                        keys.add((SEEN_TOPIC, group_id, topic))
+            elif type_ == GROUP_METADATA:
+                keys.add((SEEN_GROUP, key["group"]))
+            else:
+                keys |= self._replaced(type_, key, value)
+        self._add_seen_twice(ctx.end_offset, keys)
+
+    def _replaced(self, type_: str, key: dict[str, Any], value: dict[str, Any] | None) -> set[tuple[str, ...]]:
+        """What a record of a consumer group takes the place of, or ends."""
+        group_id = key["groupId"]
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return set() if group is None or value is None else {(SEEN_GROUP, group_id)}
+        if type_ == GROUP_EPOCH and value is None:
+            return {(SEEN_GROUP, group_id)}
+        if type_ in (MEMBER, CURRENT_ASSIGNMENT) and key["memberId"] in group.members:
+            return {(SEEN_MEMBER, group_id, key["memberId"])}
+        return set()
+
+    def _add_seen_twice(self, end_offset: int, keys: set[tuple[str, ...]]) -> None:
+        before = self.seen_twice
+        self.seen_twice = SeenTwice(
+            end_offset, before.keys | keys if before.end_offset == end_offset else frozenset(keys)
+        )
 
     def apply(
         self,
@@ -141,7 +225,7 @@ class GroupStore:
             return
         if group_id not in self.groups:
             # Somebody commits who uses no membership: a simple group, empty and without a protocol type.
-            self.create(ctx, group_id)
+            self.create(ctx, group_id, record_offset)
         expire = value.get("expireTimestamp", -1)
         committed = CommittedOffset(
             record_offset,

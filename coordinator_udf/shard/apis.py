@@ -5,7 +5,7 @@ Source: Kafka's GroupCoordinatorService (the checks in front of the shard, excep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 from coordinator_udf.groups.admin import delete_groups, describe_groups, list_groups
 from coordinator_udf.groups.classic.heartbeat_leave import heartbeat, leave_group, member_answer
 from coordinator_udf.groups.classic.join import Join
-from coordinator_udf.groups.classic.rebalance import join_body, sync_body
+from coordinator_udf.groups.classic.rebalance import join_body, refuse_join, sync_body
 from coordinator_udf.groups.classic.sync import lacks_protocol_names, sync_group
 from coordinator_udf.groups.consumer.classic_members import (
     ClassicJoin,
@@ -32,6 +32,7 @@ from coordinator_udf.groups.consumer.client_assignment import (
 from coordinator_udf.groups.consumer.describe import describe_consumer_groups, undescribed
 from coordinator_udf.groups.consumer.heartbeat import ConsumerHeartbeat, check_request, heartbeat_body
 from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.offsets.commit import commit_offsets, commit_txn_offsets, delete_offsets, refuse_commit
 from coordinator_udf.groups.offsets.fetch import BATCH_VERSION, fetch_offsets, refuse_fetch
@@ -42,7 +43,7 @@ from coordinator_udf.groups.records.classic import (
     empty_group_sizes,
     group_metadata_key,
 )
-from coordinator_udf.groups.records.consumer import group_tombstones
+from coordinator_udf.groups.records.consumer import NewRecord, group_tombstones
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import ApiError, BadRequest, Errors
@@ -123,7 +124,7 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
     if unavailable is not None:
         return _refuse_join(ctx, row, unavailable)
     group = store.get(body.group_id)
-    ended = []
+    ended: list[NewRecord] = []
     if isinstance(group, ConsumerGroup):
         if not group.is_empty():
             return _join_consumer_group(ctx, store, group, row, body)
@@ -135,8 +136,6 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
         return _refuse_join(ctx, row, Errors.UNKNOWN_MEMBER_ID, body.member_id)
     is_new_group = group is None
     if group is None:
-        if not ctx.fits([empty_group_sizes(body.group_id)]):
-            return _refuse_join(ctx, row, Errors.UNKNOWN_SERVER_ERROR)
         group = store.create(ctx, body.group_id)
     end_offset = ctx.end_offset
     try:
@@ -144,12 +143,24 @@ def _join(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
     except ApiError as refused:
         return _refuse_join(ctx, row, refused.error)
     if is_new_group and ctx.end_offset == end_offset:
-        # A group that was made is written at once, so that it is there after a restart.
-        for type_, tombstone_key, _ in ended:
-            ctx.append(type_, tombstone_key, None, None)
-        key = group_metadata_key(body.group_id)
-        ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, empty_group_metadata_value(group))
+        _store_new_group(ctx, group, ended)
     return None
+
+
+def _store_new_group(ctx: Context, group: ClassicGroup, ended: Sequence[NewRecord]) -> None:
+    """Writes a group that was made at once, so that it is there after a restart.
+
+    Args:
+        ended: the tombstones of the consumer group in whose place it comes.
+    """
+    if not ctx.fits([*(record.sizes for record in ended), empty_group_sizes(group.group_id)]):
+        for member in group.in_order():
+            refuse_join(ctx, group, member, Errors.UNKNOWN_SERVER_ERROR)
+        return
+    for type_, tombstone_key, _ in ended:
+        ctx.append(type_, tombstone_key, None, None)
+    key = group_metadata_key(group.group_id)
+    ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, empty_group_metadata_value(group))
 
 
 def _refuse_join(ctx: Context, row: Request, error: Errors, member_id: str = "") -> None:
@@ -224,7 +235,11 @@ def _leave(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Req
         elif isinstance(group, ConsumerGroup):
             members = leave_classic_members(ctx, store, group, leaving)
         else:
-            members = leave_group(ctx, group, leaving)
+            left = leave_group(ctx, group, leaving)
+            if ctx.append_failed:
+                # The last member is gone, but that nobody is there could not be stored.
+                raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+            members = left
     except ApiError as refused:
         error = refused.error
     code = int(error)

@@ -68,10 +68,10 @@ class Shard(ShardState):
                 self._handle(row)
             elif api != "Tick":
                 self._control(row)
-            if ctx.append_failed_at is not None:
-                self.store.undo_unwritten(ctx, ctx.append_failed_at)
             if ctx.appended:
                 self._keep_appended()
+            if ctx.reverted_to is not None:
+                self.store.revert(ctx)
         except Exception as error:
             raise PoisonRow(index, None, "".join(traceback.format_exception(error))) from error
         # Timers armed without a delay fire at once and not with the next row.
@@ -147,6 +147,8 @@ class Shard(ShardState):
                 raise PoisonRow(index, timer, "".join(traceback.format_exception(error))) from error
             if self.ctx.appended:
                 self._keep_appended()
+            if self.ctx.reverted_to is not None:
+                self.store.revert(self.ctx)
 
     def _fire(self, timer: Timer, until_ms: int) -> None:
         if timer.key.kind == kinds.EXPIRY:
@@ -154,5 +156,3 @@ class Shard(ShardState):
             self.arm_expiry(until_ms)
         else:
             fire(self.ctx, self.store, timer)
-        if self.ctx.append_failed_at is not None:
-            self.store.undo_unwritten(self.ctx, self.ctx.append_failed_at)

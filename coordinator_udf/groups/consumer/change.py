@@ -46,15 +46,19 @@ from coordinator_udf.groups.records.consumer import (
     group_epoch,
     member_metadata,
     resolved_regex,
+    restore_order,
     tombstone,
 )
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
-from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: So long nobody looks at the topics unless they are known to have changed.
 METADATA_REFRESH_INTERVAL_MS = 300_000
+
+
+#: Why an operation fails whose records the log doesn't take.
+TOO_LARGE = "the records are too large for the log"
 
 
 class Change:
@@ -293,7 +297,7 @@ class Change:
         Raises:
             ApiError: UNKNOWN_SERVER_ERROR, where they are too large for the log; nothing has changed then.
         """
-        check_fits(self.ctx, self.records)
+        check_fits(self.ctx, self.store, self.records)
         group_id = self.group.group_id
         before = self.store.get(group_id)
         previous = None if before is None else before.state
@@ -318,17 +322,18 @@ class Change:
             self._refresh = []
 
 
-def check_fits(ctx: Context, records: Sequence[NewRecord], *more: Sizes) -> None:
-    """Checks that the log takes records, which one operation writes all or none of.
-
-    Args:
-        more: the sizes of other records of the same operation.
+def check_fits(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
+    """Checks that the log takes records, which one operation writes all or none of and which are applied next.
 
     Raises:
         ApiError: UNKNOWN_SERVER_ERROR.
     """
-    if not ctx.fits([*(record.sizes for record in records), *more]):
-        raise ApiError(Errors.UNKNOWN_SERVER_ERROR, "the records are too large for the log")
+    if not store.make_room(ctx, [record.sizes for record in records]):
+        store.put_back(ctx, records)
+        group = store.get(records[0].key.get("groupId", ""))
+        if isinstance(group, ConsumerGroup):
+            restore_order(group, records)
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR, TOO_LARGE)
 
 
 def write_records(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
@@ -372,7 +377,7 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
     new_hash = metadata_hash(ctx.topics, subscribed_topics(group.members.values(), after))
     if changed or new_hash != group.metadata_hash:
         records.append(group_epoch(group_id, group.group_epoch + 1, new_hash, group.computation))
-    if not ctx.fits([record.sizes for record in records]):
+    if not store.make_room(ctx, [record.sizes for record in records]):
         group.metadata_refresh_ms = 0
         return
     if changed or new_hash != group.metadata_hash:

@@ -17,7 +17,7 @@ from coordinator_udf.groups.classic.rebalance import (
     refuse_join,
     restart_session,
 )
-from coordinator_udf.groups.consumer.change import check_fits
+from coordinator_udf.groups.consumer.change import TOO_LARGE
 from coordinator_udf.groups.consumer.topic_hash import metadata_hash
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
@@ -37,7 +37,13 @@ from coordinator_udf.groups.records.classic import (
     group_metadata_sizes,
     group_metadata_value,
 )
-from coordinator_udf.groups.records.consumer import NewRecord, group_records, group_tombstones
+from coordinator_udf.groups.records.consumer import (
+    GROUP_EPOCH,
+    NewRecord,
+    group_records,
+    group_tombstones,
+    tombstone,
+)
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.consumer_protocol import (
@@ -227,11 +233,17 @@ def convert_to_classic(
         raise ApiError(Errors.GROUP_ID_NOT_FOUND, message) from None
     written = [*records, *group_tombstones(group, renamed)]
     sizes = {member_id: len(data) for member_id, data in assignments.items()}
-    check_fits(ctx, written, group_metadata_sizes(classic, sizes))
+    if not ctx.fits([*(record.sizes for record in written), group_metadata_sizes(classic, sizes)]):
+        store.put_back(ctx, [tombstone(GROUP_EPOCH, group.group_id)])
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR, TOO_LARGE)
     previous = group.state
     for type_, key, value in written:
         ctx.append(type_, key, None if value is None else 0, value)
-    _write_classic(ctx, store, classic, assignments)
+    _write_classic(ctx, classic, assignments)
+    if ctx.reverted_to is not None:
+        # Kafka has put the classic group into its place before it writes, and then goes back: the log alone knows.
+        return
+    store.groups[group.group_id] = classic
     ctx.note(classic, previous, GroupEvent.DOWNGRADED)
     ctx.timers.cancel(TimerKey(timers.COMPUTE, group.group_id))
     for member_id in group.members.keys() - classic.members.keys():
@@ -271,7 +283,7 @@ def _classic_group(ctx: Context, group: ConsumerGroup, members: Sequence[Consume
     return classic
 
 
-def _write_classic(ctx: Context, store: GroupStore, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+def _write_classic(ctx: Context, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
     offset = ctx.end_offset
     for member in group.members.values():
         data = assignments[member.member_id]
@@ -284,7 +296,6 @@ def _write_classic(ctx: Context, store: GroupStore, group: ClassicGroup, assignm
         refs=(offset,),
     )
     ctx.store_assignments(group.group_id, offset, assignments)
-    store.groups[group.group_id] = group
 
 
 def _by_name(topics: Mapping[str, Topic], target: Target) -> dict[str, list[int]]:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
-from coordinator_udf.groups.store import GroupStore
+from coordinator_udf.groups.store import SEEN_MEMBER, GroupStore
 from coordinator_udf.java_order.tables import int_order, uuid_order
 from coordinator_udf.java_order.walks import Assigned
 from coordinator_udf.protocol.errors import Errors
@@ -26,7 +26,7 @@ def describe_consumer_groups(ctx: Context, store: GroupStore, group_ids: tuple[s
     for group_id in filter(None, group_ids):
         group = store.committed(ctx, group_id)
         if isinstance(group, ConsumerGroup):
-            described.append(_describe(ctx, group))
+            described.append(_describe(ctx, store, group))
         else:
             what = "not found" if group is None else "is not a consumer group"
             described.append(undescribed(group_id, Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}."))
@@ -48,8 +48,9 @@ def undescribed(group_id: str, error: Errors, message: str | None = None) -> dic
     }
 
 
-def _describe(ctx: Context, group: ConsumerGroup) -> dict[str, Any]:
+def _describe(ctx: Context, store: GroupStore, group: ConsumerGroup) -> dict[str, Any]:
     names = {topic.id: topic.name for topic in ctx.topics.values()}
+    twice = store.twice(ctx)
     return {
         "errorCode": 0,
         "errorMessage": None,
@@ -58,7 +59,11 @@ def _describe(ctx: Context, group: ConsumerGroup) -> dict[str, Any]:
         "groupEpoch": group.group_epoch,
         "assignmentEpoch": group.assignment_epoch,
         "assignorName": group.protocol_name or next(iter(ctx.assignors)),
-        "members": [_describe_member(group, member, names) for member in group.in_order()],
+        "members": [
+            _describe_member(group, member, names)
+            for member in group.in_order()
+            for _ in range(1 + ((SEEN_MEMBER, group.group_id, member.member_id) in twice))
+        ],
         "authorizedOperations": _NO_AUTHORIZED_OPERATIONS,
         **_computed(group),
     }

@@ -26,7 +26,7 @@ from coordinator_udf.groups.consumer.membership import (
 from coordinator_udf.groups.consumer.reconcile import Owned
 from coordinator_udf.groups.consumer.regex import RegexChange
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.member_ids import new_member_id
+from coordinator_udf.groups.member_ids import new_consumer_member_id
 from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import GroupEvent
@@ -130,7 +130,7 @@ class ConsumerHeartbeat:
         self.store = store
         self.row = row
         self.body = body
-        self.member_id = body.member_id or new_member_id(row, body.instance_id)
+        self.member_id = body.member_id or new_consumer_member_id(row)
         self.client_assignors = _client_assignors(ctx, row.api_version, body)
         self.owned: Owned = (
             None if body.topic_partitions is None else {tp.topic_id: tp.partitions for tp in body.topic_partitions}
@@ -212,8 +212,9 @@ class ConsumerHeartbeat:
         try:
             change.write(event)
         except ApiError:
-            if not joined:
-                # What is armed stays armed when nothing is written: whoever asks is there.
+            if not joined and self.store.get(self.body.group_id) is group:
+                # What is armed stays armed when nothing is written: whoever asks is there. In a group that was to be
+                # converted nobody looks at it.
                 self._restart_session()
             raise
         note_come(change, replaced, updated, known=not joined)

@@ -48,8 +48,10 @@ class GroupEvent(StrEnum):
     PENDING_MEMBER_EXPIRED = "PENDING_MEMBER_EXPIRED"
     #: Members didn't send their SyncGroup within the rebalance timeout.
     SYNC_EXPIRED = "SYNC_EXPIRED"
-    #: The group with its assignments could not be stored; or nothing at all of a new group.
+    #: The group with its assignments could not be stored.
     STORE_FAILED = "STORE_FAILED"
+    #: Records were too large, and Kafka went back to what its log held, in which nothing was of this group.
+    REVERTED = "REVERTED"
     #: The group was loaded with more members than group.max.size allows.
     OVER_CAPACITY = "OVER_CAPACITY"
     #: The last member that the join phase waited for has joined, or is gone.
@@ -118,7 +120,7 @@ TRANSITIONS: dict[tuple[ClassicGroupState, GroupEvent], ClassicGroupState] = {
     (_S.EMPTY, _E.DELETED): _S.DEAD,
     (_S.EMPTY, _E.OFFSETS_EXPIRED): _S.DEAD,
     # Nothing was ever written of the group, so it never was.
-    (_S.EMPTY, _E.STORE_FAILED): _S.DEAD,
+    **{(state, _E.REVERTED): _S.DEAD for state in (_S.EMPTY, _S.PREPARING_REBALANCE, _S.COMPLETING_REBALANCE)},
     **{(state, _E.UNLOADED): _S.DEAD for state in _S if state is not _S.DEAD},
 }
 

@@ -5,7 +5,7 @@ Source: OffsetMetadataManager and ClassicGroup (validateOffsetCommit, validateOf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator_udf.groups.classic.rebalance import restart_session
@@ -20,7 +20,7 @@ from coordinator_udf.groups.records.classic import (
     group_metadata_key,
     offset_sizes,
 )
-from coordinator_udf.groups.records.consumer import group_tombstones
+from coordinator_udf.groups.records.consumer import NewRecord, group_tombstones
 from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
@@ -37,6 +37,9 @@ from coordinator_udf.protocol.requests import (
 #: From this version on an unknown group is called by its name in the error, before it is an ILLEGAL_GENERATION.
 _GROUP_ID_NOT_FOUND_VERSION = 9
 _TOPIC_ID_VERSION = 10
+
+#: A record that is about to be applied: type, key and value; None is a tombstone.
+Change = tuple[str, dict[str, Any], dict[str, Any] | None]
 
 
 def commit_offsets(
@@ -217,11 +220,14 @@ def _commit(
                 value = _offset_value(ctx, partition, topic_id, expire)
                 values.append((topic.name, partition.partition_index, value))
         answers.append({"name": topic.name, "topicId": topic.topic_id, "partitions": partitions})
-    write_or_refuse(ctx, [offset_sizes(group_id, name, value) for name, _, value in values])
-    for name, index, value in values:
-        key = {"type": OFFSET_COMMIT, "group": group_id, "topic": name, "partition": index}
-        producer_id, producer_epoch = producer or (None, None)
-        version = 4 if expire is None else 1
+    changes = [(OFFSET_COMMIT, _offset_key(group_id, name, index), value) for name, index, value in values]
+    # What a transaction brings takes no offset's place before its end.
+    write_or_refuse(
+        ctx, store, [offset_sizes(group_id, name, value) for name, _, value in values], [] if producer else changes
+    )
+    producer_id, producer_epoch = producer or (None, None)
+    version = 4 if expire is None else 1
+    for _, key, value in changes:
         offset = ctx.append(OFFSET_COMMIT, key, version, value, producer_id=producer_id, producer_epoch=producer_epoch)
         store.apply(ctx, offset, OFFSET_COMMIT, key, value, producer_id=producer_id)
     return answers
@@ -269,14 +275,23 @@ def _offset_value(ctx: Context, partition: CommitPartition, topic_id: str, expir
     return value if topic_id == ZERO_UUID else {**value, "topicId": topic_id}
 
 
-def write_or_refuse(ctx: Context, records: Sequence[Sizes]) -> None:
+def write_or_refuse(ctx: Context, store: GroupStore, sizes: Sequence[Sizes], records: Iterable[Change]) -> None:
     """Refuses a request whose records are larger together than the log takes; it writes all of them or none.
+
+    Args:
+        sizes: how large each of its records is.
+        records: those that replace or end something, if they are applied.
 
     Raises:
         ApiError: UNKNOWN_SERVER_ERROR.
     """
-    if records and not ctx.fits(records):
+    if sizes and not store.make_room(ctx, sizes):
+        store.put_back(ctx, records)
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+
+
+def _offset_key(group_id: str, topic: str, partition: int) -> dict[str, Any]:
+    return {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
 
 
 def _partition(index: int, error: Errors) -> dict[str, Any]:
@@ -300,7 +315,8 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
     there = set(offset_partitions(store, body.group_id))
     doomed: list[tuple[str, int]] = []
     answers = [_delete_topic(ctx, group, topic, there, doomed) for topic in body.topics]
-    write_or_refuse(ctx, [offset_sizes(body.group_id, name, None) for name, _ in doomed])
+    sizes = [offset_sizes(body.group_id, name, None) for name, _ in doomed]
+    write_or_refuse(ctx, store, sizes, offset_tombstones(body.group_id, doomed))
     for name, index in doomed:
         delete_offset(ctx, store, body.group_id, name, index)
     return answers
@@ -335,6 +351,11 @@ def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]
     return committed + sorted(store.offsets.pending_partitions(group_id) - set(committed))
 
 
+def offset_tombstones(group_id: str, partitions: Iterable[tuple[str, int]]) -> Iterator[Change]:
+    """The records that end offsets."""
+    return ((OFFSET_COMMIT, _offset_key(group_id, topic, partition), None) for topic, partition in partitions)
+
+
 def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
     """Deletes every offset of a group, pending ones too."""
     for topic, partition in offset_partitions(store, group_id):
@@ -343,17 +364,20 @@ def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
 
 def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent) -> None:
     """Writes the tombstones of an empty group, which end it."""
-    group = store.get(group_id)
+    group = store.groups[group_id]
+    previous = group.state
+    for type_, key, value in group_end(group):
+        offset = ctx.append(type_, key, None, value)
+        store.apply(ctx, offset, type_, key, value, event=event)
     if isinstance(group, ConsumerGroup):
-        previous = group.state
-        for type_, key, value in group_tombstones(group):
-            offset = ctx.append(type_, key, None, value)
-            store.apply(ctx, offset, type_, key, value)
         ctx.note(group, previous, event, to=ConsumerGroupState.DEAD)
-        return
-    key = group_metadata_key(group_id)
-    offset = ctx.append(GROUP_METADATA, key, None, None)
-    store.apply(ctx, offset, GROUP_METADATA, key, None, event=event)
+
+
+def group_end(group: Group) -> list[NewRecord]:
+    """The tombstones that end an empty group."""
+    if isinstance(group, ConsumerGroup):
+        return group_tombstones(group)
+    return [NewRecord(GROUP_METADATA, group_metadata_key(group.group_id), None)]
 
 
 def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:
@@ -381,6 +405,6 @@ def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> N
 
 def delete_offset(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
     """Writes the tombstone of an offset."""
-    key = {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
+    key = _offset_key(group_id, topic, partition)
     offset = ctx.append(OFFSET_COMMIT, key, None, None)
     store.apply(ctx, offset, OFFSET_COMMIT, key, None)

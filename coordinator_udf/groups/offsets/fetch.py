@@ -11,7 +11,7 @@ from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset
 from coordinator_udf.groups.offsets.commit import topic_name
-from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.groups.store import SEEN_OFFSET, SEEN_TOPIC, Group, GroupStore
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, FetchGroup, FetchTopic, OffsetFetch
 
@@ -57,7 +57,8 @@ def _fetch_group(
         # Offsets may be left of a group that ended without a record; without a group they aren't told.
         store = GroupStore()
     if group.topics is None:
-        topics = _all_topics(ctx, store, api_version, group.group_id, unstable)
+        twice = frozenset() if require_stable else store.twice(ctx)
+        topics = _all_topics(ctx, store, api_version, group.group_id, unstable=unstable, twice=twice)
     else:
         topics = _named_topics(ctx, store, api_version, group, unstable)
     return {"groupId": group.group_id, "topics": topics, "errorCode": 0}
@@ -79,22 +80,29 @@ def _refusal(group: Group | None, asked: FetchGroup) -> Errors:
 
 
 def _all_topics(
-    ctx: Context, store: GroupStore, api_version: int, group_id: str, unstable: set[tuple[str, int]]
+    ctx: Context,
+    store: GroupStore,
+    api_version: int,
+    group_id: str,
+    *,
+    unstable: set[tuple[str, int]],
+    twice: frozenset[tuple[str, ...]],
 ) -> list[dict[str, Any]]:
-    answers = []
+    answers: list[dict[str, Any]] = []
     for name, partitions in store.offsets.committed.get(group_id, {}).items():
         there = ctx.topics.get(name)
         if api_version >= _TOPIC_ID_VERSION and (there is None or there.id == ZERO_UUID):
             continue
-        answers.append(
-            {
-                "name": name,
-                "topicId": ZERO_UUID if there is None else there.id,
-                "partitions": [
-                    _partition(index, value, (name, index) in unstable) for index, value in partitions.items()
-                ],
-            }
-        )
+        answer = {
+            "name": name,
+            "topicId": ZERO_UUID if there is None else there.id,
+            "partitions": [
+                _partition(index, value, (name, index) in unstable)
+                for index, value in partitions.items()
+                for _ in range(1 + ((SEEN_OFFSET, group_id, name, str(index)) in twice))
+            ],
+        }
+        answers += [answer] * (1 + ((SEEN_TOPIC, group_id, name) in twice))
     return answers
 
 

@@ -19,7 +19,7 @@ END_TXN_MARKER = "EndTxnMarker"
 GROUP_METADATA_VALUE_VERSION = 3
 
 #: A record batch's header.
-_BATCH_OVERHEAD_BYTES = 61
+BATCH_OVERHEAD_BYTES = 61
 
 
 def placeholder(ref: AssignmentRef | None) -> str:
@@ -109,11 +109,6 @@ _measure_offset_key, _measure_offset = measures(OFFSET_COMMIT, 4)
 _EMPTY_GROUP_BYTES = _measure_group(empty_group_metadata_value(ClassicGroup("")))
 
 
-def group_tombstone_sizes(group_id: str) -> Sizes:
-    """How large the record is that ends a group."""
-    return _measure_group_key({"group": group_id}), None
-
-
 def empty_group_sizes(group_id: str) -> Sizes:
     """How large the record is of a group that nobody has joined."""
     return _measure_group_key({"group": group_id}), _EMPTY_GROUP_BYTES
@@ -129,7 +124,7 @@ def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Siz
 
 def batch_bytes(records: Iterable[Sizes]) -> int:
     """The size of the record batch that holds these records, uncompressed (DefaultRecord, DefaultRecordBatch)."""
-    size = _BATCH_OVERHEAD_BYTES
+    size = BATCH_OVERHEAD_BYTES
     for delta, (key_bytes, value_bytes) in enumerate(records):
         body = 1 + 1 + _varint(delta) + _varint(key_bytes) + key_bytes + 1
         body += 1 if value_bytes is None else _varint(value_bytes) + value_bytes

@@ -15,7 +15,7 @@ from coordinator_udf.groups.consumer.regex import MIN_REFRESH_INTERVAL_MS
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
 from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
-from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.groups.store import Group, GroupStore, SeenTwice
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.protocol.requests import Topic
@@ -51,6 +51,7 @@ class Snapshot(NamedTuple):
     topics_version: int
     new_topics_version: int
     unlogged_ends: dict[str, tuple[int, Group]]
+    seen_twice: SeenTwice
     availability: Availability
     started: bool
     log_length: int
@@ -157,6 +158,7 @@ class GroupMachine:
             ctx.topics_version,
             ctx.new_topics_version,
             dict(store.unlogged_ends),
+            store.seen_twice,
             shard.availability,
             shard.started,
             len(shard.log or ()),
@@ -170,6 +172,7 @@ class GroupMachine:
         offsets.pending = _decode_pending(snapshot.pending)
         shard.store = GroupStore(_decode_groups(snapshot.groups), offsets)
         shard.store.unlogged_ends = dict(snapshot.unlogged_ends)
+        shard.store.seen_twice = snapshot.seen_twice
         shard.hot.clear()
         shard.session_columns = SessionColumns(shard.hot)
         ctx.timers = Timers(shard.session_columns, snapshot.next_timer_seq)
@@ -178,7 +181,7 @@ class GroupMachine:
         ctx.now_ms, ctx.end_offset, ctx.next_seq = snapshot.now_ms, snapshot.end_offset, snapshot.next_seq
         ctx.topics = snapshot.topics
         ctx.topics_version, ctx.new_topics_version = snapshot.topics_version, snapshot.new_topics_version
-        ctx.append_failed_at = None
+        ctx.reverted_to = None
         if ctx.appended is not None:
             ctx.appended.clear()
         for rows in ctx.decisions.by_kind().values():

@@ -20,7 +20,7 @@ from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
 from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
-from coordinator_udf.groups.store import Group, GroupStore
+from coordinator_udf.groups.store import Group, GroupStore, SeenTwice
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import Availability
@@ -70,6 +70,8 @@ class _Head(msgspec.Struct, array_like=True):
     new_topics_version: int
     group_settings: dict[str, dict[str, int]]
     unlogged_ends: dict[str, tuple[int, Group]]
+    #: `SeenTwice`, its keys in order.
+    seen_twice: tuple[int, list[tuple[str, ...]]]
     groups: dict[str, int]
     committed: dict[str, int]
 
@@ -137,6 +139,7 @@ def _encode_head(shard: Shard, groups: Packed, offsets: Packed) -> bytes:
         ctx.new_topics_version,
         ctx.group_settings,
         store.unlogged_ends,
+        (store.seen_twice.end_offset, sorted(store.seen_twice.keys)),
         groups.places,
         offsets.places,
     )
@@ -199,6 +202,8 @@ def restore(shard: Shard, state: StateRow) -> None:
     offsets.pending = head.pending
     shard.store = GroupStore(PagedMap(Packed(head.groups, cold.groups), _group_decoder), offsets)
     shard.store.unlogged_ends = head.unlogged_ends
+    end_offset, keys = head.seen_twice
+    shard.store.seen_twice = SeenTwice(end_offset, frozenset(keys))
     shard.started = hot.started
     shard.availability = Availability(hot.availability)
     shard.misses = {}
