@@ -204,3 +204,44 @@ def test_what_expires_is_not_limited_for_it_is_written_in_parts(worlds: Worlds) 
         world.commit(None, {("t0", index): index})
     world.advance(700_000)
     assert world.inside() is None
+
+
+def partitions_told(world: World, *, stable: bool = False) -> list[int]:
+    (answer,) = world.fetch(stable=stable).body["groups"]
+    return sorted(p["partitionIndex"] for topic in answer["topics"] for p in topic["partitions"])
+
+
+def test_what_a_refused_commit_had_changed_is_told_twice_until_something_is_written(world: World) -> None:
+    for index in (0, 1):
+        world.commit(None, {("t0", index): index})
+    world.commit(None, {("t0", 1): 5, ("t0", 2): 5}, metadata="m" * 500)
+    assert partitions_told(world) == [0, 1, 1]
+    assert partitions_told(world, stable=True) == [0, 1]
+    world.commit(None, {("t0", 0): 1}, group="other")
+    assert partitions_told(world) == [0, 1]
+
+
+def test_so_is_a_group_that_could_not_be_deleted(world: World) -> None:
+    for index in range(40):
+        world.commit(None, {("t0", index): index}, group="large")
+    world.commit(None, {("t0", 0): 1}, group="small")
+    world.delete_groups("large")
+    assert world.list_groups() == ["large", "large", "small"]
+
+
+@pytest.mark.parametrize(("metadata", "groups"), [(809, ["new", "other"]), (810, ["other"])])
+def test_a_write_that_would_be_too_large_with_a_second_header_goes_back_first(
+    world: World, metadata: int, groups: list[str]
+) -> None:
+    world.commit(None, {("t0", 0): 1}, group="new", metadata="m" * 5_000)
+    asked = world.commit(None, {("t0", 0): 1}, group="other", metadata="m" * metadata)
+    assert asked.errors == {("t0", 0): "NONE"}
+    assert world.list_groups() == groups
+
+
+def test_a_group_that_nearly_fills_the_log_alone_is_in_the_log_alone(worlds: Worlds) -> None:
+    world = worlds({"group.metadata.max.bytes": 150})
+    asked = world.join()
+    assert asked.error == "MEMBER_ID_REQUIRED"
+    assert len(asked.records) == 1
+    assert world.join(asked.body["memberId"]).error == "UNKNOWN_MEMBER_ID"
