@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from coordinator_udf.protocol.log_row import Request
-from coordinator_udf.protocol.requests import JoinGroup, LeaveGroup
+from coordinator_udf.protocol.requests import JoinGroup, LeaveGroup, SyncGroup
 
 
 class Cause(NamedTuple):
@@ -39,4 +39,6 @@ def _client_reason(body: Any) -> str | None:
         return body.reason
     if isinstance(body, LeaveGroup) and body.members:
         return body.members[0].reason
+    if isinstance(body, SyncGroup):
+        return body.sync_error_reason
     return None

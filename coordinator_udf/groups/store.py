@@ -9,7 +9,7 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from coordinator_udf.groups.context import Context
-from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member
+from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member, ResyncMode
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
@@ -259,6 +259,8 @@ class GroupStore:
             protocol_type=value["protocolType"] or None,
             protocol_name=value["protocol"],
             leader=value["leader"],
+            resync_epoch=value.get("resyncEpoch", 0),
+            resync=ResyncMode(value.get("resync", 0)),
         )
         for member in members:
             group.add(
@@ -271,6 +273,7 @@ class GroupStore:
                     session_timeout_ms=member["sessionTimeout"],
                     protocols=((value["protocol"] or "", member["subscription"]),),
                     assignment=_assignment(record_offset, member),
+                    client_extensions=bool(member.get("clientExtensions")),
                 ),
                 value["protocolType"],
             )

@@ -14,6 +14,9 @@ from coordinator_udf.protocol.wire.extensions import FIRST_EXTENSION
 
 FOREVER: Final = 32767
 
+#: Tags from here on are none of Kafka's: its readers step over them.
+FIRST_EXTENSION_TAG: Final = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
@@ -104,7 +107,7 @@ _COMMIT = _struct(
     Field("topicId", "uuid", since=4, tag=0),
 )
 
-_CLASSIC_MEMBER = _struct(
+CLASSIC_MEMBER = _struct(
     Field("memberId", "string"),
     Field("groupInstanceId", "string", since=3, nullable=True),
     Field("clientId", "string"),
@@ -113,15 +116,18 @@ _CLASSIC_MEMBER = _struct(
     Field("sessionTimeout", "int32"),
     Field("subscription", "bytes"),
     Field("assignment", "bytes"),
+    Field("clientExtensions", "int8", since=4, tag=FIRST_EXTENSION_TAG),
 )
 
-_CLASSIC_GROUP = _struct(
+CLASSIC_GROUP = _struct(
     Field("protocolType", "string"),
     Field("generation", "int32"),
     Field("protocol", "string", nullable=True),
     Field("leader", "string", nullable=True),
     Field("currentStateTimestamp", "int64", since=2),
-    Field("members", Array(_CLASSIC_MEMBER)),
+    Field("members", Array(CLASSIC_MEMBER)),
+    Field("resyncEpoch", "int32", since=4, tag=FIRST_EXTENSION_TAG),
+    Field("resync", "int8", since=4, tag=FIRST_EXTENSION_TAG + 1),
 )
 
 _TARGET_METADATA = _struct(Field("assignmentEpoch", "int32"), Field("assignmentTimestamp", "int64", tag=0))
@@ -369,7 +375,7 @@ _STREAMS_TOPOLOGY = _struct(
 RECORD_TYPES: Final[tuple[RecordType, ...]] = (
     RecordType(0, "LegacyOffsetCommit", _COMMIT_KEY, _LEGACY_COMMIT, newest=0, flexible=FOREVER),
     RecordType(1, "OffsetCommit", _COMMIT_KEY, _COMMIT, newest=4, flexible=4),
-    RecordType(2, "GroupMetadata", _CLASSIC_GROUP_KEY, _CLASSIC_GROUP, newest=4, flexible=4),
+    RecordType(2, "GroupMetadata", _CLASSIC_GROUP_KEY, CLASSIC_GROUP, newest=4, flexible=4),
     RecordType(3, "ConsumerGroupMetadata", _GROUP_KEY, _CONSUMER_GROUP),
     RecordType(4, "ConsumerGroupPartitionMetadata", _GROUP_KEY, _CONSUMER_PARTITION_METADATA),
     RecordType(5, "ConsumerGroupMemberMetadata", _MEMBER_KEY, _CONSUMER_MEMBER),

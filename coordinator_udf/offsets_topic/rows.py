@@ -1,6 +1,8 @@
 """A record of ``__consumer_offsets`` as columns of the table consumer_offsets, and back.
 
 Commits and classic groups have typed columns, the values of all other types stand in ``other_value`` as Kafka's JSON.
+So do the extensions of classic groups (`messages.FIRST_EXTENSION_TAG`) beside their columns: the value's fields that
+are extensions, and a list of the members' in their order.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from coordinator_udf.offsets_topic.codec import CodecError
-from coordinator_udf.offsets_topic.messages import Array, Field, Struct
+from coordinator_udf.offsets_topic.messages import (
+    CLASSIC_GROUP,
+    CLASSIC_MEMBER,
+    FIRST_EXTENSION_TAG,
+    Array,
+    Field,
+    Struct,
+)
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER, Record, key_text, record_type_named
 
 #: The typed column of a record type's value.
@@ -51,7 +60,31 @@ def to_columns(record: Record) -> dict[str, Any]:
         columns["other_value"] = msgspec.json.encode(record.value).decode()
     else:
         columns[typed] = _to_typed(record.value, record_type_named(name).value)
+        columns["other_value"] = extensions(record.value)
     return columns
+
+
+def extensions(value: Mapping[str, Any]) -> str | None:
+    """What of a classic group's value, in Kafka's JSON, has no columns; None where that is nothing."""
+    found = {name: value[name] for name in _GROUP_EXTENSIONS if name in value}
+    members = [
+        {name: member[name] for name in _MEMBER_EXTENSIONS if name in member} for member in value.get("members") or ()
+    ]
+    if any(members):
+        found["members"] = members
+    return msgspec.json.encode(found).decode() if found else None
+
+
+def _with_extensions(value: dict[str, Any], text: str | None) -> dict[str, Any]:
+    if text is None:
+        return value
+    found = _json_object("other_value", text)
+    members = found.pop("members", None)
+    if members is not None:
+        if len(members) != len(value["members"]):
+            raise CodecError(f"other_value has {len(members)} members, expected {len(value['members'])} as its column")
+        found["members"] = [{**member, **more} for member, more in zip(value["members"], members, strict=True)]
+    return {**value, **found}
 
 
 def from_columns(row: Mapping[str, Any]) -> Record:
@@ -75,7 +108,8 @@ def from_columns(row: Mapping[str, Any]) -> Record:
     version = row["value_version"]
     if version is None:
         raise CodecError(f"value_version of {row['key']} is null, expected the version of its {typed}")
-    return Record(key, version, _from_typed(columns, record_type_named(name).value, version))
+    value = _from_typed(columns, record_type_named(name).value, version)
+    return Record(key, version, _with_extensions(value, row["other_value"]))
 
 
 def _json_object(column: str, text: str) -> dict[str, Any]:
@@ -89,8 +123,20 @@ def _snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower()
 
 
+def _has_column(field: Field) -> bool:
+    return field.tag is None or field.tag < FIRST_EXTENSION_TAG
+
+
+def _extension_names(of: Struct) -> tuple[str, ...]:
+    return tuple(field.name for field in of.fields if not _has_column(field))
+
+
+_GROUP_EXTENSIONS: Final = _extension_names(CLASSIC_GROUP)
+_MEMBER_EXTENSIONS: Final = _extension_names(CLASSIC_MEMBER)
+
+
 def _to_typed(value: Mapping[str, Any], of: Struct) -> dict[str, Any]:
-    return {_snake(field.name): _to_cell(value.get(field.name), field) for field in of.fields}
+    return {_snake(field.name): _to_cell(value.get(field.name), field) for field in of.fields if _has_column(field)}
 
 
 def _to_cell(value: Any, field: Field) -> Any:
@@ -110,7 +156,9 @@ def _from_typed(columns: Mapping[str, Any], of: Struct, version: int) -> dict[st
     return {
         field.name: _from_cell(columns[_snake(field.name)], field, version)
         for field in of.fields
-        if field.since <= version <= field.until and not (field.tag is not None and columns[_snake(field.name)] is None)
+        if _has_column(field)
+        and field.since <= version <= field.until
+        and not (field.tag is not None and columns[_snake(field.name)] is None)
     }
 
 

@@ -13,6 +13,8 @@ from coordinator_udf.protocol.requests import VERSIONS
 _NAMED_PROTOCOL_VERSION = 7
 #: APIs whose bodies are all made in one place, with the fields that the latest version carries and no others.
 _MADE_WHOLE = frozenset({"JoinGroup", "SyncGroup"})
+#: The fields of a heartbeat's answer; more than these are extensions.
+_HEARTBEAT_FIELDS = 2
 _encode = msgspec.json.Encoder().encode
 
 
@@ -22,7 +24,7 @@ def render(api: str, api_version: int, body: dict[str, Any]) -> str:
     Args:
         body: the fields of the API's latest version at least, in that order.
     """
-    if api == "Heartbeat":
+    if api == "Heartbeat" and len(body) == _HEARTBEAT_FIELDS:
         return heartbeat_json(api_version, body["errorCode"])
     plan = _plan(api, api_version)
     if plan is not None:

@@ -80,6 +80,8 @@ class JoinGroup(_Body, frozen=True):
     protocol_type: str = ""
     protocols: tuple[Protocol, ...] = ()
     reason: str | None = None
+    #: An extension: whether the member understands what leaders can say of an assignment (docs/client-extensions.md).
+    client_extensions: bool = False
 
 
 class MemberAssignment(_Body, frozen=True):
@@ -95,6 +97,12 @@ class SyncGroup(_Body, frozen=True):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: tuple[MemberAssignment, ...] = ()
+    #: Extensions. The leader's: why it can't assign anything, and whether the assignments replace those of the
+    #: generation (`ResyncMode`). A member's: that it owns no partition any more.
+    sync_error_code: Int16 = 0
+    sync_error_reason: str | None = None
+    resync: Int8 = 0
+    owns_nothing: bool = False
 
 
 class Heartbeat(_Body, frozen=True):

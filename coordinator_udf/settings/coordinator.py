@@ -66,6 +66,13 @@ class Settings(msgspec.Struct, frozen=True):
         ),
     ] = 300_000
     group_max_size: Annotated[int, _number(1, "The most members of a classic group.")] = _INT_MAX
+    group_classic_client_extensions_enable: Annotated[
+        bool,
+        _doc(
+            "Ours: whether members of classic groups that ask for it are served the extensions of the proposal of "
+            "2015: an error of the leader that reaches all members, and a new assignment without a new join round."
+        ),
+    ] = False
     group_metadata_max_bytes: Annotated[
         int,
         _number(

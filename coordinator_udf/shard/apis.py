@@ -14,7 +14,13 @@ import msgspec
 from coordinator_udf.groups.admin import delete_groups, describe_groups, list_groups
 from coordinator_udf.groups.classic.heartbeat_leave import heartbeat, leave_group, member_answer
 from coordinator_udf.groups.classic.join import Join
-from coordinator_udf.groups.classic.rebalance import join_body, refuse_join, sync_body
+from coordinator_udf.groups.classic.rebalance import (
+    HEARTBEAT_EXTENSIONS_VERSION,
+    join_body,
+    refuse_join,
+    sync_body,
+)
+from coordinator_udf.groups.classic.resync import resync_told
 from coordinator_udf.groups.classic.sync import lacks_protocol_names, sync_group
 from coordinator_udf.groups.consumer.classic_members import (
     ClassicJoin,
@@ -200,6 +206,7 @@ def _sync(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Requ
 
 
 def _heartbeat(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.Heartbeat) -> None:
+    told: Body = {}
     try:
         if not body.group_id:
             error = Errors.INVALID_GROUP_ID
@@ -214,9 +221,10 @@ def _heartbeat(ctx: Context, store: GroupStore, unavailable: Errors | None, row:
                 error = heartbeat_classic_member(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
             else:
                 error = heartbeat(ctx, group, body.member_id, body.group_instance_id, body.generation_id)
+                told = resync_told(group, body.member_id) if row.api_version >= HEARTBEAT_EXTENSIONS_VERSION else {}
     except ApiError as refused:
         error = refused.error
-    _reply(ctx, row, {"throttleTimeMs": 0, "errorCode": int(error)})
+    _reply(ctx, row, {"throttleTimeMs": 0, "errorCode": int(error), **told})
 
 
 def _leave(ctx: Context, store: GroupStore, unavailable: Errors | None, row: Request, body: r.LeaveGroup) -> None:

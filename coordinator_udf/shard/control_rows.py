@@ -15,6 +15,7 @@ from coordinator_udf.groups.classic.rebalance import (
     prepare_rebalance,
     restart_session,
 )
+from coordinator_udf.groups.classic.resync import resume_resync
 from coordinator_udf.groups.consumer.change import look_again
 from coordinator_udf.groups.consumer.membership import resume
 from coordinator_udf.groups.context import LogEntry
@@ -87,6 +88,7 @@ def load_end(shard: ShardState, _: Request) -> None:
 def _resume_classic(shard: ShardState, group: ClassicGroup) -> None:
     for member in group.in_order():
         restart_session(shard.ctx, group, member)
+    resume_resync(shard.ctx, group)
     limit = shard.ctx.settings.group_max_size
     if len(group.members) > limit and group.state is ClassicGroupState.STABLE:
         reason = (
@@ -194,11 +196,9 @@ def _forget(shard: ShardState, availability: Availability) -> None:
             continue
         shard.ctx.move(group, GroupEvent.UNLOADED)
         for member in group.in_order():
-            if previous is ClassicGroupState.PREPARING_REBALANCE:
-                answer_join(
-                    shard.ctx, group, member, join_body(error=Errors.NOT_COORDINATOR, member_id=member.member_id)
-                )
-            else:
+            # Who joined again after the leader's error waits too.
+            answer_join(shard.ctx, group, member, join_body(error=Errors.NOT_COORDINATOR, member_id=member.member_id))
+            if previous is not ClassicGroupState.PREPARING_REBALANCE:
                 answer_sync(shard.ctx, group, member, Errors.NOT_COORDINATOR)
     shard.store = GroupStore()
     shard.forget_timers()

@@ -56,12 +56,28 @@ class _Group(_Kafka):
     members: list[_Member] | None = None
 
 
+class _MemberExtensions(_Kafka, omit_defaults=True):
+    client_extensions: int = 0
+
+
+class _GroupExtensions(_Kafka, omit_defaults=True):
+    """What extensions add to a classic group, in whose columns there is no place for it."""
+
+    resync_epoch: int = 0
+    resync: int = 0
+    members: list[_MemberExtensions] | None = None
+
+
+#: The version of a classic group's value that can have extensions.
+_EXTENDED_VERSION: Final = 4
+
 #: The APIs whose answers have typed columns; the bodies of all others (heartbeats above all) are not read.
 _TYPED_APIS: Final = pa.array(["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"])
 
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
 _read_commit: Final = msgspec.json.Decoder(_Commit).decode
 _read_group: Final = msgspec.json.Decoder(_Group).decode
+_read_extensions: Final = msgspec.json.Decoder(_GroupExtensions).decode
 _read_bytes: Final = msgspec.json.Decoder(bytes).decode
 
 
@@ -146,12 +162,22 @@ def _consumer_offsets(rows: pa.Table) -> pa.Table:
     schema = table_arrow("consumer_offsets")
     columns["offset_commit"] = _structs(read("OffsetCommit", _read_commit), schema.field("offset_commit").type)
     columns["group_metadata"] = _structs(read("GroupMetadata", _read_group), schema.field("group_metadata").type)
-    columns["other_value"] = pa.array(
-        [None if kind in ("OffsetCommit", "GroupMetadata") else body for body, kind in zip(bodies, types, strict=True)],
-        pa.string(),
-    )
+    versions = rows.column("value_version").to_pylist()
+    others = [_other_value(*row) for row in zip(types, versions, bodies, strict=True)]
+    columns["other_value"] = pa.array(others, pa.string())
     columns["stored"] = pa.nulls(len(rows), schema.field("stored").type)
     return _table("consumer_offsets", CONSUMER_OFFSETS.fieldNames(), columns)
+
+
+def _other_value(kind: str, version: int | None, body: str | None) -> str | None:
+    """What of a record's value has no columns, as JSON."""
+    if kind == "GroupMetadata" and body is not None and version == _EXTENDED_VERSION:
+        found = _read_extensions(body)
+        if found.members is not None and not any(member.client_extensions for member in found.members):
+            found.members = None
+        text = msgspec.json.encode(found).decode()
+        return None if text == "{}" else text
+    return None if kind in ("OffsetCommit", "GroupMetadata") else body
 
 
 def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array:

@@ -164,6 +164,7 @@ class World:
         client: str | None = "client",
         new_id: str | None = None,
         reason: str | None = None,
+        extensions: bool = False,
     ) -> Asked:
         """JoinGroup. Where it makes a new member, that one's id is ``new_id`` or a made-up one."""
         if isinstance(member, Member):
@@ -181,6 +182,7 @@ class World:
             "protocolType": type_,
             "protocols": join_protocols(protocols),
             "reason": reason,
+            **({"clientExtensions": True} if extensions else {}),
         }
         return self.ask("JoinGroup", version, body, group=group, instance=instance, client=client, new_id=new_id)
 
@@ -193,8 +195,9 @@ class World:
         generation: int | None = None,
         type_: str | None = "consumer",
         protocol: str | None = "range",
+        more: Mapping[str, Any] | None = None,
     ) -> Asked:
-        """SyncGroup; the leader's has the assignments by member id."""
+        """SyncGroup; the leader's has the assignments by member id. ``more`` are fields that Kafka hasn't got."""
         body = {
             "groupId": member.group,
             "generationId": member.generation if generation is None else generation,
@@ -203,6 +206,7 @@ class World:
             "protocolType": type_,
             "protocolName": protocol,
             "assignments": [{"memberId": id_, "assignment": base64(data)} for id_, data in (assign or {}).items()],
+            **(more or {}),
         }
         return self.ask("SyncGroup", version, body, group=member.group)
 

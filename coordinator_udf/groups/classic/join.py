@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator_udf.groups.classic.rebalance import (
+    JOIN_EXTENSIONS_VERSION,
     answer_join,
     answer_sync,
     cancel_session,
@@ -13,10 +14,11 @@ from coordinator_udf.groups.classic.rebalance import (
     rebalance_or_complete_join,
     restart_session,
 )
+from coordinator_udf.groups.classic.stored_group import rewrite_group
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.member_ids import new_member_id
 from coordinator_udf.groups.model import timers
-from coordinator_udf.groups.model.classic import ClassicGroup, Member, Parked, Protocols
+from coordinator_udf.groups.model.classic import ClassicGroup, Member, Parked, Protocols, ResyncMode
 from coordinator_udf.groups.model.classic_states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -26,12 +28,6 @@ from coordinator_udf.groups.model.classic_states import (
     GroupEvent,
 )
 from coordinator_udf.groups.model.timers import TimerKey
-from coordinator_udf.groups.records.classic import (
-    GROUP_METADATA,
-    GROUP_METADATA_VALUE_VERSION,
-    group_metadata_key,
-    group_metadata_value,
-)
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import JoinGroup
@@ -45,7 +41,7 @@ _SUPPORTS_SKIPPING_ASSIGNMENT = 9
 class Join:
     """One JoinGroup request on its way through a group."""
 
-    __slots__ = ("body", "ctx", "group", "parked", "protocols", "rebalance_timeout_ms", "row")
+    __slots__ = ("body", "ctx", "extensions", "group", "parked", "protocols", "rebalance_timeout_ms", "row")
 
     def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup) -> None:
         self.ctx = ctx
@@ -55,6 +51,8 @@ class Join:
         self.protocols: Protocols = tuple([(p.name, p.metadata) for p in body.protocols])
         self.rebalance_timeout_ms = body.session_timeout_ms if row.api_version == 0 else body.rebalance_timeout_ms
         self.parked = Parked(row.request_id, row.api_version, row.recorded_leader, row.recorded_protocol)
+        serves = ctx.settings.group_classic_client_extensions_enable and row.api_version >= JOIN_EXTENSIONS_VERSION
+        self.extensions = serves and body.client_extensions
 
     def handle(self) -> None:
         """Answers the request, parks it, or lets it begin a rebalance."""
@@ -122,6 +120,7 @@ class Join:
             protocols=self.protocols,
             awaiting_join=self.parked,
             is_new=True,
+            client_extensions=self.extensions,
         )
         group.add(member, body.protocol_type)
         ctx.name_cause(member_id)
@@ -166,6 +165,15 @@ class Join:
             # A leader asks for a rebalance when something changed that no member's metadata shows, a topic say.
             reason = f"Leader {member.member_id} re-joining group {during}"
             self._update(member, GroupEvent.LEADER_REJOINED, reason)
+        elif group.resync is not ResyncMode.NONE:
+            reason = f"Member {member.member_id} joined again while members were told of a new assignment"
+            self._update(member, GroupEvent.RESYNC_ABORTED, f"{reason}; {self._client_reason()}")
+        elif group.sync_failure is not None and is_leader:
+            reason = f"Leader {member.member_id} that could compute no assignment re-joining group {during}"
+            self._update(member, GroupEvent.LEADER_REJOINED, reason)
+        elif group.sync_failure is not None and not changed:
+            # There is nothing to be told before the leader comes again, or the time for it is over.
+            self._park(member)
         elif state in (COMPLETING_REBALANCE, STABLE):
             if changed:
                 self._update(
@@ -182,6 +190,7 @@ class Join:
         rebalance_or_complete_join(self.ctx, self.group, event, reason)
 
     def _park(self, member: Member) -> None:
+        member.client_extensions = self.extensions
         self.group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
 
     # -- a static member that came back ---------------------------------------------------------------------------
@@ -196,15 +205,19 @@ class Join:
         member = group.rename_static(instance, old_id, self._new_member_id())
         cancel_session(ctx, group.group_id, old_id)
         restart_session(ctx, group, member)
-        group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
+        self._park(member)
         ctx.name_cause(member.member_id)
         told = f"instance id {instance}, before member {old_id}"
         ctx.note_member(group, GroupEvent.STATIC_MEMBER_REPLACED, member, told)
         if group.state is STABLE:
-            if group.protocol_name == group.select_protocol():
+            if group.resync is not ResyncMode.NONE:
+                reason = f"Static member {member.member_id} joined while members were told of a new assignment"
+                rebalance_or_complete_join(ctx, group, GroupEvent.RESYNC_ABORTED, f"{reason}; {self._client_reason()}")
+            elif group.protocol_name == group.select_protocol():
                 if self._store_replacement(member):
                     self._welcome_back(member, old_leader)
                 else:
+                    member.client_extensions = old.client_extensions
                     self._revert_replacement(member, old_id, old_leader, before)
             else:
                 reason = (
@@ -233,9 +246,7 @@ class Join:
         sizes = {m.member_id: m.assignment.size for m in group.members.values() if m.assignment is not None}
         if not ctx.fits_group(group, sizes):
             return False
-        value = group_metadata_value(group)
-        refs = tuple(sorted({m.assignment.record_offset for m in group.members.values() if m.assignment is not None}))
-        ctx.append(GROUP_METADATA, group_metadata_key(group.group_id), GROUP_METADATA_VALUE_VERSION, value, refs=refs)
+        rewrite_group(ctx, group)
         return True
 
     def _revert_replacement(

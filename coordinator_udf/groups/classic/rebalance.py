@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from coordinator_udf.groups.classic.stored_group import write_group
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
-from coordinator_udf.groups.model.classic import ClassicGroup, Member, Parked
+from coordinator_udf.groups.model.classic import ClassicGroup, Member, Parked, ResyncMode
 from coordinator_udf.groups.model.classic_states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -21,13 +22,7 @@ from coordinator_udf.groups.model.classic_states import (
     GroupEvent,
 )
 from coordinator_udf.groups.model.timers import TimerKey
-from coordinator_udf.groups.records.classic import (
-    GROUP_METADATA,
-    GROUP_METADATA_VALUE_VERSION,
-    group_metadata_key,
-    group_metadata_value,
-    placeholder,
-)
+from coordinator_udf.groups.records.classic import placeholder
 from coordinator_udf.java_order.tables import INITIAL_TABLE, grown_table, hash_order
 from coordinator_udf.protocol.answer_json import AnswerTemplate
 from coordinator_udf.protocol.errors import Errors
@@ -37,6 +32,9 @@ from coordinator_udf.protocol.errors import Errors
 _LEAST_EXTENSION_MS = 50
 
 _NONE = int(Errors.NONE)
+
+#: The versions of JoinGroup, SyncGroup and Heartbeat from which on their extensions are served.
+JOIN_EXTENSIONS_VERSION, SYNC_EXTENSIONS_VERSION, HEARTBEAT_EXTENSIONS_VERSION = 9, 5, 4
 
 
 def join_body(
@@ -69,22 +67,28 @@ def sync_body(
     protocol_type: str | None = None,
     protocol_name: str | None = None,
     assignment: str = "",
+    resync_epoch: int = 0,
 ) -> dict[str, Any]:
-    """The body of a SyncGroup answer; the assignment is a placeholder."""
-    return {
+    """The body of a SyncGroup answer; the assignment is a placeholder.
+
+    Args:
+        resync_epoch: how often the generation's assignment has been replaced, as an extension tells; not told if never.
+    """
+    body = {
         "throttleTimeMs": 0,
         "errorCode": int(error),
         "protocolType": protocol_type,
         "protocolName": protocol_name,
         "assignment": assignment,
     }
+    return {**body, "resyncEpoch": resync_epoch} if resync_epoch else body
 
 
 def generation_body(
     group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
 ) -> dict[str, Any]:
     """The JoinGroup answer that tells a member the group's current generation."""
-    return join_body(
+    body = join_body(
         member_id=member_id,
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -93,6 +97,14 @@ def generation_body(
         skip_assignment=skip_assignment,
         members=joined_members(group, group.in_order()) if with_members else None,
     )
+    member = group.members.get(member_id)
+    return {**body, **_extensions_told(group)} if member is not None and member.client_extensions else body
+
+
+def _extensions_told(group: ClassicGroup) -> dict[str, Any]:
+    """What the JoinGroup answer tells a member that understands the extensions: what its generation allows."""
+    allowed = {"syncErrors": True}
+    return {**allowed, "resync": True} if group.understands_extensions() else allowed
 
 
 def joined_members(group: ClassicGroup, members: Iterable[Member]) -> list[dict[str, Any]]:
@@ -154,7 +166,8 @@ def answer_assignment(
 ) -> None:
     """Answers a SyncGroup with the member's assignment, which is empty where the leader forgot the member."""
     assignment = member.assignment
-    template = _assignment_template(api_version, group.protocol_type, group.protocol_name)
+    epoch = group.resync_epoch if member.client_extensions and api_version >= SYNC_EXTENSIONS_VERSION else 0
+    template = _assignment_template(api_version, group.protocol_type, group.protocol_name, epoch)
     ctx.answer_in_json(
         request_id,
         "SyncGroup",
@@ -168,8 +181,11 @@ def answer_assignment(
 
 
 @lru_cache(maxsize=1024)
-def _assignment_template(api_version: int, protocol_type: str | None, protocol_name: str | None) -> AnswerTemplate:
-    return AnswerTemplate("SyncGroup", api_version, sync_body(Errors.NONE, protocol_type, protocol_name), "assignment")
+def _assignment_template(
+    api_version: int, protocol_type: str | None, protocol_name: str | None, resync_epoch: int
+) -> AnswerTemplate:
+    body = sync_body(Errors.NONE, protocol_type, protocol_name, resync_epoch=resync_epoch)
+    return AnswerTemplate("SyncGroup", api_version, body, "assignment")
 
 
 def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
@@ -204,6 +220,10 @@ def prepare_rebalance(ctx: Context, group: ClassicGroup, event: GroupEvent, reas
     """Begins the join phase. A new group waits for the initial delay, others until all members have joined again."""
     if group.state is COMPLETING_REBALANCE:
         reset_assignment(ctx, group, Errors.REBALANCE_IN_PROGRESS)
+    elif group.resync is not ResyncMode.NONE:
+        # Who has the new assignment keeps it until it joins, as all keep the one that they have.
+        propagate_assignment(ctx, group, Errors.REBALANCE_IN_PROGRESS)
+    group.resync, group.sync_failure = ResyncMode.NONE, None
     group.pending_sync.clear()
     ctx.timers.cancel(TimerKey(timers.SYNC, group.group_id))
     if group.is_empty():
@@ -251,6 +271,7 @@ def _begin_generation(
     ctx: Context, group: ClassicGroup, event: GroupEvent, recorded_protocol: str | None, absent: list[str]
 ) -> None:
     group.generation_id += 1
+    group.resync_epoch = 0
     group.pending_sync.clear()
     group.protocol_name = group.select_protocol(recorded_protocol) if group.members else None
     group.subscribed_topics = group.compute_subscribed_topics()
@@ -258,8 +279,7 @@ def _begin_generation(
         ctx.move(group, GroupEvent.EMPTIED)
         # If it is too large the last generation stays in the log; loaded from there, its members would soon expire.
         if ctx.fits_group(group, {}):
-            key, value = group_metadata_key(group.group_id), group_metadata_value(group)
-            ctx.append(GROUP_METADATA, key, GROUP_METADATA_VALUE_VERSION, value)
+            write_group(ctx, group)
         return
     ctx.move(group, event, f"removed members that haven't joined: {', '.join(absent)}" if absent else None)
     members = group.in_order()
@@ -274,21 +294,25 @@ def _begin_generation(
 
 def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member]) -> None:
     """Answers all who have joined, the leader with who is in the group."""
-    followers = generation_body(group, "", with_members=False)
-    templates: dict[int, AnswerTemplate] = {}
+    plain = generation_body(group, "", with_members=False)
+    extended = {**plain, **_extensions_told(group)}
+    templates: dict[tuple[int, bool], AnswerTemplate] = {}
     for member in members:
         member_id = member.member_id
         if member_id == group.leader:
-            body = {**followers, "memberId": member_id, "members": joined_members(group, members)}
+            told = extended if member.client_extensions else plain
+            body = {**told, "memberId": member_id, "members": joined_members(group, members)}
             answer_join(ctx, group, member, body)
             continue
         parked = _unpark_join(group, member)
         if parked is None:
             continue
         version = parked.api_version
-        template = templates.get(version)
+        kind = version, member.client_extensions
+        template = templates.get(kind)
         if template is None:
-            template = templates[version] = AnswerTemplate("JoinGroup", version, followers, "memberId")
+            told = extended if member.client_extensions else plain
+            template = templates[kind] = AnswerTemplate("JoinGroup", version, told, "memberId")
         ctx.answer_in_json(
             parked.request_id,
             "JoinGroup",
@@ -352,9 +376,13 @@ def join_expired(ctx: Context, group: ClassicGroup, data: tuple[int, ...]) -> No
 
 def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
     """Members that haven't sent their SyncGroup in time are out, and the group rebalances without them."""
-    if generation_id != group.generation_id or not group.pending_sync:
+    if generation_id != group.generation_id or not (group.pending_sync or group.sync_failure):
         return
     if group.state not in (COMPLETING_REBALANCE, STABLE):
+        return
+    if not group.pending_sync:
+        reason = f"Leader {group.leader} that could compute no assignment has not joined again"
+        prepare_rebalance(ctx, group, GroupEvent.SYNC_FAILURE_EXPIRED, reason)
         return
     pending = _java_set(group.pending_sync)
     for member_id in pending:

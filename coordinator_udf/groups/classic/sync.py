@@ -6,14 +6,18 @@ Source: GroupMetadataManager.classicGroupSyncToClassicGroup; the description of 
 from __future__ import annotations
 
 from coordinator_udf.groups.classic.rebalance import (
+    SYNC_EXTENSIONS_VERSION,
     answer_assignment,
     propagate_assignment,
     rebalance_or_complete_join,
     reset_assignment,
 )
+from coordinator_udf.groups.classic.resync import begin_resync, resync_asked
+from coordinator_udf.groups.classic.stored_group import store_assignment
+from coordinator_udf.groups.classic.sync_failure import answer_failure, fail_sync
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
-from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Parked
+from coordinator_udf.groups.model.classic import ClassicGroup, Parked, ResyncMode, SyncFailure
 from coordinator_udf.groups.model.classic_states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -22,17 +26,12 @@ from coordinator_udf.groups.model.classic_states import (
     GroupEvent,
 )
 from coordinator_udf.groups.model.timers import TimerKey
-from coordinator_udf.groups.records.classic import (
-    GROUP_METADATA,
-    GROUP_METADATA_VALUE_VERSION,
-    group_metadata_key,
-    group_metadata_value,
-)
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import SyncGroup
 
 _REQUIRES_PROTOCOL_NAMES = 5
+_CODES = frozenset(map(int, Errors))
 
 
 def lacks_protocol_names(row: Request, body: SyncGroup) -> bool:
@@ -50,14 +49,31 @@ def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup)
     member = group.members[body.member_id]
     if group.state is PREPARING_REBALANCE:
         raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+    extensions = ctx.settings.group_classic_client_extensions_enable and row.api_version >= SYNC_EXTENSIONS_VERSION
+    leads = group.leader == body.member_id
     if group.state is COMPLETING_REBALANCE:
+        if group.sync_failure is not None:
+            group.pending_sync.pop(body.member_id, None)
+            answer_failure(ctx, group, member, row.request_id, row.api_version)
+            return
         member.awaiting_sync = Parked(row.request_id, row.api_version)
         _synced(ctx, group, body.member_id)
-        if group.leader == body.member_id:
+        if leads and extensions and body.sync_error_code:
+            fail_sync(ctx, group, SyncFailure(_known_code(body.sync_error_code), body.sync_error_reason))
+        elif leads:
             _store(ctx, group, body)
-        return
-    _synced(ctx, group, body.member_id)
-    answer_assignment(ctx, group, member, row.request_id, row.api_version)
+    elif leads and extensions and body.resync:
+        begin_resync(ctx, group, row, body)
+    elif group.resync is not ResyncMode.NONE:
+        resync_asked(ctx, group, member, row, body)
+    else:
+        _synced(ctx, group, body.member_id)
+        answer_assignment(ctx, group, member, row.request_id, row.api_version)
+
+
+def _known_code(code: int) -> int:
+    """An error code that any client can read; another one stands for an error that nobody foresaw."""
+    return code if code in _CODES else int(Errors.UNKNOWN_SERVER_ERROR)
 
 
 def _validate(group: ClassicGroup, body: SyncGroup) -> None:
@@ -94,21 +110,6 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
         )
         rebalance_or_complete_join(ctx, group, GroupEvent.STORE_FAILED, reason)
         return
-    offset = ctx.end_offset
-    # Only the conversion to a consumer group reads an assignment again, in the request that converts: no join can help.
-    may_convert = group.uses_consumer_protocol() and ctx.settings.allows_online_upgrade()
-    for member in group.members.values():
-        size = sizes[member.member_id]
-        data = assigned[member.member_id] if may_convert and size else None
-        member.assignment = AssignmentRef(offset, member.member_id, size, data) if size else None
-    ctx.append(
-        GROUP_METADATA,
-        group_metadata_key(group.group_id),
-        GROUP_METADATA_VALUE_VERSION,
-        group_metadata_value(group),
-        refs=(offset,) if any(sizes.values()) else (),
-    )
-    brought = {member_id: assigned[member_id] for member_id, size in sizes.items() if size}
-    ctx.store_assignments(group.group_id, offset, brought)
+    store_assignment(ctx, group, assigned, sizes)
     propagate_assignment(ctx, group, Errors.NONE)
     ctx.move(group, GroupEvent.LEADER_SYNCED, f"Assignment received from leader {body.member_id}")

@@ -21,7 +21,7 @@ from coordinator_udf.groups.consumer.change import TOO_LARGE
 from coordinator_udf.groups.consumer.topic_hash import metadata_hash
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
-from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member
+from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member, ResyncMode
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import (
     ClassicMetadata,
@@ -70,8 +70,11 @@ def check_upgrade(ctx: Context, group: ClassicGroup) -> None:
     """Checks that a classic group with members may become a consumer group.
 
     Raises:
-        ApiError: GROUP_ID_NOT_FOUND.
+        ApiError: GROUP_ID_NOT_FOUND; COORDINATOR_LOAD_IN_PROGRESS, after which members try again, while nobody can say
+            who owns which partitions.
     """
+    if group.resync is not ResyncMode.NONE:
+        raise ApiError(Errors.COORDINATOR_LOAD_IN_PROGRESS)
     because = None
     if not ctx.settings.allows_online_upgrade():
         because = "online upgrade is disabled"

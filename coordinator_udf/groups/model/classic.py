@@ -6,6 +6,8 @@ format (see shard.state_row.codec.STATE_VERSION).
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import msgspec
 
 from coordinator_udf.groups.model.classic_states import CAN_REBALANCE, DEAD, EMPTY, STABLE, ClassicGroupState
@@ -44,6 +46,24 @@ class AssignmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     data: bytes | None = None
 
 
+class ResyncMode(IntEnum):
+    """How an assignment replaces the one before in the same generation (an extension; the values are on the wire)."""
+
+    #: It doesn't: all members have theirs.
+    NONE = 0
+    #: Nobody is given what another member may still own, so each is told as soon as it asks.
+    ADDS = 1
+    #: Partitions change hands: nobody is told before all own nothing.
+    MOVES = 2
+
+
+class SyncFailure(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the leader said of why it can't compute an assignment (an extension)."""
+
+    error_code: int
+    reason: str | None = None
+
+
 class Member(msgspec.Struct, array_like=True, gc=False):
     """A member of a classic group. Timeouts in milliseconds."""
 
@@ -58,6 +78,8 @@ class Member(msgspec.Struct, array_like=True, gc=False):
     awaiting_join: Parked | None = None
     awaiting_sync: Parked | None = None
     is_new: bool = False
+    #: Whether its JoinGroup said that it understands the extensions, and they are served.
+    client_extensions: bool = False
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """The member's metadata for a protocol.
@@ -102,6 +124,12 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
     created_at: int = -1
     #: The size of the members' Java table, for its order.
     table: int = INITIAL_TABLE
+    #: How often the leader has replaced the generation's assignment, and how it does while `pending_sync` names members
+    #: that don't have the last one yet.
+    resync_epoch: int = 0
+    resync: ResyncMode = ResyncMode.NONE
+    #: Set from when the leader could compute no assignment of the generation until the next rebalance.
+    sync_failure: SyncFailure | None = None
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -120,6 +148,10 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
     def has_all_members_joined(self) -> bool:
         """Whether every member waits in the join phase and nobody is about to come."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join
+
+    def understands_extensions(self) -> bool:
+        """Whether all members understand a new assignment without a new join round."""
+        return all(member.client_extensions for member in self.members.values())
 
     def rebalance_timeout_ms(self) -> int:
         """The greatest of the members' rebalance timeouts."""
@@ -273,6 +305,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
             session_timeout_ms=old.session_timeout_ms,
             protocols=old.protocols,
             assignment=old.assignment,
+            client_extensions=old.client_extensions,
         )
         self.members[new_id] = member
         self.table = grown_table(self.table, len(self.members))

@@ -62,6 +62,18 @@ class GroupEvent(StrEnum):
     EMPTIED = "EMPTIED"
     #: The leader's assignment was stored.
     LEADER_SYNCED = "LEADER_SYNCED"
+    #: The leader said that it can't compute an assignment, and who waits for one was told (an extension).
+    LEADER_SYNC_FAILED = "LEADER_SYNC_FAILED"
+    #: The leader that couldn't compute an assignment didn't join again within the rebalance timeout.
+    SYNC_FAILURE_EXPIRED = "SYNC_FAILURE_EXPIRED"
+    #: The leader replaced the assignment of the generation, and it was stored (an extension).
+    LEADER_RESYNCED = "LEADER_RESYNCED"
+    #: All members have the assignment that replaced the one before.
+    RESYNC_COMPLETED = "RESYNC_COMPLETED"
+    #: The leader wanted to replace the assignment of a generation of which not all members understand that.
+    RESYNC_REFUSED = "RESYNC_REFUSED"
+    #: A member joined, or asked for an assignment that it must not have yet, while others were still to be told theirs.
+    RESYNC_ABORTED = "RESYNC_ABORTED"
     #: A classic group became a consumer group, for a member of the consumer protocol joined.
     UPGRADED = "UPGRADED"
     #: A consumer group became a classic group, for the last member of the consumer protocol left.
@@ -108,6 +120,14 @@ TRANSITIONS: dict[tuple[ClassicGroupState, GroupEvent], ClassicGroupState] = {
     (_S.COMPLETING_REBALANCE, _E.SESSION_EXPIRED): _S.PREPARING_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.SYNC_EXPIRED): _S.PREPARING_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.STORE_FAILED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.LEADER_SYNC_FAILED): _S.COMPLETING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.LEADER_REJOINED): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.SYNC_FAILURE_EXPIRED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.LEADER_RESYNCED): _S.STABLE,
+    (_S.STABLE, _E.RESYNC_COMPLETED): _S.STABLE,
+    (_S.STABLE, _E.RESYNC_REFUSED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.RESYNC_ABORTED): _S.PREPARING_REBALANCE,
+    (_S.STABLE, _E.STORE_FAILED): _S.PREPARING_REBALANCE,
     (_S.STABLE, _E.MEMBER_ADDED): _S.PREPARING_REBALANCE,
     (_S.STABLE, _E.MEMBER_UPDATED): _S.PREPARING_REBALANCE,
     (_S.STABLE, _E.LEADER_REJOINED): _S.PREPARING_REBALANCE,

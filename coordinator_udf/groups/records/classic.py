@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup
+from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member
 from coordinator_udf.offsets_topic.sizes import Sizes, measures, unsigned_varint_bytes
 from coordinator_udf.protocol import placeholders
 
@@ -17,6 +17,8 @@ OFFSET_COMMIT = "OffsetCommit"
 END_TXN_MARKER = "EndTxnMarker"
 
 GROUP_METADATA_VALUE_VERSION = 3
+#: The first version that can carry what the extensions add.
+_EXTENDED_VALUE_VERSION = 4
 
 #: A record batch's header.
 BATCH_OVERHEAD_BYTES = 61
@@ -32,32 +34,47 @@ def group_metadata_key(group_id: str) -> dict[str, Any]:
     return {"type": GROUP_METADATA, "group": group_id}
 
 
+def group_metadata_version(group: ClassicGroup) -> int:
+    """The version of the value of a group's record: Kafka's, or the next one where a member understands extensions."""
+    extended = any(member.client_extensions for member in group.members.values())
+    return _EXTENDED_VALUE_VERSION if extended else GROUP_METADATA_VALUE_VERSION
+
+
 def group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
-    """A group with its members and where their assignments lie.
+    """A group with its members and where their assignments lie; what extensions add only where it isn't the default.
 
     Raises:
         ValueError: there are members and no protocol, which no group that can be stored has.
     """
-    return {
+    value = {
         "protocolType": group.protocol_type or "",
         "generation": group.generation_id,
         "protocol": group.protocol_name,
         "leader": group.leader,
         "currentStateTimestamp": -1 if group.state_timestamp is None else group.state_timestamp,
-        "members": [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.group_instance_id,
-                "clientId": member.client_id,
-                "clientHost": member.client_host,
-                "rebalanceTimeout": member.rebalance_timeout_ms,
-                "sessionTimeout": member.session_timeout_ms,
-                "subscription": member.metadata(group.protocol_name),
-                "assignment": placeholder(member.assignment),
-            }
-            for member in group.in_order()
-        ],
+        "members": [_member_value(member, group.protocol_name) for member in group.in_order()],
     }
+    if group.resync_epoch:
+        value["resyncEpoch"] = group.resync_epoch
+    if group.resync:
+        value["resync"] = int(group.resync)
+    return value
+
+
+def _member_value(member: Member, protocol_name: str | None) -> dict[str, Any]:
+    value = {
+        "memberId": member.member_id,
+        "groupInstanceId": member.group_instance_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "rebalanceTimeout": member.rebalance_timeout_ms,
+        "sessionTimeout": member.session_timeout_ms,
+        "subscription": member.metadata(protocol_name),
+        "assignment": placeholder(member.assignment),
+    }
+    if member.client_extensions:
+        value["clientExtensions"] = 1
+    return value
 
 
 def empty_group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
@@ -83,7 +100,8 @@ def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
     for member in value["members"]:
         # Of bytes only the length matters.
         member["assignment"] = range(sizes.get(member["memberId"], 0))
-    return _measure_group_key({"group": group.group_id}), _measure_group(value)
+    measure_key, measure_value = measures(GROUP_METADATA, group_metadata_version(group))
+    return measure_key({"group": group.group_id}), measure_value(value)
 
 
 def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int:
@@ -95,7 +113,7 @@ def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int
         texts += len(member.member_id) + len(member.client_id) + len(member.client_host)
         texts += len(member.group_instance_id or "")
         # One of them is written.
-        others += 32
+        others += 40
         for _, metadata in member.protocols:
             others += len(metadata)
     return 4 * texts + others

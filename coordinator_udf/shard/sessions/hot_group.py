@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator_udf.groups.classic.heartbeat_leave import HEARTBEAT_ANSWERS
-from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic import ClassicGroup, ResyncMode
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.groups.model.timers import TIMEOUT, Entry, Timers
 
@@ -39,6 +39,9 @@ class HotGroup:
 def heat(group: ClassicGroup, timers: Timers) -> HotGroup | None:
     """The hot side of a group; None for one whose heartbeats need a closer look."""
     if group.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
+        return None
+    if group.resync is not ResyncMode.NONE:
+        # Answers tell some members to ask for their new assignments.
         return None
     sessions = timers.sessions_of(group.group_id)
     if not sessions:

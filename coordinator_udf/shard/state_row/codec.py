@@ -29,7 +29,7 @@ from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.pages import Packed, PagedMap, compressed, decompressed
 
 #: The version of what `encode` writes. Versions that `decode` reads: this one.
-STATE_VERSION = 8
+STATE_VERSION = 9
 
 #: The columns of schemas.outputs.SHARD_STATE.
 StateRow = tuple[int, int | None, bytes, bytes]
