@@ -24,6 +24,7 @@ class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The properties that a group's member looks at. Times in milliseconds.
 
     Attributes:
+        client_extensions: ours: whether a classic member uses the extensions of docs/client-extensions.md.
         max_versions: the highest version allowed of an API by its name; the newest known where it isn't named.
     """
 
@@ -46,6 +47,7 @@ class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
     partition_assignment_strategy: tuple[str, ...] = field(
         name="partition.assignment.strategy", default=_DEFAULT_STRATEGIES
     )
+    client_extensions: bool = field(name="classic.client.extensions.enable", default=False)
     max_versions: dict[str, int] = field(name="maxVersions", default_factory=dict)
 
     @classmethod

@@ -37,7 +37,9 @@ def test_answers_count_only_while_they_are_awaited() -> None:
     refused = {pair for pair in PAIRS if pair not in TRANSITIONS}
     assert refused == {
         *((state, _E.JOIN_ANSWERED) for state in _S if state is not _S.PREPARING_REBALANCE),
-        *((state, _E.SYNC_ANSWERED) for state in _S if state is not _S.COMPLETING_REBALANCE),
+        *((state, _E.SYNC_ANSWERED) for state in _S if state not in {_S.COMPLETING_REBALANCE, _S.RESYNCING}),
+        *((state, _E.RESYNC_SENT) for state in _S if state is not _S.STABLE),
+        *((state, _E.RESYNC_FAILED) for state in _S if state is not _S.RESYNCING),
     }
 
 
@@ -50,10 +52,12 @@ def _brought_to(state: MemberState) -> Membership:
     membership = Membership()
     if state is not _S.UNJOINED:
         membership.join_sent()
-    if state in {_S.COMPLETING_REBALANCE, _S.STABLE}:
+    if state in {_S.COMPLETING_REBALANCE, _S.STABLE, _S.RESYNCING}:
         membership.join_answered(Generation(3, "m-1", "range"))
-    if state is _S.STABLE:
+    if state in {_S.STABLE, _S.RESYNCING}:
         membership.sync_answered()
+    if state is _S.RESYNCING:
+        membership.resync_sent()
     assert membership.state is state
     return membership
 

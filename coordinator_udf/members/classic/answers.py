@@ -55,7 +55,7 @@ class JoinedMember(_Answer, frozen=True):
 
 
 class JoinGroupAnswer(_Answer, frozen=True):
-    """A generation of the group."""
+    """A generation of the group; with extensions, whether it takes the leader's errors and new assignments."""
 
     error_code: int
     generation_id: int
@@ -65,21 +65,27 @@ class JoinGroupAnswer(_Answer, frozen=True):
     members: tuple[JoinedMember, ...]
     protocol_type: str | None = None
     skip_assignment: bool = False
+    sync_errors: bool = False
+    resync: bool = False
 
 
 class SyncGroupAnswer(_Answer, frozen=True):
-    """The member's assignment."""
+    """The member's assignment; with extensions, which of its generation it is, or why the leader has none."""
 
     error_code: int
     assignment: bytes
     protocol_type: str | None = None
     protocol_name: str | None = None
+    resync_epoch: int = 0
+    sync_error_reason: str | None = None
 
 
 class HeartbeatAnswer(_Answer, frozen=True):
-    """Whether the member is still in its generation."""
+    """Whether the member is still in its generation; with extensions, whether there is a new assignment to ask for."""
 
     error_code: int
+    resync_epoch: int = 0
+    give_up_first: bool = False
 
 
 class LeftMember(_Answer, frozen=True):

@@ -17,8 +17,10 @@ from coordinator_udf.members.classic.leader import Leader
 from coordinator_udf.members.classic.leave import Leaving
 from coordinator_udf.members.classic.positions import FetchPositions
 from coordinator_udf.members.classic.rebalance import Rebalance
+from coordinator_udf.members.classic.resync import Resync
 from coordinator_udf.members.classic.subscription_changes import SubscriptionChanges
 from coordinator_udf.members.classic.subscription_metadata import SubscriptionMetadata
+from coordinator_udf.members.classic.sync_group import SyncGroup
 from coordinator_udf.members.client_assignors.spec import ClientAssignor
 from coordinator_udf.members.exceptions import (
     ClientException,
@@ -54,10 +56,18 @@ class ClassicConsumer:
         self._leader = Leader(context, self._changes, self._assignors)
         self._rebalance = Rebalance(context, self._changes, self._assignors, self._leader, self._commits)
         metadata = SubscriptionMetadata(context, self._changes, assignors)
+        sync = SyncGroup(context, self.discovery, self._sender)
         join_group = JoinGroup(
-            context, self.discovery, self._sender, metadata, self._leader, enable_heartbeats=self._enable_heartbeats
+            context,
+            self.discovery,
+            self._sender,
+            metadata=metadata,
+            leader=self._leader,
+            sync=sync,
+            enable_heartbeats=self._enable_heartbeats,
         )
         self._joining = Joining(context, self.discovery, join_group, self._rebalance)
+        self._resync = Resync(context, self._changes, self._leader, self._rebalance, sync)
         self._running: HeartbeatLoop | None = None
         self.heartbeats: HeartbeatLoop | None = None
 
@@ -130,7 +140,9 @@ class ClassicConsumer:
         self._poll_heartbeats()
         if self.discovery.coordinator is None and not (yield from self.discovery.ensure_ready(timer)):
             return
-        if self._rebalance.is_rejoin_needed(is_pending=self._joining.is_pending):
+        if self._context.config.client_extensions and not self._joining.is_pending:
+            yield from self._resync.run(self._context.timer(0))
+        if self._rebalance.is_rejoin_needed(is_pending=self._joining.is_pending, is_resyncing=self._resync.is_running):
             if not (yield from self._refresh_pattern(timer)):
                 return
             if not (yield from self._ensure_active_group()):

@@ -12,9 +12,9 @@ from coordinator_udf.members.classic.coordinator_requests import CoordinatorRequ
 from coordinator_udf.members.classic.discovery import CoordinatorDiscovery
 from coordinator_udf.members.classic.flow import Flow
 from coordinator_udf.members.classic.leave import Leaving
-from coordinator_udf.members.classic.membership import Generation
+from coordinator_udf.members.classic.membership import Generation, ResyncTold
 from coordinator_udf.members.classic.request_future import RequestFuture
-from coordinator_udf.members.classic.states import MemberState
+from coordinator_udf.members.classic.states import STEADY, MemberState
 from coordinator_udf.members.exceptions import ClientException, exception_for, kafka_exception
 from coordinator_udf.members.timers import FOREVER_MS
 from coordinator_udf.protocol.errors import Errors
@@ -136,10 +136,19 @@ class HeartbeatLoop:
         sent = self._context.membership.generation
 
         def handle(answer: HeartbeatAnswer, result: RequestFuture[None]) -> Flow[None]:
+            if answer.error_code == Errors.NONE and answer.resync_epoch and self._context.config.client_extensions:
+                self._told_of_resync(ResyncTold(answer.resync_epoch, answer.give_up_first), sent)
             yield from self._answered(answer.error_code, sent, result)
 
         request = requests.heartbeat(config.group_id, sent.member_id, config.group_instance_id, sent.generation_id)
         return (yield from self._sender.send(request, HeartbeatAnswer, handle))
+
+    def _told_of_resync(self, told: ResyncTold, sent: Generation) -> None:
+        """Leaves it to the application's next poll to ask for the assignment; while it does, this is no news."""
+        membership = self._context.membership
+        is_news = membership.generation == sent and membership.state is MemberState.STABLE
+        if is_news and told.epoch >= membership.resync_epoch:
+            membership.resync_told = told
 
     def _answered(self, error: int, sent: Generation, result: RequestFuture[None]) -> Flow[None]:
         membership = self._context.membership
@@ -149,7 +158,7 @@ class HeartbeatLoop:
             self._discovery.mark_unknown()
             yield from result.fail_with(error)
         elif error == Errors.REBALANCE_IN_PROGRESS:
-            if membership.state is MemberState.STABLE:
+            if membership.state in STEADY:
                 membership.request_rejoin("group is already rebalancing")
                 yield from result.fail_with(error)
             else:

@@ -1,4 +1,4 @@
-"""JoinGroup and its answer, SyncGroup and its answer (AbstractCoordinator's handlers of both).
+"""JoinGroup and its answer, and the SyncGroup that follows (AbstractCoordinator's JoinGroupResponseHandler).
 
 SyncGroup is sent while the answer to JoinGroup is handled; the leader runs its assignor there.
 """
@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable
 
 from coordinator_udf.members.classic import requests
-from coordinator_udf.members.classic.answers import JoinGroupAnswer, SyncGroupAnswer
+from coordinator_udf.members.classic.answers import JoinGroupAnswer
 from coordinator_udf.members.classic.context import Context
 from coordinator_udf.members.classic.coordinator_requests import CoordinatorRequests
 from coordinator_udf.members.classic.discovery import CoordinatorDiscovery
@@ -19,13 +19,13 @@ from coordinator_udf.members.classic.membership import Generation
 from coordinator_udf.members.classic.request_future import RequestFuture
 from coordinator_udf.members.classic.states import IllegalTransition
 from coordinator_udf.members.classic.subscription_metadata import SubscriptionMetadata
+from coordinator_udf.members.classic.sync_group import COORDINATOR_ERRORS, SyncGroup
 from coordinator_udf.members.exceptions import ClientException, exception_for, kafka_exception
 from coordinator_udf.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from coordinator_udf.protocol.errors import Errors
 
 #: The broker may hold a JoinGroup for the rebalance timeout; this is for small delays on top.
 _JOIN_GROUP_LAPSE_MS = 5_000
-_COORDINATOR_ERRORS = frozenset({Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR})
 #: Errors of JoinGroup that are told as they are.
 _JOIN_ERRORS = frozenset(
     {
@@ -40,7 +40,6 @@ _JOIN_ERRORS = frozenset(
         Errors.REBALANCE_IN_PROGRESS,
     }
 )
-_SYNC_ERRORS = frozenset({Errors.GROUP_AUTHORIZATION_FAILED, Errors.REBALANCE_IN_PROGRESS, Errors.FENCED_INSTANCE_ID})
 
 
 class JoinGroup:
@@ -51,9 +50,10 @@ class JoinGroup:
         context: Context,
         discovery: CoordinatorDiscovery,
         sender: CoordinatorRequests,
+        *,
         metadata: SubscriptionMetadata,
         leader: Leader,
-        *,
+        sync: SyncGroup,
         enable_heartbeats: Callable[[], None],
     ) -> None:
         self._context = context
@@ -61,6 +61,7 @@ class JoinGroup:
         self._sender = sender
         self._metadata = metadata
         self._leader = leader
+        self._sync = sync
         self._enable_heartbeats = enable_heartbeats
 
     def send(self) -> Flow[RequestFuture[bytes]]:
@@ -82,6 +83,7 @@ class JoinGroup:
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.max_poll_interval_ms,
             reason=membership.rejoin_reason,
+            extensions=config.client_extensions,
         )
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + _JOIN_GROUP_LAPSE_MS)
         return (yield from self._sender.send(request, JoinGroupAnswer, handle, timeout_ms))
@@ -94,7 +96,7 @@ class JoinGroup:
         if error == Errors.UNKNOWN_MEMBER_ID:
             if self._context.membership.generation == sent:
                 self._context.membership.generation_lost("JOIN_GROUP", error, keep_member_id=False)
-        elif error in _COORDINATOR_ERRORS:
+        elif error in COORDINATOR_ERRORS:
             self._discovery.mark_unknown()
         elif error == Errors.MEMBER_ID_REQUIRED:
             self._context.membership.member_id_given(answer.member_id)
@@ -121,68 +123,22 @@ class JoinGroup:
             try:
                 assigned = yield from self._leader.assign(answer)
             except ClientException as error:
-                yield from result.fail(error)
+                yield from self._fail(error, result, is_told=answer.sync_errors)
                 return
             assignments = [
                 {"memberId": member, "assignment": base64.b64encode(data).decode()} for member, data in assigned.items()
             ]
-        synced = yield from self._sync(assignments)
+        synced = yield from self._sync.send(assignments)
         yield from synced.chain(result)
 
-    def _sync(self, assignments: list[dict[str, str]]) -> Flow[RequestFuture[bytes]]:
-        config = self._context.config
-        # While the leader waited for metadata, the generation may have gone.
-        sent = self._context.membership.generation
-
-        def handle(answer: SyncGroupAnswer, result: RequestFuture[bytes]) -> Flow[None]:
-            yield from self._sync_answered(answer, sent, result)
-
-        request = requests.sync_group(
-            config.group_id,
-            sent.member_id,
-            config.group_instance_id,
-            sent.generation_id,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocol_name=sent.protocol_name,
-            assignments=assignments,
-        )
-        return (yield from self._sender.send(request, SyncGroupAnswer, handle))
-
-    def _sync_answered(self, answer: SyncGroupAnswer, sent: Generation, result: RequestFuture[bytes]) -> Flow[None]:
-        error = answer.error_code
-        if error == Errors.NONE:
-            yield from self._synced(answer, result)
+    def _fail(self, error: ClientException, result: RequestFuture[bytes], *, is_told: bool) -> Flow[None]:
+        """Fails the join for what the leader's assignor threw, after telling the group where that is understood."""
+        if not is_told:
+            yield from result.fail(error)
             return
-        if error in (Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION):
-            if self._context.membership.generation == sent:
-                keep_member_id = error == Errors.ILLEGAL_GENERATION
-                self._context.membership.generation_lost("SYNC_GROUP", error, keep_member_id=keep_member_id)
-        elif error in _COORDINATOR_ERRORS:
-            self._discovery.mark_unknown()
-        elif error not in _SYNC_ERRORS:
-            known = exception_for(error)
-            yield from result.fail(kafka_exception(f"Unexpected error from SyncGroup: {known.message}"))
-            return
-        yield from result.fail_with(error)
 
-    def _synced(self, answer: SyncGroupAnswer, result: RequestFuture[bytes]) -> Flow[None]:
-        membership = self._context.membership
-        generation = membership.generation
-        if answer.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
-            yield from result.fail_with(Errors.INCONSISTENT_GROUP_PROTOCOL)
-            return
-        is_expected = answer.protocol_name in (None, generation.protocol_name)
-        try:
-            if generation.is_reset:
-                yield from result.fail_with(Errors.ILLEGAL_GENERATION)
-                return
-            if is_expected:
-                membership.sync_answered()
-        except IllegalTransition:
-            # The generation went while the answer was on its way: join again at once.
-            yield from result.fail_with(Errors.ILLEGAL_GENERATION)
-            return
-        if is_expected:
-            yield from result.complete(answer.assignment)
-        else:
-            yield from result.fail_with(Errors.INCONSISTENT_GROUP_PROTOCOL)
+        def fail(_: object) -> Flow[None]:
+            yield from result.fail(error)
+
+        told = yield from self._sync.send_failure(error)
+        yield from told.listen(fail, fail)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coordinator_udf.members.classic.states import NOT_JOINED, REBALANCING, MemberEvent, MemberState, next_state
+from coordinator_udf.members.classic.states import (
+    NOT_JOINED,
+    REBALANCING,
+    STEADY,
+    MemberEvent,
+    MemberState,
+    next_state,
+)
 from coordinator_udf.protocol.errors import error_name
 
 NO_GENERATION_ID = -1
@@ -31,11 +38,21 @@ class Generation(NamedTuple):
 NO_GENERATION = Generation()
 
 
+class ResyncTold(NamedTuple):
+    """What a heartbeat's answer said of a new assignment: its number, and whether all has to be given up first."""
+
+    epoch: int
+    give_up_first: bool
+
+
 class Membership:
     """State, generation and the wish to rejoin.
 
     Attributes:
         needs_join_prepare: whether onJoinPrepare has to run before the next JoinGroup.
+        resync_told: a new assignment of the generation that the member has to ask for, or None.
+        resync_epoch: how often the generation's assignment had been replaced when the member's was made.
+        has_resynced: whether the last answer to SyncGroup brought a newer one than the member had.
     """
 
     def __init__(self) -> None:
@@ -44,6 +61,9 @@ class Membership:
         self._rejoin_needed = True
         self._rejoin_reason = ""
         self.needs_join_prepare = True
+        self.resync_told: ResyncTold | None = None
+        self.resync_epoch = 0
+        self.has_resynced = False
 
     @property
     def state(self) -> MemberState:
@@ -58,7 +78,7 @@ class Membership:
     @property
     def generation_if_stable(self) -> Generation | None:
         """The generation, if the member is stable in it."""
-        return self._generation if self._state is MemberState.STABLE else None
+        return self._generation if self._state in STEADY else None
 
     @property
     def rejoin_needed(self) -> bool:
@@ -92,16 +112,32 @@ class Membership:
         """
         self._state = next_state(self._state, MemberEvent.JOIN_ANSWERED)
         self._generation = generation
+        self._forget_resyncs()
 
-    def sync_answered(self) -> None:
+    def sync_answered(self, resync_epoch: int = 0) -> None:
         """Takes note of a good SyncGroup answer.
 
         Raises:
             IllegalTransition: the member doesn't wait for one any more.
         """
+        resynced = self._state is MemberState.RESYNCING
         self._state = next_state(self._state, MemberEvent.SYNC_ANSWERED)
-        self._rejoin_reason = ""
-        self._rejoin_needed = False
+        self.has_resynced = resync_epoch > self.resync_epoch
+        self.resync_epoch = resync_epoch
+        if not resynced:
+            self._rejoin_reason = ""
+            self._rejoin_needed = False
+
+    def resync_sent(self) -> None:
+        """Takes note that SyncGroup is sent in the generation that the member has an assignment of."""
+        self._state = next_state(self._state, MemberEvent.RESYNC_SENT)
+
+    def resync_failed(self) -> None:
+        """Takes note that it has brought nothing."""
+        self._state = next_state(self._state, MemberEvent.RESYNC_FAILED)
+
+    def _forget_resyncs(self) -> None:
+        self.resync_told, self.resync_epoch, self.has_resynced = None, 0, False
 
     def member_id_given(self, member_id: str) -> None:
         """Takes the id that the coordinator wants the member to join with (KIP-394)."""
@@ -146,5 +182,6 @@ class Membership:
     def _reset(self, event: MemberEvent, reason: str, *, keep_member_id: bool = False) -> None:
         self._state = next_state(self._state, event)
         self._generation = Generation(member_id=self._generation.member_id) if keep_member_id else NO_GENERATION
+        self._forget_resyncs()
         self.request_rejoin(reason)
         self.needs_join_prepare = True

@@ -40,11 +40,39 @@ class Rebalance:
         self._prepare_timer: Timer | None = None
         self._commit: RequestFuture[None] | None = None
 
-    def is_rejoin_needed(self, *, is_pending: bool) -> bool:
+    @property
+    def is_eager(self) -> bool:
+        """Whether the member gives up all partitions before it is given others."""
+        return self._assignors.protocol is RebalanceProtocol.EAGER
+
+    def is_rejoin_needed(self, *, is_pending: bool, is_resyncing: bool = False) -> bool:
         """Tells whether the member has to join, for whichever reason."""
         if not self._context.subscriptions.is_subscribed:
             return False
-        return self._changes.ask_for_rejoin() or self._context.membership.rejoin_needed or is_pending
+        asked = self._changes.ask_for_rejoin(is_resyncing=is_resyncing)
+        return asked or self._context.membership.rejoin_needed or is_pending
+
+    # ---- before a SyncGroup in a stable group
+
+    def commit_before_resync(self, timer: Timer) -> Flow[bool]:
+        """Commits if that is automatic. Returns False while the commit isn't through."""
+        if not (yield from self._commit_before(timer)):
+            return False
+        self._prepare_timer = None
+        self._commit = None
+        return True
+
+    def give_up_for_resync(self) -> Flow[None]:
+        """Revokes all partitions.
+
+        Raises:
+            ClientException: the callback threw (KafkaException).
+        """
+        subscriptions = self._context.subscriptions
+        thrown = yield from self._context.callbacks.revoked(subscriptions.assigned_partitions())
+        subscriptions.assign_from_subscribed(())
+        if thrown is not None:
+            raise callback_exception(thrown)
 
     # ---- before JoinGroup
 

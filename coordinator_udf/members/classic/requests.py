@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +84,14 @@ def join_group(
     session_timeout_ms: int,
     rebalance_timeout_ms: int,
     reason: str,
+    extensions: bool = False,
 ) -> RequestBuilder:
-    """Joins a group. ``protocols`` have a name and, in base64, the member's metadata."""
+    """Joins a group. ``protocols`` have a name and, in base64, the member's metadata.
+
+    Args:
+        extensions: whether the member says that it understands the extensions of the classic protocol.
+    """
+    told = {"clientExtensions": Field(True, first=9)} if extensions else {}
     return RequestBuilder(
         "JoinGroup",
         9,
@@ -98,6 +104,7 @@ def join_group(
             "protocolType": Field(protocol_type),
             "protocols": Field(protocols),
             "reason": Field(reason[:_MAX_REASON_CHARS], first=8),
+            **told,
         },
         static_from=5,
     )
@@ -112,8 +119,13 @@ def sync_group(
     protocol_type: str,
     protocol_name: str | None,
     assignments: list[dict[str, str]],
+    extensions: Mapping[str, Any],
 ) -> RequestBuilder:
-    """Asks for the member's assignment. ``assignments`` are the leader's: a member id and bytes in base64 each."""
+    """Asks for the member's assignment. ``assignments`` are the leader's: a member id and bytes in base64 each.
+
+    Args:
+        extensions: fields that Kafka's request hasn't got.
+    """
     return RequestBuilder(
         "SyncGroup",
         5,
@@ -125,6 +137,7 @@ def sync_group(
             "protocolType": Field(protocol_type, first=5),
             "protocolName": Field(protocol_name, first=5),
             "assignments": Field(assignments),
+            **{name: Field(value, first=5) for name, value in extensions.items()},
         },
         static_from=3,
     )

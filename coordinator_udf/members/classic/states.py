@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class MemberState(StrEnum):
-    """The four states, under Kafka's names."""
+    """The four states, under Kafka's names, and one of an extension."""
 
     #: No part of a group.
     UNJOINED = "UNJOINED"
@@ -20,6 +20,8 @@ class MemberState(StrEnum):
     COMPLETING_REBALANCE = "COMPLETING_REBALANCE"
     #: The assignment is here.
     STABLE = "STABLE"
+    #: In its generation as before, and SyncGroup is sent for the assignment that replaces the one that is here.
+    RESYNCING = "RESYNCING"
 
 
 class MemberEvent(StrEnum):
@@ -31,6 +33,10 @@ class MemberEvent(StrEnum):
     JOIN_ANSWERED = "JOIN_ANSWERED"
     #: A good answer to SyncGroup.
     SYNC_ANSWERED = "SYNC_ANSWERED"
+    #: SyncGroup is sent in a stable group: by the leader with a new assignment, by others for it (an extension).
+    RESYNC_SENT = "RESYNC_SENT"
+    #: There is no new assignment, or not yet: the member tries again, or is about to join again.
+    RESYNC_FAILED = "RESYNC_FAILED"
     #: An answer to JoinGroup, SyncGroup, Heartbeat or OffsetCommit says that member id or generation is no longer
     #: known, or has been fenced.
     GENERATION_LOST = "GENERATION_LOST"
@@ -47,6 +53,9 @@ TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
     **{(state, _E.JOIN_SENT): _S.PREPARING_REBALANCE for state in _S},
     (_S.PREPARING_REBALANCE, _E.JOIN_ANSWERED): _S.COMPLETING_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.SYNC_ANSWERED): _S.STABLE,
+    (_S.STABLE, _E.RESYNC_SENT): _S.RESYNCING,
+    (_S.RESYNCING, _E.SYNC_ANSWERED): _S.STABLE,
+    (_S.RESYNCING, _E.RESYNC_FAILED): _S.STABLE,
     **{(state, _E.GENERATION_LOST): _S.UNJOINED for state in _S},
     **{(state, _E.LEFT): _S.UNJOINED for state in _S},
     **{(state, _E.REBALANCE_OVERTAKEN): _S.UNJOINED for state in _S},
@@ -54,6 +63,8 @@ TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
 
 #: The states in which the coordinator doesn't count on heartbeats (MemberState.hasNotJoinedGroup).
 NOT_JOINED = frozenset({_S.UNJOINED, _S.PREPARING_REBALANCE})
+#: The states in which the member has an assignment of its generation.
+STEADY = frozenset({_S.STABLE, _S.RESYNCING})
 #: The states of a rebalance that is under way.
 REBALANCING = frozenset({_S.PREPARING_REBALANCE, _S.COMPLETING_REBALANCE})
 

@@ -84,13 +84,25 @@ class SubscriptionChanges:
             raise timeout_exception("the metadata of the group's topics did not come")
         self.look_at_metadata()
 
-    def ask_for_rejoin(self) -> bool:
-        """Asks for a rejoin if metadata or subscription have changed. Returns whether they have."""
+    def has_metadata_changed(self) -> bool:
+        """Tells whether the member, as the leader, has assigned from metadata that is out of date."""
+        return self._assigned_from is not None and not self._assigned_from.matches(self._snapshot)
+
+    def has_subscription_changed(self) -> bool:
+        """Tells whether the member has joined with another subscription than it has now."""
+        return self._joined_with is not None and self._joined_with != self._context.subscriptions.topics
+
+    def ask_for_rejoin(self, *, is_resyncing: bool) -> bool:
+        """Asks for a rejoin if metadata or subscription have changed. Returns whether they have.
+
+        Args:
+            is_resyncing: whether the leader is about to replace its assignment; newer metadata is for the next one.
+        """
         membership = self._context.membership
-        if self._assigned_from is not None and not self._assigned_from.matches(self._snapshot):
+        if self.has_metadata_changed() and not is_resyncing:
             membership.request_rejoin_if_necessary("cached metadata has changed")
             return True
-        if self._joined_with is not None and self._joined_with != self._context.subscriptions.topics:
+        if self.has_subscription_changed():
             membership.request_rejoin_if_necessary("subscription has changed")
             return True
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from coordinator_udf.members.cluster_view import TopicView
@@ -90,6 +90,15 @@ class ClientAssignor(ABC):
         """Returns what the member adds to its subscription for the leader's assignor; None for nothing."""
         del topics
         return None
+
+    def subscription_with(
+        self, subscription: MemberSubscription, had: tuple[TopicPartition, ...], generation_id: int
+    ) -> MemberSubscription:
+        """Returns what a member would tell its leader if it joined again, having been assigned these partitions.
+
+        The leader asks for it when it assigns anew without a join round (docs/client-extensions.md).
+        """
+        return replace(subscription, owned_partitions=had, generation_id=generation_id)
 
     @abstractmethod
     def assign(

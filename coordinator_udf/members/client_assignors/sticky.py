@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from coordinator_udf.members.client_assignors.partitions import PartitionAssignor, Subscriptions, TopicRacks
 from coordinator_udf.members.client_assignors.spec import (
@@ -76,14 +77,14 @@ class StickyAssignor(_AbstractStickyAssignor):
     def subscription_user_data(self, topics: AbstractSet[str]) -> bytes | None:
         """Returns what the member had, and in which generation."""
         del topics
-        if self._had is None:
-            return None
-        partitions = by_topic(self._had)
-        parts = [struct.pack(">i", len(partitions))]
-        for topic, numbers in partitions.items():
-            name = topic.encode()
-            parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
-        return b"".join([*parts, struct.pack(">i", self._generation)])
+        return None if self._had is None else _user_data(self._had, self._generation)
+
+    def subscription_with(
+        self, subscription: MemberSubscription, had: tuple[TopicPartition, ...], generation_id: int
+    ) -> MemberSubscription:
+        """Returns a subscription whose user data tells these partitions."""
+        told = super().subscription_with(subscription, had, generation_id)
+        return replace(told, user_data=_user_data(had, generation_id))
 
     def member_data(self, subscription: MemberSubscription) -> MemberData:
         """Reads a member's user data."""
@@ -151,6 +152,16 @@ def _transferred(subscriptions: Subscriptions, assigned: Assigned) -> dict[Topic
         added.update((partition, member) for partition in partitions if partition not in owned)
         revoked |= owned - now
     return {partition: member for partition, member in added.items() if partition in revoked}
+
+
+def _user_data(had: Sequence[TopicPartition], generation: int) -> bytes:
+    """Writes what a member had, and in which generation."""
+    partitions = by_topic(had)
+    parts = [struct.pack(">i", len(partitions))]
+    for topic, numbers in partitions.items():
+        name = topic.encode()
+        parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
+    return b"".join([*parts, struct.pack(">i", generation)])
 
 
 def _read_user_data(data: bytes) -> MemberData:
