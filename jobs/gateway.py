@@ -29,6 +29,16 @@ def main(
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
     ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="A Kafka cluster: its topics and records, groups kept by Muster."),
+    ] = None,
+    broker_ports: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="PORT", help="Where broker 0 of --upstream is reached, 1 a port further. [listen+1]"
+        ),
+    ] = None,
     request_timeout: Annotated[
         int, typer.Option(min=1, metavar="MS", help="How long the coordinator may take to answer.")
     ] = 30_000,
@@ -39,7 +49,7 @@ def main(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    options = GatewayOptions(listen, advertise, config, request_timeout)
+    options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports)
     try:
         serve_alone(options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop)
     except UserError as error:

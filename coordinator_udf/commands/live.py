@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
+from coordinator_udf.gateway.settings import GatewaySettingsError
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.failures import told_in_words
@@ -61,10 +62,22 @@ def main(
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
     ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="A Kafka cluster: its topics and records, groups kept by Muster."),
+    ] = None,
+    broker_ports: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="PORT", help="Where broker 0 of --upstream is reached, 1 a port further. [listen+1]"
+        ),
+    ] = None,
 ) -> None:
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
     with told_in_words("coordinator"):
-        settings = load_settings(config, setting or ())
+        if upstream is not None and listen is None:
+            raise GatewaySettingsError("--upstream is the cluster behind the gateway of --listen; name that, too")
+        settings = load_settings(config, setting or (), topics_known=upstream is not None)
         options = StreamOptions(
             log=log or str(root / "log"),
             tables=tables or str(root / "tables"),
@@ -79,9 +92,12 @@ def main(
             fold_after_rows=fold_after,
             clock_waits=listen is not None,
         )
-        door = None if listen is None else FrontDoor(GatewayOptions(listen, advertise, config), options.tables)
-        if door is not None:
+        door = None
+        if listen is not None:
+            gateway = GatewayOptions(listen, advertise, config, upstream=upstream, broker_ports=broker_ports)
+            door = FrontDoor(gateway, options.tables)
             door.reserve()
+            settings = door.config(settings)
         stop = threading.Event()
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,11 @@ from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower
 from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
+from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
+from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings, SettingsError
-from coordinator_udf.settings.file import load_settings
+from coordinator_udf.settings.file import CoordinatorConfig, load_settings
 from coordinator_udf.streaming.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -48,12 +50,16 @@ class GatewayOptions:
         advertise: what clients are told to connect to, if not that.
         config: the settings file whose topics are served; it is read again whenever it is written to.
         request_timeout_ms: how long the coordinator may take to answer.
+        upstream: the cluster that the topics and their records are of, ``HOST:PORT,...``.
+        broker_ports: the gateway's port for that cluster's broker 0; by default the one after that listened on.
     """
 
     listen: str
     advertise: str | None = None
     config: Path | None = None
     request_timeout_ms: int = 30_000
+    upstream: str | None = None
+    broker_ports: int | None = None
 
     def settings(self) -> GatewaySettings:
         """The gateway's settings.
@@ -73,6 +79,41 @@ class GatewayOptions:
             request_timeout_ms=self.request_timeout_ms,
         )
 
+    def cluster(self) -> UpstreamCluster | None:
+        """The cluster behind the gateway, looked at once; None where there is none.
+
+        Raises:
+            GatewaySettingsError: an option is wrong, or the cluster can't be asked.
+        """
+        if self.upstream is None:
+            if self.broker_ports is not None:
+                raise GatewaySettingsError("--broker-ports says where the brokers of --upstream are reached; name that")
+            return None
+        _, port = parse_address(self.listen)
+        first = self.broker_ports if self.broker_ports is not None else port + 1
+        settings = UpstreamSettings(
+            bootstrap=parse_bootstrap(self.upstream), first_broker_port=first if port or self.broker_ports else None
+        )
+        cluster = UpstreamCluster(settings)
+        cluster.look_first()
+        return cluster
+
+    def config_with_topics(self, config: CoordinatorConfig, cluster: UpstreamCluster | None) -> CoordinatorConfig:
+        """The configuration with the topics of the cluster, if there is one.
+
+        Raises:
+            GatewaySettingsError: the settings file names topics, too.
+        """
+        if cluster is None:
+            return config
+        if config.topics:
+            named = ", ".join(topic.name for topic in config.topics)
+            raise GatewaySettingsError(
+                f"the settings file {self.config} names topics ({named}), but with --upstream they are those of the "
+                "cluster; take the [[topics]] out"
+            )
+        return CoordinatorConfig(config.settings, cluster.state.topics)
+
 
 class FrontDoor:
     """The gateway of a coordinator's own process: it can be handed answers before it is open, and when it is shut."""
@@ -91,18 +132,29 @@ class FrontDoor:
         self._offsets_uri = f"{tables.rstrip('/')}/consumer_offsets"
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="gateway-ends")
         self._loaded: Future[None] | None = None
+        self._cluster: UpstreamCluster | None = None
 
     def reserve(self) -> None:
         """Takes the address, so that it is known before anything else is started that it is free.
 
-        What takes time is begun, too: reading which offsets were ever committed.
+        What takes time is begun, too: reading which offsets were ever committed. The cluster is asked what it has.
 
         Raises:
-            GatewaySettingsError: the address can't be listened on.
+            GatewaySettingsError: the address can't be listened on, or the cluster not be asked.
         """
         with _address_in_words(self._options):
             self._listener = bound_socket(self._settings.host, self._settings.port)
-        self._loaded = self._loading.submit(self._ends.load, self._offsets_uri)
+        self._cluster = self._options.cluster()
+        if self._cluster is None:
+            self._loaded = self._loading.submit(self._ends.load, self._offsets_uri)
+
+    def config(self, config: CoordinatorConfig) -> CoordinatorConfig:
+        """The coordinator's configuration with the topics that its clients see, once the address is reserved.
+
+        Raises:
+            GatewaySettingsError: the settings file names topics, and the cluster has its own.
+        """
+        return self._options.config_with_topics(config, self._cluster)
 
     def records(self, table: pa.Table) -> None:
         """Takes the records of a micro-batch, before its answers."""
@@ -150,6 +202,7 @@ class FrontDoor:
             announce=False,
             listener=self._listener,
             ends=self._ends,
+            cluster=self._cluster,
         )
         # A client may ask at once, and its answer come at once.
         self._gateway = gateway
@@ -167,10 +220,11 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         LogError: there is no log.
     """
     settings = options.settings()
-    config = load_settings(options.config)
+    cluster = options.cluster()
+    config = options.config_with_topics(load_settings(options.config), cluster)
     request_log = EmbeddedLog.open(log)
     try:
-        gateway = Gateway(request_log, config.topics, _with_coordinators(settings, config.settings))
+        gateway = Gateway(request_log, config.topics, _with_coordinators(settings, config.settings), cluster=cluster)
         follower = ResponsesFollower(str(tables), gateway.answers, gateway.ends, poll_ms)
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
@@ -195,7 +249,9 @@ def _listening(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
     with _address_in_words(options):
         gateway.start()
     try:
-        with BackgroundThread(partial(_watch_topics, gateway, options.config), "topics"):
+        # With a cluster its topics are watched by its own thread.
+        watch = partial(_watch_topics, gateway, options.config)
+        with nullcontext() if options.upstream else BackgroundThread(watch, "topics"):
             yield
     finally:
         gateway.stop()

@@ -15,19 +15,20 @@ import pyarrow as pa
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
-from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Shared
+from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Handler, Passage, Shared
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.limits import ByteBudget
-from coordinator_udf.gateway.server.listener import bound_socket
+from coordinator_udf.gateway.server.listener import BACKLOG, bound_socket
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
-from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
 from coordinator_udf.gateway.topic_store import TopicLog, TopicStore
+from coordinator_udf.gateway.upstream.behind import ClusterBehind
+from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
 
-_BACKLOG: Final = 1_024
 _STOP_S: Final = 30.0
 
 
@@ -66,6 +67,10 @@ class Gateway:
         announce: whether the topics are put on the log at the start; no, where somebody else has done so.
         listener: a socket bound to the address already; it is listened on at the start.
         ends: where partitions end.
+        cluster: the cluster behind the gateway, looked at once; the topics are its.
+
+    Raises:
+        GatewaySettingsError: there is a cluster, and the log has topics of its own.
     """
 
     def __init__(
@@ -77,7 +82,15 @@ class Gateway:
         announce: bool = True,
         listener: socket.socket | None = None,
         ends: PartitionEnds | None = None,
+        cluster: UpstreamCluster | None = None,
     ) -> None:
+        self._cluster = cluster
+        if cluster is not None and (created := log.created_topics()):
+            names = ", ".join(topic.name for topic in created)
+            raise GatewaySettingsError(
+                f"clients created topics on this log when there was no cluster behind it ({names}); "
+                "delete them there first, or begin another log"
+            )
         self._request_log = log
         self._announce = announce
         self._topics = TopicStore(log, topics)
@@ -93,7 +106,7 @@ class Gateway:
         self._connections: set[asyncio.Task[None]] = set()
         self._pending: PendingRequests
         self._commit: GroupCommit
-        self._dispatcher: Dispatcher
+        self._behind: ClusterBehind | None = None
         self.port = self._settings.port
 
     def start(self) -> None:
@@ -203,24 +216,30 @@ class Gateway:
         self._pending = PendingRequests(self._commit, self._request_log.partitions, settings)
         self._commit.room = self._pending.room
         listener = self._listener or bound_socket(settings.host, settings.port)
-        server = await asyncio.start_server(self._accept, sock=listener, limit=FREE_FRAME_BYTES, backlog=_BACKLOG)
+        server = await asyncio.start_server(
+            self._accept_any, sock=listener, limit=FREE_FRAME_BYTES, backlog=BACKLOG, start_serving=False
+        )
         self.port = server.sockets[0].getsockname()[1]
-        node = Node(
-            node_id=settings.node_id,
-            host=settings.advertised_host or settings.host,
-            port=settings.advertised_port or self.port,
-            cluster_id=settings.cluster_id,
-        )
-        self._dispatcher = Dispatcher(
-            self._pending, node, self._topics, self.ends, client_assignors=settings.client_assignors
-        )
+        node = self._node()
+        if self._cluster is not None:
+            self._behind = ClusterBehind(self._cluster, settings, self._pending, self._topics, self._accept)
+        handler: Handler
+        if self._behind is None:
+            handler = Dispatcher(
+                self._pending, node, self._topics, self.ends, client_assignors=settings.client_assignors
+            )
+        else:
+            handler = self._behind.dispatcher
         self._shared = Shared(
             settings=settings,
-            handler=self._dispatcher,
+            handler=handler,
             budget=ByteBudget(settings.queued_bytes_max),
             in_flight=asyncio.Semaphore(settings.max_in_flight),
             on_close=self._count_close,
         )
+        if self._behind is not None:
+            await self._behind.open()
+        await server.start_serving()
         committing = asyncio.create_task(self._commit.run())
         self._loop = asyncio.get_running_loop()
         _log.info("listening on %s:%d, known to clients as %s:%d", settings.host, self.port, node.host, node.port)
@@ -232,17 +251,33 @@ class Gateway:
                 committing.result()
         finally:
             server.close()
+            if self._behind is not None:
+                self._behind.close()
             for task in (*self._connections, stopping, committing):
                 task.cancel()
             await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _node(self) -> Node:
+        settings = self._settings
+        return Node(
+            node_id=settings.node_id,
+            host=settings.advertised_host or settings.host,
+            port=settings.advertised_port or self.port,
+            cluster_id=settings.cluster_id,
+        )
+
+    def _accept_any(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._accept(reader, writer, self._behind.passage() if self._behind is not None else None)
+
+    def _accept(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passage: Passage | None = None
+    ) -> None:
         if len(self._connections) >= self._settings.max_connections:
             self._count_close("too many connections")
             _log.warning("a connection is refused: %d are open", len(self._connections))
             writer.transport.abort()
             return
-        task = asyncio.create_task(Connection(self._shared, reader, writer).run())
+        task = asyncio.create_task(Connection(self._shared, reader, writer, passage).run())
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 

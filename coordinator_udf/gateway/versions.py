@@ -54,6 +54,15 @@ _CLIENT_ASSIGNMENT: Final = {api: VERSIONS[api] for api in sorted(CLIENT_ASSIGNM
 ADVERTISED: Final[dict[str, tuple[int, int]]] = {**_SERVED, **_TOLD}
 
 
+def coordinated(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]:
+    """What the coordinator answers, through the log.
+
+    Args:
+        client_assignors: whether members are asked to compute assignments.
+    """
+    return {**COORDINATED, **_CLIENT_ASSIGNMENT} if client_assignors else COORDINATED
+
+
 def advertised(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]:
     """What ApiVersions says.
 

@@ -15,5 +15,10 @@ def known_topics(configured: Iterable[Topic], created: Iterable[Topic]) -> tuple
 
 
 def metadata_body(topics: Iterable[Topic]) -> dict[str, list[dict[str, Any]]]:
-    """The body of a TopicMetadata row of the log."""
-    return {"topics": [{"name": topic.name, "partitions": topic.partitions, "id": topic.id} for topic in topics]}
+    """The body of a TopicMetadata row of the log; racks stand there where a topic has any."""
+    return {"topics": [_entry(topic) for topic in topics]}
+
+
+def _entry(topic: Topic) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": topic.name, "partitions": topic.partitions, "id": topic.id}
+    return {**entry, "racks": topic.racks} if topic.racks else entry

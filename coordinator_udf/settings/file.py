@@ -27,12 +27,13 @@ class CoordinatorConfig:
     topics: tuple[Topic, ...] = ()
 
 
-def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> CoordinatorConfig:
+def load_settings(path: Path | None, overrides: Sequence[str] = (), *, topics_known: bool = False) -> CoordinatorConfig:
     """Reads a TOML file whose keys are Kafka's setting names, with the topics as ``[[topics]]`` tables.
 
     Args:
         path: the file; None for Kafka's defaults.
         overrides: ``name=value`` texts that win over the file.
+        topics_known: whether the topics that exist are known from elsewhere.
 
     Raises:
         SettingsError: the file can't be read, a name is unknown, or a value is wrong; the message names it.
@@ -53,7 +54,7 @@ def load_settings(path: Path | None, overrides: Sequence[str] = ()) -> Coordinat
         if not equals or not name.strip():
             raise SettingsError(f"{override!r} is not a setting, expected name=value")
         values[name.strip()] = value.strip()
-    if topics:
+    if topics or topics_known:
         # Who says which topics exist means it: as a broker does, refuse offsets of others.
         values.setdefault("offsets.topic.partition.check", True)
     return CoordinatorConfig(Settings.from_kafka(values), topics)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import time
@@ -55,16 +53,25 @@ class KafkaBroker:
         java = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
         format_it = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
         subprocess.run(format_it, check=True, capture_output=True, timeout=_START_S)
-        with (self._directory / "server.log").open("wb") as log:
-            self._process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+        self._command = [*java, "kafka.Kafka", str(properties)]
+        self.start()
         self._make_topics()
         return self
+
+    def start(self) -> None:
+        """Starts it, again after `kill` with what it had; it takes some seconds until it serves anybody."""
+        with (self._directory / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait(20)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.kill(self._process.pid, signal.SIGKILL)
-        self._process.wait(20)
+        self.kill()
 
     def _make_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
@@ -72,7 +79,12 @@ class KafkaBroker:
         while True:
             assert self._process.poll() is None, (self._directory / "server.log").read_text()[-2_000:]
             try:
-                made = admin.create_topics([NewTopic(name, count, 1) for name, count in self._topics.items()])
+                # An answer that came late may have been about topics that are there now.
+                there = admin.list_topics(timeout=10).topics
+                missing = {name: count for name, count in self._topics.items() if name not in there}
+                if not missing:
+                    return
+                made = admin.create_topics([NewTopic(name, count, 1) for name, count in missing.items()])
                 for future in made.values():
                     future.result(10)
             except Exception:  # noqa: BLE001  whatever the library says of a broker that isn't there yet

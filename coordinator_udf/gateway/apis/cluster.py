@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_udf.gateway.topics import TopicCatalog
-from coordinator_udf.gateway.versions import advertised
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
-from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 from coordinator_udf.protocol.wire.shaping import answer
 
 #: What Kafka says where authorized operations were not asked for.
@@ -34,19 +32,20 @@ class Node:
     cluster_id: str
 
 
-def api_versions(version: int, error: Errors = Errors.NONE, *, client_assignors: bool = False) -> dict[str, Any]:
+def api_versions(
+    version: int,
+    error: Errors,
+    ranges: Mapping[int, tuple[int, int]],
+    features: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """What is served. A client that asks in a version that isn't gets the same list in v0 with UNSUPPORTED_VERSION.
 
     Args:
-        client_assignors: whether members are asked to compute assignments.
+        ranges: API key -> first and last version.
+        features: the fields about features.
     """
-    served = [
-        {"apiKey": KEYS_BY_NAME[api], "minVersion": first, "maxVersion": last}
-        for api, (first, last) in advertised(client_assignors=client_assignors).items()
-    ]
-    return answer(
-        "ApiVersions", version, errorCode=int(error), apiKeys=sorted(served, key=lambda entry: entry["apiKey"])
-    )
+    served = [{"apiKey": key, "minVersion": first, "maxVersion": last} for key, (first, last) in sorted(ranges.items())]
+    return answer("ApiVersions", version, errorCode=int(error), apiKeys=served, **(features or {}))
 
 
 def metadata(version: int, request: Mapping[str, Any], node: Node, catalog: TopicCatalog) -> dict[str, Any]:
@@ -111,24 +110,38 @@ def _topic(topic: Topic, node: Node) -> dict[str, Any]:
     }
 
 
-def find_coordinator(version: int, request: Mapping[str, Any], node: Node) -> dict[str, Any]:
-    """This gateway, for every group; it coordinates neither transactions nor share groups."""
-    if request.get("keyType", _KEY_TYPE_GROUP) == _KEY_TYPE_GROUP:
-        found = {"errorCode": 0, "errorMessage": "", "nodeId": node.node_id, "host": node.host, "port": node.port}
-    else:
-        found = {
-            "errorCode": int(Errors.INVALID_REQUEST),
-            "errorMessage": f"keyType is {request['keyType']}, expected 0: only consumer groups are coordinated here",
-            "nodeId": -1,
-            "host": "",
-            "port": -1,
-        }
+def find_coordinator(version: int, request: Mapping[str, Any], node_for: Callable[[str], Node]) -> dict[str, Any]:
+    """The node for each group; neither transactions nor share groups are coordinated here."""
+    is_group = request.get("keyType", _KEY_TYPE_GROUP) == _KEY_TYPE_GROUP
+    keys = request["coordinatorKeys"] if version >= 4 else [request["key"]]
+    found = [_coordinator(key, node_for(key)) if is_group else _no_coordinator(key, request["keyType"]) for key in keys]
     if version >= 4:
-        keys = [{"key": key, **found} for key in request["coordinatorKeys"]]
-        return answer("FindCoordinator", version, coordinators=keys)
-    if found["errorCode"] == 0:
-        found["errorMessage"] = "NONE"
-    return answer("FindCoordinator", version, **found)
+        return answer("FindCoordinator", version, coordinators=found)
+    if is_group:
+        found[0]["errorMessage"] = "NONE"
+    return answer("FindCoordinator", version, **found[0])
+
+
+def _coordinator(key: str, node: Node) -> dict[str, Any]:
+    return {
+        "key": key,
+        "errorCode": 0,
+        "errorMessage": "",
+        "nodeId": node.node_id,
+        "host": node.host,
+        "port": node.port,
+    }
+
+
+def _no_coordinator(key: str, key_type: int) -> dict[str, Any]:
+    return {
+        "key": key,
+        "errorCode": int(Errors.INVALID_REQUEST),
+        "errorMessage": f"keyType is {key_type}, expected 0: only consumer groups are coordinated here",
+        "nodeId": -1,
+        "host": "",
+        "port": -1,
+    }
 
 
 def describe_cluster(version: int, request: Mapping[str, Any], node: Node) -> dict[str, Any]:

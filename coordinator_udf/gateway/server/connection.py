@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
 from coordinator_udf.gateway.settings import GatewaySettings
-from coordinator_udf.gateway.versions import is_served
 from coordinator_udf.protocol.wire import (
     MalformedFrame,
     RequestHeader,
@@ -82,6 +81,37 @@ class Handler(Protocol):
     def __call__(self, incoming: Incoming) -> Started:
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
 
+    def is_served(self, api: str | None, version: int) -> bool:
+        """Whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
+
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class Passed(NamedTuple):
+    """A request that somebody else answers.
+
+    Attributes:
+        answer: writes its answer, the length first, when its turn has come; None where there will be none.
+    """
+
+    answer: Callable[[Write], Awaitable[None]] | None
+
+
+class Passage(Protocol):
+    """The way of one connection's requests to somebody else."""
+
+    async def pass_on(self, header: RequestHeader, frame: bytes) -> Passed | None:
+        """Sends a request on, its bytes as they are; returns None where it is to be handled here.
+
+        Raises:
+            MalformedFrame: it can't be told where it goes.
+            OSError: it can't be sent on.
+        """
+
+    def close(self) -> None:
+        """Lets go of what is open."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -102,8 +132,15 @@ class _Outgoing(NamedTuple):
 class Connection:
     """Reads in one task and writes in another, so that a slow answer doesn't keep requests from coming in."""
 
-    def __init__(self, shared: Shared, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        passage: Passage | None = None,
+    ) -> None:
         self._shared = shared
+        self._passage = passage
         self._settings = shared.settings
         self._reader = reader
         self._writer = writer
@@ -111,7 +148,7 @@ class Connection:
         self.peer = f"{peer[0]}:{peer[1]}"
         # As Java writes an address without a name.
         self._host = f"/{peer[0]}"
-        self._answers: asyncio.Queue[_Outgoing] = asyncio.Queue()
+        self._answers: asyncio.Queue[_Outgoing | Passed] = asyncio.Queue()
         self._slots = asyncio.Semaphore(self._settings.max_in_flight_per_connection)
         self._unanswered = 0
         self._lane = object()
@@ -141,9 +178,12 @@ class Connection:
     def _give_up(self) -> None:
         """Lets go of what will not be answered any more."""
         while not self._answers.empty():
-            incoming, started = self._answers.get_nowait()
-            started.answer.cancel()
-            incoming.held.release()
+            outgoing = self._answers.get_nowait()
+            if isinstance(outgoing, _Outgoing):
+                outgoing.started.answer.cancel()
+                outgoing.incoming.held.release()
+        if self._passage is not None:
+            self._passage.close()
         for _ in range(self._unanswered):
             self._shared.in_flight.release()
         self._unanswered = 0
@@ -163,22 +203,35 @@ class Connection:
                 await self._shared.budget.take(budgeted)
             held = HeldBytes(self._shared.budget, budgeted)
             try:
-                outgoing = self._start(await self._read_exactly(size), held)
+                outgoing = await self._take(await self._read_exactly(size), held)
             except BaseException:
                 held.release()
                 raise
-            self._answers.put_nowait(outgoing)
-            in_turn = outgoing.started.answer if outgoing.started.in_turn else None
+            in_turn = None
+            if isinstance(outgoing, _Outgoing) and outgoing.started.in_turn:
+                in_turn = outgoing.started.answer
+            if isinstance(outgoing, Passed) and outgoing.answer is None:
+                self._note_answered()
+            else:
+                self._answers.put_nowait(outgoing)
             # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
             await asyncio.sleep(0)
 
+    async def _take(self, frame: bytes, held: HeldBytes) -> _Outgoing | Passed:
+        if self._passage is not None:
+            try:
+                passed = await self._passage.pass_on(_header(frame), frame)
+            except MalformedFrame as error:
+                raise Closed(f"malformed request to the cluster: {error}") from None
+            if passed is not None:
+                held.release()
+                return passed
+        return self._start(frame, held)
+
     def _start(self, frame: bytes, held: HeldBytes) -> _Outgoing:
-        try:
-            header = read_request_header(frame)
-        except MalformedFrame as error:
-            raise Closed(f"malformed request header: {error}") from None
+        header = _header(frame)
         read: MakeBody = dict
-        if is_served(header.api, header.api_version, client_assignors=self._settings.client_assignors):
+        if self._shared.handler.is_served(header.api, header.api_version):
             message = request_message(header.api or "", header.api_version)
             read = partial(
                 decode, message if self._settings.reads_extensions else kafkas(message), frame, header.body_at
@@ -219,21 +272,40 @@ class Connection:
 
     async def _write_answers(self) -> None:
         while True:
-            incoming, started = await self._answers.get()
-            try:
-                make_body = await started.answer
-                header = incoming.header
-                data = response_bytes(header.api or "", started.version, header.correlation_id, make_body())
-            finally:
-                incoming.held.release()
-            self._writer.write(data)
-            try:
-                async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
-                    await self._writer.drain()
-            except TimeoutError:
-                raise Closed(f"it takes no answers for {self._settings.write_timeout_ms} ms") from None
-            self._unanswered -= 1
-            self._slots.release()
-            self._shared.in_flight.release()
-            if len(data) > FREE_FRAME_BYTES:
-                await asyncio.sleep(0)
+            outgoing = await self._answers.get()
+            if isinstance(outgoing, Passed):
+                if outgoing.answer is not None:
+                    await outgoing.answer(self._write)
+            else:
+                await self._write(await self._answer(*outgoing))
+            self._note_answered()
+
+    async def _answer(self, incoming: Incoming, started: Started) -> bytes:
+        try:
+            make_body = await started.answer
+            header = incoming.header
+            return response_bytes(header.api or "", started.version, header.correlation_id, make_body())
+        finally:
+            incoming.held.release()
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        try:
+            async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
+                await self._writer.drain()
+        except TimeoutError:
+            raise Closed(f"it takes no answers for {self._settings.write_timeout_ms} ms") from None
+        if len(data) > FREE_FRAME_BYTES:
+            await asyncio.sleep(0)
+
+    def _note_answered(self) -> None:
+        self._unanswered -= 1
+        self._slots.release()
+        self._shared.in_flight.release()
+
+
+def _header(frame: bytes) -> RequestHeader:
+    try:
+        return read_request_header(frame)
+    except MalformedFrame as error:
+        raise Closed(f"malformed request header: {error}") from None

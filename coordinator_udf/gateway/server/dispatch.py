@@ -13,8 +13,9 @@ from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.server.connection import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
 from coordinator_udf.gateway.topic_store import Decide, TopicStore
-from coordinator_udf.gateway.versions import LOCAL, is_served
+from coordinator_udf.gateway.versions import LOCAL, advertised, is_served
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 
 #: What changes topics.
 _CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics"))
@@ -37,17 +38,17 @@ class Dispatcher:
         self._topics = topics
         self._ends = ends
         self._client_assignors = client_assignors
+        told = advertised(client_assignors=client_assignors)
+        self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items()}
 
     def __call__(self, incoming: Incoming) -> Started:
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
         # Only this is kept of the request while it waits: `incoming` has its body, which is many times larger.
         header, read_again = incoming.header, incoming.read_again
         api, version = header.api or "", header.api_version
-        if not is_served(api, version, client_assignors=self._client_assignors):
-            unsupported = partial(
-                cluster.api_versions, 0, Errors.UNSUPPORTED_VERSION, client_assignors=self._client_assignors
-            )
-            return Started(_later(unsupported, 0), 0, False)
+        if not self.is_served(api, version):
+            told = partial(cluster.api_versions, 0, Errors.UNSUPPORTED_VERSION, self._ranges)
+            return Started(at_once(told), 0, False)
         if api == "Fetch":
             wait_ms = partitions.fetch_wait_ms(incoming.body, self._topics.catalog)
             return Started(_later(lambda: self._local(api, version, read_again()), wait_ms), version, True)
@@ -58,18 +59,18 @@ class Dispatcher:
             return Started(asyncio.get_running_loop().run_in_executor(None, change), version, False)
         if api in LOCAL:
             return Started(_later(lambda: self._local(api, version, read_again()), 0), version, False)
-        call = Call(api, version, header.client_id, incoming.host, incoming.body, incoming.lane)
-        waits = api in WAITING
-        # A request that waits for others must not keep memory from those others.
-        on_log = incoming.held.release if waits else _nothing
-        return Started(self._pending.call(call, read_again, on_log), version, waits)
+        return coordinated(self._pending, incoming)
+
+    def is_served(self, api: str | None, version: int) -> bool:
+        """See `Handler.is_served`."""
+        return is_served(api, version, client_assignors=self._client_assignors)
 
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
-            "ApiVersions": lambda: cluster.api_versions(version, client_assignors=self._client_assignors),
+            "ApiVersions": lambda: cluster.api_versions(version, Errors.NONE, self._ranges),
             "Metadata": lambda: cluster.metadata(version, body, node, catalog),
-            "FindCoordinator": lambda: cluster.find_coordinator(version, body, node),
+            "FindCoordinator": lambda: cluster.find_coordinator(version, body, lambda _: node),
             "DescribeCluster": lambda: cluster.describe_cluster(version, body, node),
             "ListOffsets": lambda: partitions.list_offsets(version, body, catalog, ends),
             "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
@@ -88,6 +89,22 @@ class Dispatcher:
         }
         answered = self._topics.change(changes[api])
         return lambda: answered
+
+
+def coordinated(pending: PendingRequests, incoming: Incoming) -> Started:
+    """Sends a request to the coordinator."""
+    header = incoming.header
+    api, version = header.api or "", header.api_version
+    call = Call(api, version, header.client_id, incoming.host, incoming.body, incoming.lane)
+    waits = api in WAITING
+    # A request that waits for others must not keep memory from those others.
+    on_log = incoming.held.release if waits else _nothing
+    return Started(pending.call(call, incoming.read_again, on_log), version, waits)
+
+
+def at_once(make_body: MakeBody) -> asyncio.Future[MakeBody]:
+    """An answer that is there already."""
+    return _later(make_body, 0)
 
 
 def _nothing() -> None:

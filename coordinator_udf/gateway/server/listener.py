@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import socket
+from typing import Final
+
+#: How many clients may wait to be accepted.
+BACKLOG: Final = 1_024
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

@@ -98,6 +98,8 @@ def request_bytes(api: str, version: int, correlation_id: int, client_id: str | 
 def split_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
     """The correlation id and the body of a response's frame (without its length).
 
+    It may have as many elements as it has bytes: it comes from a broker that was asked, and clusters are large.
+
     Raises:
         MalformedFrame: it is no response of that API and version.
     """
@@ -106,4 +108,4 @@ def split_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str,
     (correlation_id,) = _LENGTH.unpack_from(frame, cursor.advance(_LENGTH.size))
     if message.flexible and api != "ApiVersions":
         cursor.skip_tags()
-    return correlation_id, decode(message, frame, cursor.pos)
+    return correlation_id, decode(message, frame, cursor.pos, len(frame))

@@ -71,13 +71,14 @@ class Cursor:
 Read = Callable[[Cursor], Any]
 
 
-def decode(message: Message, data: bytes, pos: int = 0) -> dict[str, Any]:
+def decode(message: Message, data: bytes, pos: int = 0, max_elements: int = MAX_ELEMENTS) -> dict[str, Any]:
     """Reads one message.
 
     Args:
         message: its shape.
         data: a frame without its length.
         pos: where in it the message begins. What follows it is ignored, as Kafka does.
+        max_elements: the most array elements that it may have, all its arrays together.
 
     Returns:
         The message in Kafka's JSON field names.
@@ -85,7 +86,7 @@ def decode(message: Message, data: bytes, pos: int = 0) -> dict[str, Any]:
     Raises:
         MalformedFrame: the bytes are no such message.
     """
-    body: dict[str, Any] = _struct(message)(Cursor(data, pos))
+    body: dict[str, Any] = _struct(message)(Cursor(data, pos, max_elements))
     return body
 
 

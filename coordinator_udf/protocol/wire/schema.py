@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 
 from coordinator_udf.protocol.wire.extensions import FIRST_EXTENSION, definitions, load_entity
 
-#: Kafka's names of the APIs by their keys, those that a group coordinator's clients send.
+#: Kafka's names of the APIs by their keys, those whose messages are read or written here.
 API_KEYS: dict[int, str] = {
     0: "Produce",
     1: "Fetch",

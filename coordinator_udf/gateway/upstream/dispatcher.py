@@ -1,0 +1,65 @@
+"""What the gateway answers on its own, or has its coordinator answer, where a cluster is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from coordinator_udf.gateway.apis import cluster as answers
+from coordinator_udf.gateway.server.connection import Incoming, Started
+from coordinator_udf.gateway.server.dispatch import at_once, coordinated
+from coordinator_udf.gateway.server.pending_requests import PendingRequests
+from coordinator_udf.gateway.upstream.passing import told_features, told_ranges
+from coordinator_udf.gateway.upstream.ports import BrokerPorts
+from coordinator_udf.gateway.upstream.watch import UpstreamCluster
+from coordinator_udf.gateway.versions import coordinated as coordinated_apis
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.partitioner import partition_for
+
+_LOCAL = {"ApiVersions": (0, 4), "FindCoordinator": (0, 6)}
+
+
+class UpstreamDispatcher:
+    """Starts requests that are not passed on."""
+
+    def __init__(
+        self, pending: PendingRequests, cluster: UpstreamCluster, ports: BrokerPorts, *, client_assignors: bool = False
+    ) -> None:
+        self._pending = pending
+        self._cluster = cluster
+        self._ports = ports
+        #: What is served here, by API.
+        self._served = {**coordinated_apis(client_assignors=client_assignors), **_LOCAL}
+
+    def is_served(self, api: str | None, version: int) -> bool:
+        """See `Handler.is_served`."""
+        first, last = self._served.get(api or "", (0, -1))
+        return first <= version <= last
+
+    def __call__(self, incoming: Incoming) -> Started:
+        """See `Handler.__call__`."""
+        api, version = incoming.header.api or "", incoming.header.api_version
+        if api == "ApiVersions":
+            known = self.is_served(api, version)
+            said, error = (version, Errors.NONE) if known else (0, Errors.UNSUPPORTED_VERSION)
+            return Started(at_once(partial(self._api_versions, said, error)), said, False)
+        if api == "FindCoordinator":
+            body = self._find_coordinator(version, incoming.body)
+            return Started(at_once(lambda: body), version, False)
+        return coordinated(self._pending, incoming)
+
+    def _api_versions(self, version: int, error: Errors) -> Mapping[str, Any]:
+        served = self._cluster.served
+        return answers.api_versions(version, error, told_ranges(served, self._served), told_features(served))
+
+    def _find_coordinator(self, version: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Spreads the groups over the brokers' ports, which all lead to the coordinator."""
+        brokers = self._cluster.state.brokers
+
+        def node(group_id: str) -> answers.Node:
+            broker = brokers[partition_for(group_id, len(brokers))]
+            host, port = self._ports.address(broker.node_id)
+            return answers.Node(broker.node_id, host, port, self._cluster.state.cluster_id or "")
+
+        return answers.find_coordinator(version, request, node)

@@ -1,0 +1,216 @@
+"""Unmodified clients whose bootstrap is the gateway, before a real Kafka 4.3.1 broker: its records, our groups."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.gateway.clients.built import java_command
+from tests.gateway.fleet import Fleet, wait
+from tests.gateway.in_process import Front
+from tests.gateway.upstream import consumers
+from tests.gateway.upstream.behind import front_of
+from tests.members.kafka_broker import KafkaBroker
+
+pytestmark = [
+    pytest.mark.slow,
+    # kafka-python reads its schemas as Python 3.11 no longer likes.
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+RECORDS = 1_000
+WRITTEN = {f"record {number}".encode() for number in range(RECORDS)}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("broker"), {"t1": 4, "t2": 2}, {"broker.rack": "r1"}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def front(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    with front_of(tmp_path_factory.mktemp("front") / "log.db", broker.address) as front:
+        producer = Producer({"bootstrap.servers": front.address, "log_level": 0})
+        for record in WRITTEN:
+            producer.produce("t1", record)
+        assert producer.flush(30) == 0
+        yield front
+        assert front.coordinator.rejected == 0
+        assert front.gateway.status().timed_out == 0
+
+
+@pytest.mark.parametrize("library", list(consumers.PYTHON))
+def test_consumers_read_the_clusters_records_while_muster_has_their_group(
+    front: Front, broker: KafkaBroker, library: str
+) -> None:
+    read = consumers.PYTHON[library]
+    assert read(front.address, "t1", library, RECORDS) == WRITTEN
+    committed = _committed(front.address, library, "t1", 4)
+    assert sum(committed.values()) == RECORDS
+    ends = _ends(broker.address, "t1", 4)
+    assert committed == ends
+    assert library in _groups(front.address)
+    assert library not in _groups(broker.address)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_kafkas_own_console_writes_and_reads(front: Front, broker: KafkaBroker, protocol: str) -> None:
+    java = java_command()
+    group, lines = f"java-{protocol}", {f"{protocol} {number}".encode() for number in range(100)}
+    producer = [*java, "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", front.address, "--topic", "t2"]
+    done = subprocess.run(producer, input=b"\n".join(lines), capture_output=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    before = sum(_ends(broker.address, "t2", 2).values()) - len(lines)
+    read = consumers.java(java, front.address, "t2", group, before + 100, properties=[f"group.protocol={protocol}"])
+    assert lines <= read
+    assert group in _groups(front.address)
+    assert group not in _groups(broker.address)
+
+
+def test_a_topic_grows_and_goes_in_the_cluster(front: Front, broker: KafkaBroker, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": front.address, "log_level": 0})
+    admin.create_topics([NewTopic("grows", 1, 1)])["grows"].result(20)
+    # Java's consumer is told by the coordinator, not by its own look at the topics.
+    with Fleet(tmp_path, front.address) as fleet:
+        member = fleet.start("confluent", group="grows", topics=["grows"], protocol="consumer", strategy="uniform")
+        fleet.wait_for_assignment([member], {("grows", 0)})
+        at_broker = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+        at_broker.create_partitions([NewPartitions("grows", 3)])["grows"].result(20)
+        fleet.wait_for_assignment([member], {("grows", number) for number in range(3)})
+        member.order("committed", do="commit", place=("grows", 0), offset=0)
+        member.close()
+    assert _committed(front.address, "grows", "grows", 1) == {0: 0}
+    at_broker.delete_topics(["grows"])["grows"].result(20)
+    wait(lambda: _committed(front.address, "grows", "grows", 1) == {}, "the offsets of a topic that is gone are gone")
+
+
+def test_a_group_outlives_its_broker_and_reads_on_when_that_is_back(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path, {"t1": 2}, {}) as broker, front_of(tmp_path / "log.db", broker.address) as front:
+        producer = Producer({"bootstrap.servers": front.address, "log_level": 0})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": front.address,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        generations = []
+        consumer.subscribe(["t1"], on_assign=lambda _, places: generations.append(places))
+        for number in range(2):
+            producer.produce("t1", b"record", partition=number)
+        assert producer.flush(30) == 0
+        assert _poll(consumer, 2) == 2
+        broker.kill()
+        # It heartbeats for longer than its session, and commits, while there is no broker.
+        assert _poll(consumer, 1, 8) == 0
+        consumer.commit(offsets=[TopicPartition("t1", 0, 1)], asynchronous=False)
+        broker.start()
+        producer.produce("t1", b"one more", partition=1)
+        assert producer.flush(60) == 0
+        assert _poll(consumer, 1) == 1
+        assert len(generations) == 1
+        consumer.close()
+
+
+def test_transactions_pass_but_offsets_in_them_are_refused(front: Front) -> None:
+    producer = Producer(
+        {"bootstrap.servers": front.address, "transactional.id": "t", "log_level": 0, "transaction.timeout.ms": 20_000}
+    )
+    producer.init_transactions(30)
+    for outcome in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce("t2", outcome.__name__.encode(), partition=0)
+        outcome(30)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": front.address,
+            "group.id": "txn",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe(["t2"])
+    found: set[bytes] = set()
+    wait(lambda: _read_into(found, consumer) and b"commit_transaction" in found, "the committed record is read")
+    assert b"abort_transaction" not in found
+    producer.begin_transaction()
+    with pytest.raises(KafkaException) as refused:
+        producer.send_offsets_to_transaction([TopicPartition("t2", 0, 1)], consumer.consumer_group_metadata(), 20)
+    assert "UNSUPPORTED" in str(refused.value) or "not supported" in str(refused.value), refused.value
+    producer.abort_transaction(30)
+    consumer.close()
+
+
+def test_a_producer_that_wants_no_answer_is_passed_on(front: Front, broker: KafkaBroker) -> None:
+    before = sum(_ends(broker.address, "t2", 2).values())
+    producer = Producer({"bootstrap.servers": front.address, "acks": 0, "log_level": 0})
+    for _ in range(100):
+        producer.produce("t2", b"unanswered")
+    assert producer.flush(30) == 0
+    wait(lambda: sum(_ends(broker.address, "t2", 2).values()) == before + 100, "all records are there")
+
+
+def test_no_answer_tells_a_brokers_own_address(front: Front, broker: KafkaBroker) -> None:
+    java = java_command()
+    tool = [*java, "org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-server", front.address]
+    done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    admin = AdminClient({"bootstrap.servers": front.address, "log_level": 0})
+    cluster = admin.describe_cluster().result(20)
+    ports = {str(node.port) for node in cluster.nodes} | set(re.findall(r"127\.0\.0\.1 +(\d+)", done.stdout))
+    assert len(ports) == 1
+    assert ports != {broker.address.rpartition(":")[2]}
+    assert cluster.cluster_id == AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10).cluster_id
+
+
+def _poll(consumer: Consumer, wanted: int, seconds: float = 30) -> int:
+    found = 0
+    for _ in range(int(seconds * 10)):
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            found += 1
+            if found == wanted:
+                break
+    return found
+
+
+def _read_into(found: set[bytes], consumer: Consumer) -> bool:
+    message = consumer.poll(0.1)
+    if message is not None and message.error() is None:
+        found.add(message.value() or b"")
+    return True
+
+
+def _committed(address: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
+    places = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=20)
+    consumer.close()
+    return {place.partition: place.offset for place in places if place.offset >= 0}
+
+
+def _ends(address: str, topic: str, partitions: int) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "ends", "log_level": 0})
+    ends = {
+        number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1]
+        for number in range(partitions)
+    }
+    consumer.close()
+    return ends
+
+
+def _groups(address: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    found = admin.list_consumer_groups().result(20)
+    return {group.group_id for group in found.valid}
