@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.replay.tasks.shard_runner import SLICE_ROWS
 from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
@@ -28,6 +27,10 @@ from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 _FEATURES_NOT_READ = ("deletionVectors", "columnMapping", "typeWidening")
 
 _SCHEMA = request_log_arrow()
+
+#: How many rows are read and a shard is handed at a time: enough to be worth Arrow's while, few enough to stay small in
+#: memory.
+SLICE_ROWS = 50_000
 
 
 class ShardFiles(msgspec.Struct, frozen=True):

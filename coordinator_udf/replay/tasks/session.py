@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from coordinator_udf.replay.tasks.shard_runner import SLICE_ROWS
+from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
 from coordinator_udf.tables.spark_session import delta_session
 
 _SETTINGS = {

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.log.rows import are_controls
+from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
 from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
@@ -24,9 +25,6 @@ from coordinator_udf.tables.assignment_join import RecordAt, brought, complete_a
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
-
-#: How many rows a shard is handed at a time: enough to be worth Arrow's while, few enough to stay small in memory.
-SLICE_ROWS = 50_000
 
 
 class ShardRunner:
