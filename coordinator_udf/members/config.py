@@ -17,7 +17,7 @@ _DEFAULT_STRATEGIES = (
     "org.apache.kafka.clients.consumer.RangeAssignor",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 )
-_LISTS = ("partition.assignment.strategy",)
+_LISTS = ("partition.assignment.strategy", "group.local.assignors")
 
 
 class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +48,8 @@ class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
         name="partition.assignment.strategy", default=_DEFAULT_STRATEGIES
     )
     client_extensions: bool = field(name="classic.client.extensions.enable", default=False)
+    #: The assignors that compute where the coordinator lets members do it (KIP-848's client-side mode).
+    group_local_assignors: tuple[str, ...] = field(name="group.local.assignors", default=())
     max_versions: dict[str, int] = field(name="maxVersions", default_factory=dict)
 
     @classmethod

@@ -21,6 +21,11 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "cooperative": _BASE
     | {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"},
     "consumer": {"group.protocol": "consumer", "max.poll.interval.ms": 30_000},
+    "consumer, computing": {
+        "group.protocol": "consumer",
+        "max.poll.interval.ms": 30_000,
+        "group.local.assignors": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+    },
 }
 _SETTINGS = {
     "group.consumer.session.timeout.ms": 10_000,
@@ -28,6 +33,7 @@ _SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 1_000,
     "group.consumer.min.heartbeat.interval.ms": 1_000,
     "group.initial.rebalance.delay.ms": 500,
+    "group.consumer.client.assignors.enable": True,
 }
 _PARTITIONS = 7
 

@@ -86,6 +86,21 @@ class ClientAssignor(ABC):
         """The rebalance protocols that it supports."""
         return (RebalanceProtocol.EAGER,)
 
+    @property
+    def minimum_version(self) -> int:
+        """The oldest version of other members' metadata that it reads; -1 is the user data of the classic protocol."""
+        return -1
+
+    @property
+    def maximum_version(self) -> int:
+        """The newest version of other members' metadata that it reads (KIP-848's client-side mode only)."""
+        return 0
+
+    @property
+    def reason(self) -> int:
+        """Why it wants a new assignment (KIP-848's client-side mode only); a change to another one asks for it."""
+        return 0
+
     def subscription_user_data(self, topics: AbstractSet[str]) -> bytes | None:
         """Returns what the member adds to its subscription for the leader's assignor; None for nothing."""
         del topics

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from coordinator_udf.protocol.errors import BadRequest
 
+_Int8 = Annotated[int, Meta(ge=-(2**7), le=2**7 - 1)]
 _Int16 = Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 #: A timeout; Kafka's client can't count down from less than 0.
@@ -27,6 +28,9 @@ class _TopicPartitions(_Answer, frozen=True):
 
 class _Assignment(_Answer, frozen=True):
     topic_partitions: list[_TopicPartitions]
+    error: _Int8 = 0
+    metadata_version: _Int16 = -1
+    metadata: bytes = b""
 
 
 class _ConsumerGroupHeartbeat(_Answer, frozen=True):
@@ -35,6 +39,39 @@ class _ConsumerGroupHeartbeat(_Answer, frozen=True):
     heartbeat_interval_ms: _NotNegative
     error_message: str | None = None
     assignment: _Assignment | None = None
+    should_compute_assignment: bool = False
+
+
+class _PreparedMember(_Answer, frozen=True):
+    member_id: str
+    subscribed_topic_ids: list[str]
+    metadata: bytes
+    partitions: list[_TopicPartitions]
+    instance_id: str | None = None
+    rack_id: str | None = None
+
+
+class _Racks(_Answer, frozen=True):
+    racks: list[str]
+
+
+class _PreparedTopic(_Answer, frozen=True):
+    topic_id: str
+    topic_name: str
+    num_partitions: _NotNegative
+    racks: list[_Racks]
+
+
+class _PrepareAssignment(_Answer, frozen=True):
+    error_code: _Int16
+    group_epoch: _Int32
+    assignor_name: str
+    members: list[_PreparedMember]
+    topics: list[_PreparedTopic]
+
+
+class _InstallAssignment(_Answer, frozen=True):
+    error_code: _Int16
 
 
 class _CommittedPartition(_Answer, frozen=True):
@@ -68,6 +105,8 @@ class _FindCoordinator(_Answer, frozen=True):
 
 _ANSWERS: dict[str, type[_Answer]] = {
     "ConsumerGroupHeartbeat": _ConsumerGroupHeartbeat,
+    "ConsumerGroupPrepareAssignment": _PrepareAssignment,
+    "ConsumerGroupInstallAssignment": _InstallAssignment,
     "OffsetCommit": _OffsetCommit,
     "FindCoordinator": _FindCoordinator,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from coordinator_udf.members.consumer.assignment_manager import AssignmentManager, LocalAssignment
 from coordinator_udf.members.consumer.group_state import GroupState
+from coordinator_udf.members.consumer.local_assignors import LocalAssignors
 from coordinator_udf.members.consumer.network_client import RequestBuilder
 from coordinator_udf.members.consumer.states import MemberState
 from coordinator_udf.members.exceptions import ClientException
@@ -19,6 +20,8 @@ REGEX_NOT_SUPPORTED = (
     "The cluster does not support regular expressions resolution on ConsumerGroupHeartbeat API version 0. It must be "
     "upgraded to use ConsumerGroupHeartbeat API version >= 1 to allow to subscribe to a SubscriptionPattern."
 )
+
+_SINCE_VERSION_1 = frozenset({"subscribedTopicRegex", "clientAssignors"})
 
 #: Says that a field is as it was.
 _UNCHANGED_TIMEOUT = -1
@@ -33,6 +36,7 @@ class SentFields:
     regex: str | None = None
     server_assignor: str | None = None
     assignment: LocalAssignment | None = None
+    is_told_of_assignors: bool = False
 
 
 class HeartbeatRequest:
@@ -47,6 +51,7 @@ class HeartbeatRequest:
         rebalance_timeout_ms: int,
         server_assignor: str | None,
         rack_id: str | None,
+        local_assignors: LocalAssignors,
     ) -> None:
         self._group = group
         self._subscriptions = subscriptions
@@ -54,6 +59,9 @@ class HeartbeatRequest:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._server_assignor = server_assignor
         self._rack_id = rack_id
+        self._local_assignors = local_assignors
+        self._assignors_told: list[dict[str, Any]] = []
+        self._assignors_told_for: tuple[object, ...] | None = None
         self._sent = SentFields()
 
     def reset(self) -> None:
@@ -75,13 +83,16 @@ class HeartbeatRequest:
             "serverAssignor": self._assignor(joining),
             "topicPartitions": self._topic_partitions(joining),
         }
+        assignors = self._client_assignors(joining)
+        if assignors is not None:
+            data["clientAssignors"] = assignors
 
         def build(version: int) -> dict[str, Any]:
             if version > 0:
                 return data
             if data["subscribedTopicRegex"] is not None:
                 raise ClientException("UnsupportedVersionException", REGEX_NOT_SUPPORTED)
-            return {name: value for name, value in data.items() if name != "subscribedTopicRegex"}
+            return {name: value for name, value in data.items() if name not in _SINCE_VERSION_1}
 
         return RequestBuilder("ConsumerGroupHeartbeat", 0, 1, build)
 
@@ -111,6 +122,24 @@ class HeartbeatRequest:
             return None
         self._sent.server_assignor = self._server_assignor
         return self._server_assignor
+
+    def _client_assignors(self, joining: bool) -> list[dict[str, Any]] | None:
+        """Returns what there is to tell of the member's own assignors; None for nothing.
+
+        Their metadata is that of the join or of the last subscription or reason: one that changed with each heartbeat
+        would have the group assigned anew each time.
+        """
+        if not self._local_assignors:
+            return None
+        topics = self._subscriptions.topics
+        now = topics, self._subscriptions.regex, self._local_assignors.reasons()
+        if joining or now != self._assignors_told_for:
+            self._assignors_told_for = now
+            self._assignors_told = self._local_assignors.told(topics)
+        elif self._sent.is_told_of_assignors:
+            return None
+        self._sent.is_told_of_assignors = True
+        return self._assignors_told
 
     def _topic_partitions(self, joining: bool) -> list[dict[str, Any]] | None:
         current = self._assignments.current

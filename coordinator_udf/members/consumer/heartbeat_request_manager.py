@@ -6,6 +6,7 @@ Source: AbstractHeartbeatRequestManager, ConsumerHeartbeatRequestManager.
 from __future__ import annotations
 
 from coordinator_udf.members.consumer.background_events import BackgroundEvents
+from coordinator_udf.members.consumer.computation_request_manager import ComputationRequestManager
 from coordinator_udf.members.consumer.coordinator_request_manager import CoordinatorRequestManager
 from coordinator_udf.members.consumer.heartbeat_request import REGEX_NOT_SUPPORTED, HeartbeatRequest
 from coordinator_udf.members.consumer.membership_manager import MembershipManager
@@ -40,6 +41,7 @@ class HeartbeatRequestManager:
         membership: MembershipManager,
         coordinators: CoordinatorRequestManager,
         events: BackgroundEvents,
+        computation: ComputationRequestManager,
         is_static: bool,
     ) -> None:
         self._max_poll_interval_ms = max_poll_interval_ms
@@ -48,6 +50,7 @@ class HeartbeatRequestManager:
         self._membership = membership
         self._coordinators = coordinators
         self._events = events
+        self._computation = computation
         self._is_static = is_static
         self.poll_timer = Timer(clock, max_poll_interval_ms)
 
@@ -134,6 +137,7 @@ class HeartbeatRequestManager:
             self._state.update_interval(body["heartbeatIntervalMs"])
             self._state.on_success(now_ms)
             self._membership.on_heartbeat_success(body)
+            self._computation.on_heartbeat(body)
             return
         self._request.reset()
         self._state.on_failure(now_ms)

@@ -11,8 +11,11 @@ It behaves as Kafka's AsyncKafkaConsumer with the thread behind it. The parts ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coordinator_udf.members.client_assignors import make_assignors
+from coordinator_udf.members.client_assignors.spec import ClientAssignor
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.application import Application
 from coordinator_udf.members.consumer.application_events import (
@@ -81,16 +84,27 @@ class _RunningCall:
 class ConsumerMember:
     """One member. See `coordinator_udf.members.machine.MemberMachine` for how it is driven."""
 
-    def __init__(self, config: MemberConfig, jitter: Jitter, *, member_id: str, fetches: bool = True) -> None:
+    def __init__(
+        self,
+        config: MemberConfig,
+        jitter: Jitter,
+        *,
+        member_id: str,
+        assignors: Sequence[ClientAssignor] | None = None,
+        fetches: bool = True,
+    ) -> None:
         """Makes a member that starts with its first input.
 
         Args:
             member_id: drawn at random by whoever makes the member, and its own for good.
+            assignors: its own, for groups whose members compute the assignment; by default those that the settings
+                name.
             fetches: whether the application fetches from brokers, so that close waits for the end of its sessions.
         """
         self._config = config
         self._jitter = jitter
         self._member_id = member_id
+        self._assignors = make_assignors(config.group_local_assignors) if assignors is None else assignors
         self._fetches = fetches
         self._clock = Clock()
         self._made: Parts | None = None
@@ -116,7 +130,13 @@ class ConsumerMember:
         self._clock.now_ms = now_ms
         if self._made is None:
             self._made = Parts(
-                self._config, self._clock, self._jitter, self._member_id, self._emit, fetches=self._fetches
+                self._config,
+                self._clock,
+                self._jitter,
+                self._member_id,
+                self._emit,
+                assignors=self._assignors,
+                fetches=self._fetches,
             )
         self._dispatch(self._made, event)
         self._go_on()

@@ -14,6 +14,7 @@ from coordinator_udf.members.consumer.application_events import (
 )
 from coordinator_udf.members.consumer.background_events import BackgroundEvents
 from coordinator_udf.members.consumer.commit_request_manager import CommitRequestManager
+from coordinator_udf.members.consumer.computation_request_manager import ComputationRequestManager
 from coordinator_udf.members.consumer.coordinator_request_manager import CoordinatorRequestManager
 from coordinator_udf.members.consumer.fetch_request_manager import FetchRequestManager
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
@@ -47,6 +48,7 @@ class NetworkThread:
         coordinators: CoordinatorRequestManager,
         commits: CommitRequestManager,
         heartbeats: HeartbeatRequestManager,
+        computation: ComputationRequestManager,
         membership: MembershipManager,
         fetches: FetchRequestManager,
         processor: ApplicationEventProcessor,
@@ -60,6 +62,7 @@ class NetworkThread:
         self._coordinators = coordinators
         self._commits = commits
         self._heartbeats = heartbeats
+        self._computation = computation
         self._membership = membership
         self._fetches = fetches
         self._processor = processor
@@ -98,7 +101,7 @@ class NetworkThread:
         self._process_application_events()
         now_ms = self._clock.now_ms
         wait_ms = MAX_POLL_TIMEOUT_MS
-        for manager in (self._coordinators, self._commits, self._heartbeats):
+        for manager in (self._coordinators, self._commits, self._heartbeats, self._computation):
             result = manager.poll(now_ms)
             self._network.add(result.requests)
             wait_ms = min(wait_ms, result.wait_ms)

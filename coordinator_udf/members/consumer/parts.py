@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from coordinator_udf.members.backoff import ExponentialBackoff
+from coordinator_udf.members.client_assignors.spec import ClientAssignor
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.application import Application
 from coordinator_udf.members.consumer.application_events import ApplicationEventProcessor
 from coordinator_udf.members.consumer.assignment_manager import AssignmentManager
 from coordinator_udf.members.consumer.background_events import BackgroundEvents
 from coordinator_udf.members.consumer.commit_request_manager import AutoCommit, CommitRequestManager
+from coordinator_udf.members.consumer.computation_request_manager import PREPARE, ComputationRequestManager
 from coordinator_udf.members.consumer.coordinator_request_manager import CoordinatorRequestManager
 from coordinator_udf.members.consumer.fetch_request_manager import FetchRequestManager
 from coordinator_udf.members.consumer.group_state import GroupSnapshot, GroupState
 from coordinator_udf.members.consumer.heartbeat_request import HeartbeatRequest
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
+from coordinator_udf.members.consumer.local_assignors import LocalAssignors
 from coordinator_udf.members.consumer.membership_manager import MembershipManager
 from coordinator_udf.members.consumer.network_client import NetworkClient
 from coordinator_udf.members.consumer.network_thread import NetworkThread
 from coordinator_udf.members.consumer.offset_commit_request import MemberInfo
 from coordinator_udf.members.consumer.reconciler import Reconciler
-from coordinator_udf.members.consumer.request_state import HeartbeatRequestState
+from coordinator_udf.members.consumer.request_state import HeartbeatRequestState, RequestState
 from coordinator_udf.members.consumer.states import MemberState
 from coordinator_udf.members.exceptions import ClientException
 from coordinator_udf.members.machine import Jitter
@@ -50,6 +53,7 @@ class Parts:
         group: its state, id and epoch.
         subscriptions: what it is subscribed to, and what is assigned of it.
         assignments: the assignment in effect and the one that is to be, by topic ids.
+        computation: how far it is with computing the group's assignment.
         coordinators: who its coordinator is.
         network: its requests.
         thread: its background.
@@ -64,6 +68,7 @@ class Parts:
         member_id: str,
         emit: Callable[[Output], None],
         *,
+        assignors: Sequence[ClientAssignor],
         fetches: bool,
     ) -> None:
         """Makes the parts of a member that starts at the clock's time; ``emit`` takes its outputs."""
@@ -86,6 +91,16 @@ class Parts:
         self.group = GroupState(config.group_id, member_id, self._on_transition, config.group_instance_id)
         self.coordinators = CoordinatorRequestManager(config.group_id, self._backoff())
         self.assignments = AssignmentManager(self.subscriptions, self._metadata)
+        # A broker without the mode isn't told of them; who is asked of nothing has everything.
+        can_compute = not config.max_versions or PREPARE in config.max_versions
+        self._assignors = LocalAssignors(assignors if can_compute else (), self.group, emit)
+        self.computation = ComputationRequestManager(
+            self.group,
+            assignors=self._assignors,
+            coordinators=self.coordinators,
+            events=self._events,
+            state=RequestState(self._backoff()),
+        )
         commits = self._make_commits()
         self.commits = commits
         self.group.epoch_listeners += [
@@ -139,6 +154,7 @@ class Parts:
             commits=commits,
             events=self._events,
             rebalance_deadline_ms=lambda: deadline_after(clock.now_ms, config.max_poll_interval_ms),
+            tell_assignors=lambda partitions: self._assignors.on_assignment(partitions, self.computation.metadata),
         )
         membership = MembershipManager(
             self.group,
@@ -166,6 +182,7 @@ class Parts:
             coordinators=self.coordinators,
             commits=commits,
             heartbeats=heartbeats,
+            computation=self.computation,
             membership=membership,
             fetches=fetching,
             processor=processor,
@@ -186,9 +203,11 @@ class Parts:
                 rebalance_timeout_ms=config.max_poll_interval_ms,
                 server_assignor=config.group_remote_assignor,
                 rack_id=config.client_rack or None,
+                local_assignors=self._assignors,
             ),
             membership=membership,
             coordinators=self.coordinators,
             events=self._events,
+            computation=self.computation,
             is_static=self.group.is_static,
         )

@@ -31,13 +31,16 @@ class Reconciler:
         commits: CommitRequestManager,
         events: BackgroundEvents,
         rebalance_deadline_ms: Callable[[], int],
+        tell_assignors: Callable[[frozenset[TopicPartition]], None],
     ) -> None:
+        """``tell_assignors`` gives the member's own assignors its assignment, before the application is told."""
         self._group = group
         self._assignments = assignments
         self._subscriptions = subscriptions
         self._commits = commits
         self._events = events
         self._rebalance_deadline_ms = rebalance_deadline_ms
+        self._tell_assignors = tell_assignors
         self._in_progress = False
         self._rejoined_meanwhile = False
 
@@ -110,6 +113,7 @@ class Reconciler:
     def _assign(
         self, partitions: frozenset[TopicPartition], added: frozenset[TopicPartition]
     ) -> CompletableFuture[None]:
+        self._tell_assignors(partitions)
         assigned = self._events.assign(partitions, added)
 
         def after_callback(_: None, error: ClientException | None) -> None:
