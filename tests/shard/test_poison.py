@@ -149,6 +149,8 @@ def test_an_empty_proposal_of_a_member_id_is_none(version: int) -> None:
 
 
 EVERYTHING = list(apis_and_versions())
+#: With the APIs that Kafka has not got: without their settings a shard knows none of them.
+EXTENDED = Settings(group_consumer_client_assignors_enable=True, group_classic_client_extensions_enable=True)
 
 
 def sample(api: str, version: int, request_id: str) -> Request:
@@ -174,7 +176,7 @@ def test_poison_of_every_api_and_version_is_answered_as_a_failure(
         raise RuntimeError("out of cheese")
 
     monkeypatch.setitem(shard_apis.HANDLERS, api, handler)
-    outputs = process_rows(Shard(0, Settings()), [sample(api, version, "r")])
+    outputs = process_rows(Shard(0, EXTENDED), [sample(api, version, "r")])
     (answer,) = [output for output in outputs if output.kind == "responses"]
     assert (answer.request_id, answer.error_code) == ("r", -1)
     body = json.loads(answer.body or "")
@@ -188,7 +190,7 @@ def test_an_unreadable_row_of_every_api_and_version_never_looks_like_success(
     api: str, version: int, body: str | None
 ) -> None:
     row_ = sample(api, version, "r")._replace(body=body)
-    outputs = process_rows(Shard(0, Settings()), [row_])
+    outputs = process_rows(Shard(0, EXTENDED), [row_])
     answers = [output for output in outputs if output.kind == "responses"]
     if api == "ListGroups" and body is not None and body.startswith('{"'):
         assert not rejected(outputs), "nothing of that is a field of its"
