@@ -45,7 +45,8 @@ REQUEST_LOG: Final = _struct()
 #: connected: sessions end when they would have, but last so long from then on. The row itself is of the time before.
 #: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
 #: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without
-#: effect.
+#: effect. AdoptGroup (body: groupId, group, timers, assignments, offsets): a replay puts a group in the state that the
+#: broker's answers tell, where nothing explains how it came to be in it.
 CONTROL_APIS = (
     "Tick",
     "LoadGroup",
@@ -58,6 +59,7 @@ CONTROL_APIS = (
     "Failover",
     "GroupConfig",
     "Describe",
+    "AdoptGroup",
 )
 
 #: What the request log is called as a table.

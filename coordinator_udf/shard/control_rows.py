@@ -30,6 +30,7 @@ from coordinator_udf.groups.timer_handlers import stand_still
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.shard.adopt import adopt_group
 from coordinator_udf.shard.apis import Availability, read_body
 from coordinator_udf.shard.describe import describe_state
 from coordinator_udf.shard.state import ShardState
@@ -184,6 +185,7 @@ CONTROLS: dict[str, Callable[[ShardState, Request], None]] = {
     "ExpireOffsets": expire,
     "Describe": describe,
     "GroupConfig": group_config,
+    "AdoptGroup": adopt_group,
 }
 
 

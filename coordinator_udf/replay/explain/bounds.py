@@ -20,6 +20,9 @@ class Bounds(NamedTuple):
         confirm: after so many answers that agree a group counts as right again.
         candidates: how many requests are looked at for what came next.
         keep_every: of how many steps one leaves a snapshot.
+        rebase_ahead: how many steps behind an answer that nothing explains a state is judged by that it may go on from.
+        rebase_candidates: how many such states are tried.
+        rebase_steps: how many steps may be walked for them in a log, by the number of its steps.
         points_far_back: how many snapshots are kept from before the widest window, ever fewer the older they are.
     """
 
@@ -34,4 +37,7 @@ class Bounds(NamedTuple):
     confirm: int = 24
     candidates: int = 6
     keep_every: int = 8
+    rebase_ahead: int = 64
+    rebase_candidates: int = 100
+    rebase_steps: int = 100
     points_far_back: int = 40

@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import error_name
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
 from coordinator_udf.replay.explain.search import Search
 from coordinator_udf.replay.explain.steps import (
@@ -62,12 +64,12 @@ def explain(
         for group_id in (group_id for shard, group_id in wanted if shard == partition):
             steps = steps_of(own[group_id], group_id, facts.entries, answers, bounds.handover_ms)
             try:
-                outcome = _search(source, facts, partition, steps, controls=controls, bounds=bounds)
+                outcome = _search(source, facts, (partition, group_id), steps, controls=controls, bounds=bounds)
             except PoisonRow as poison:
                 explained.broken[partition, group_id] = poison.details
                 continue
             explained.outcomes[partition, group_id] = outcome
-            courses[group_id] = [{**steps[place].row, "log_ts": at_ms} for place, at_ms in outcome.course]
+            courses[group_id] = list(_course(partition, steps, outcome))
         source.rows += _merged(of_shard, courses)
     number_offsets(source.rows)
     return explained
@@ -76,21 +78,35 @@ def explain(
 def _search(
     source: ReplaySource,
     facts: LogFacts,
-    partition: int,
+    key: GroupKey,
     steps: list[Step],
     *,
     controls: Sequence[Row],
     bounds: Bounds,
 ) -> Outcome:
+    partition, group_id = key
     keep_log = any(row["api"] == "Failover" for row in controls)
     machine = GroupMachine(partition, source.settings, keep_log=keep_log)
     start_ms = controls[0]["log_ts"] if controls else 0
     shared = [shared_event(row, -1 if row["log_ts"] <= start_ms else bounds.late_ms) for row in controls]
     walk = Walk(machine, steps, shared, bounds, _excused(source.source, facts))
-    outcome = Search(walk).run()
+    outcome = Search(walk, Rebase(walk, group_id, source.settings)).run()
     outcome.request_ids = [step.row["request_id"] for step in steps]
     outcome.natural_ms = [step.natural_ms for step in steps]
     return outcome
+
+
+def _course(partition: int, steps: list[Step], outcome: Outcome) -> Iterator[Row]:
+    """A group's rows in the order that was found, with those that put it in another state."""
+    adopted = list(outcome.adopted)
+    for number in range(len(outcome.course) + 1):
+        while adopted and adopted[0].course == number:
+            found = adopted.pop(0)
+            row = control_rows(partitions=1, log_ts=found.at_ms, api="AdoptGroup")[0]
+            yield {**row, "partition": partition, "body": found.body}
+        if number < len(outcome.course):
+            place, at_ms = outcome.course[number]
+            yield {**steps[place].row, "log_ts": at_ms}
 
 
 def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:

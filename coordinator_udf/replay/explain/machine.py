@@ -12,8 +12,9 @@ import msgspec
 
 from coordinator_udf.groups.consumer.change import METADATA_REFRESH_INTERVAL_MS
 from coordinator_udf.groups.consumer.regex import MIN_REFRESH_INTERVAL_MS
+from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup
-from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore
+from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore, TopicOffsets
 from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
 from coordinator_udf.groups.store import Group, GroupStore, SeenTwice
 from coordinator_udf.protocol.log_row import Request
@@ -34,6 +35,11 @@ _decode_pending = msgspec.msgpack.Decoder(dict[int, dict[str, dict[str, dict[int
 
 #: An answer: the request's id and its body as JSON.
 Given = tuple[str, str]
+
+
+def adoption_row(partition: int, at_ms: int, body: str) -> Request:
+    """A row AdoptGroup."""
+    return Request(partition, 0, at_ms, None, "AdoptGroup", 0, body=body)
 
 
 class Snapshot(NamedTuple):
@@ -98,6 +104,15 @@ class GroupMachine:
         self._shard.handle_row(row, 0)
         return self._take()
 
+    def adopt(self, body: str) -> None:
+        """Puts the group in the state that the body of a row AdoptGroup tells.
+
+        Raises:
+            PoisonRow: the state can't be.
+        """
+        self._shard.handle_row(adoption_row(self._shard.partition, self.now_ms, body), 0)
+        self._take()
+
     def fire(self, deadline_ms: int) -> list[Given]:
         """Fires the timers that are due at the next deadline; the answers that came of it.
 
@@ -137,6 +152,50 @@ class GroupMachine:
         return (
             body if refs is None else fill_placeholders(body, lambda offset, member: self._assignments[offset][member])
         )
+
+    # -- what the group is ----------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group | None:
+        """A copy of a group; None if it isn't there."""
+        return self.copy_of(self._shard.store.get(group_id))
+
+    @staticmethod
+    def copy_of(group: Group | None) -> Group | None:
+        """A copy that may be changed."""
+        return None if group is None else _decode_groups(_encode({"": group}))[""]
+
+    def assignments(self, group_id: str) -> dict[str, bytes]:
+        """What the members of a classic group are assigned, as far as they are."""
+        group = self._shard.store.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return {}
+        return {
+            member_id: self._assignments[ref.record_offset][ref.assigned_as]
+            for member_id, member in group.members.items()
+            if (ref := member.assignment) is not None and ref.size
+        }
+
+    def offsets(self, group_id: str) -> TopicOffsets:
+        """A copy of what a group has committed."""
+        committed = self._shard.store.offsets.committed.get(group_id, {})
+        return {topic: dict(partitions) for topic, partitions in committed.items()}
+
+    def timers(self, group_id: str) -> list[Timer]:
+        """A group's timers."""
+        return [timer for timer in self._shard.ctx.timers.in_order() if timer.key.group_id == group_id]
+
+    def waiting(self, group_id: str) -> set[str]:
+        """The requests that wait in a classic group."""
+        group = self._shard.store.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return set()
+        parked = (parked for m in group.members.values() for parked in (m.awaiting_join, m.awaiting_sync))
+        return {waits.request_id for waits in parked if waits is not None and waits.request_id is not None}
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """The topics that there are."""
+        return self._shard.ctx.topics
 
     # -- there and back -------------------------------------------------------------------------------------------
 

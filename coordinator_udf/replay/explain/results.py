@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 #: A group: its shard and its id.
@@ -18,6 +19,16 @@ class Option(NamedTuple):
     place: int | None
     at_ms: int
     usual: bool
+
+
+class Adopted(NamedTuple):
+    """A state that the group was put in: after how many of its steps, when, and as the body of a row AdoptGroup."""
+
+    course: int
+    at_ms: int
+    body: str
+    #: The requests that waited in the group and that nobody answers any more.
+    dropped: tuple[str, ...]
 
 
 class Explanation(NamedTuple):
@@ -48,14 +59,15 @@ class Outcome:
     course: list[tuple[int, int]] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     unexplained: list[Unexplained] = field(default_factory=list)
-    #: Steps whose answers differ soon after one that nothing explains: what follows from it.
-    follow_ups: list[int] = field(default_factory=list)
+    #: States that the group was put in where answers that nothing explains, or that are older than the log, showed
+    #: that it was in another.
+    adopted: list[Adopted] = field(default_factory=list)
     tries: int = 0
     request_ids: list[str] = field(default_factory=list)
     natural_ms: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass
 class Explained:
     """What came of a log."""
 
@@ -68,18 +80,17 @@ class Explained:
         """How many orders other than the usual one were taken."""
         return sum(len(outcome.explanations) for outcome in self.outcomes.values())
 
-    def follows(self, request_id: str, *, is_answered: bool) -> bool:
-        """Whether an answer that differs only follows from one before it that nothing explains.
+    @property
+    def rebased(self) -> int:
+        """How many times a group was put in a state that answers tell."""
+        return sum(len(outcome.adopted) for outcome in self.outcomes.values())
 
-        Args:
-            is_answered: whether we answer the request at all.
-        """
-        for outcome in self.outcomes.values():
-            if request_id not in outcome.request_ids:
-                continue
-            place = outcome.request_ids.index(request_id)
-            if place in outcome.follow_ups:
-                return True
-            if not is_answered and any(unexplained.place < place for unexplained in outcome.unexplained):
-                return True
-        return False
+    @cached_property
+    def dropped(self) -> frozenset[str]:
+        """The requests that waited in a group when it was put in another state."""
+        return frozenset(
+            request_id
+            for outcome in self.outcomes.values()
+            for adopted in outcome.adopted
+            for request_id in adopted.dropped
+        )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Mismatch, Point, Tail, Walk
 
@@ -27,8 +28,9 @@ class _Path(NamedTuple):
 class Search:
     """The search for one group's order."""
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: Walk, rebase: Rebase) -> None:
         self._walk = walk
+        self._rebase = rebase
         self._bounds = walk.bounds
         self._outcome = Outcome()
         self._points: list[Point] = []
@@ -51,10 +53,13 @@ class Search:
             if option is None:
                 break
             mismatches = walk.take(option)
-            if mismatches:
+            excused = walk.excused_now
+            if any(mismatch.place not in self._rebase.given_up for mismatch in mismatches):
                 self._explain(mismatches)
                 kept_at = walk.first
-        self._outcome.course = walk.course
+            elif excused:
+                self._put_right(None)
+        self._outcome.course, self._outcome.adopted = walk.course, walk.adopted
         return self._outcome
 
     def _thin_out(self) -> None:
@@ -142,15 +147,45 @@ class Search:
 
     def _give_up(self, mismatches: list[Mismatch], window: _Window) -> None:
         """Notes what stays unexplained and goes on from there."""
-        follows = self._follows(self._walk.first)
         for mismatch in mismatches:
-            if follows:
-                self._outcome.follow_ups.append(mismatch.place)
-                continue
             others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
-            self._outcome.unexplained.append(Unexplained(mismatch.place, tuple(others), window.tries))
+            if mismatch.place not in self._rebase.given_up:
+                self._outcome.unexplained.append(Unexplained(mismatch.place, tuple(others), window.tries))
+            self._rebase.given_up.add(mismatch.place)
         self._last_bad = self._walk.first
         self._farthest = max(self._farthest, self._walk.first)
+        self._put_right(mismatches[0].place)
+
+    def _before(self, place: int) -> Point | None:
+        """The point before an answer came to be that the walk has just come by; the walk is where it was afterwards."""
+        walk = self._walk
+        here, tail = walk.point(), walk.tail(self._points[-1])
+        walk.back_to(self._points[-1])
+        found: Point | None = None
+        while len(walk.course) <= here.course and (option := walk.usual()) is not None:
+            point = walk.point()
+            if any(mismatch.place == place for mismatch in walk.take(option)):
+                found = point
+                break
+        walk.forward_to(here, tail)
+        return found
+
+    def _put_right(self, place: int | None) -> None:
+        """Puts the group in the state that later answers tell, if they say that it is in another.
+
+        Args:
+            place: the answer that nothing explains; None where the log itself can't tell what is right.
+        """
+        walk = self._walk
+        chosen = self._rebase.choose(None if place is None else self._before(place))
+        if chosen is None:
+            return
+        walk.back_to(chosen.start)
+        walk.adopt(self._rebase.group_id, chosen.body)
+        # What was before can't be searched any more: the state doesn't follow from it.
+        self._points = [walk.point()]
+        if not chosen.differing:
+            self._last_bad = None
 
     def _follows(self, first: int) -> bool:
         """Whether what differs here may well follow from what differed before."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import Given, GroupMachine, Snapshot
-from coordinator_udf.replay.explain.results import Option
+from coordinator_udf.replay.explain.results import Adopted, Option
 from coordinator_udf.replay.explain.steps import SharedEvent, Step
 
 
@@ -29,6 +29,7 @@ class Point(NamedTuple):
     shared: int
     course: int
     armings: int
+    adopted: int
 
 
 class Tail(NamedTuple):
@@ -39,6 +40,8 @@ class Tail(NamedTuple):
     armings_from: int
     armed_from: list[int]
     armed_slack_ms: list[int]
+    adopted_from: int
+    adopted: list[Adopted]
 
 
 class Walk:
@@ -74,6 +77,9 @@ class Walk:
         self.done: set[int] = set()
         self._shared_next = 0
         self.course: list[tuple[int, int]] = []
+        self.adopted: list[Adopted] = []
+        #: How many answers differed in what was taken last where the log itself can't tell what is right.
+        self.excused_now = 0
         #: From which number of a timer on the time of its arming is uncertain by how many ms.
         self._armed_from: list[int] = []
         self._armed_slack_ms: list[int] = []
@@ -94,6 +100,7 @@ class Walk:
             self._shared_next,
             len(self.course),
             len(self._armed_from),
+            len(self.adopted),
         )
 
     def tail(self, since: Point) -> Tail:
@@ -104,6 +111,8 @@ class Walk:
             since.armings,
             self._armed_from[since.armings :],
             self._armed_slack_ms[since.armings :],
+            since.adopted,
+            self.adopted[since.adopted :],
         )
 
     def forward_to(self, point: Point, tail: Tail) -> None:
@@ -111,6 +120,7 @@ class Walk:
         self.course[tail.course_from :] = tail.course
         self._armed_from[tail.armings_from :] = tail.armed_from
         self._armed_slack_ms[tail.armings_from :] = tail.armed_slack_ms
+        self.adopted[tail.adopted_from :] = tail.adopted
         self.back_to(point)
 
     def back_to(self, point: Point) -> None:
@@ -120,6 +130,7 @@ class Walk:
         del self.course[point.course :]
         del self._armed_from[point.armings :]
         del self._armed_slack_ms[point.armings :]
+        del self.adopted[point.adopted :]
 
     # -- what may happen ------------------------------------------------------------------------------------------
 
@@ -222,6 +233,7 @@ class Walk:
             PoisonRow: a handler raised.
         """
         number = self.machine.timer_number
+        self.excused_now = 0
         if option.place is None:
             given, slack_ms = self._take_event(option.at_ms)
         else:
@@ -238,6 +250,22 @@ class Walk:
             self._armed_slack_ms.append(slack_ms)
         return list(self._mismatches(given))
 
+    def adopt(self, group_id: str, body: str) -> int:
+        """Puts the group in another state; how many requests waited in it that nobody answers any more.
+
+        Raises:
+            PoisonRow: the state can't be.
+        """
+        number, waited = self.machine.timer_number, self.machine.waiting(group_id)
+        at_ms = self.machine.now_ms
+        self.machine.adopt(body)
+        dropped = tuple(sorted(waited - self.machine.waiting(group_id)))
+        self.adopted.append(Adopted(len(self.course), at_ms, body, dropped))
+        if self.machine.timer_number != number:
+            self._armed_from.append(number)
+            self._armed_slack_ms.append(self.bounds.late_ms)
+        return len(dropped)
+
     def _take_event(self, at_ms: int) -> tuple[list[Given], int]:
         deadline_ms, _ = self.machine.next_timer()
         if deadline_ms <= at_ms:
@@ -249,7 +277,11 @@ class Walk:
     def _mismatches(self, given: Sequence[Given]) -> Iterator[Mismatch]:
         for request_id, body in given:
             step = self._by_id.get(request_id)
-            if step is not None and not step.is_answered_by(body) and not self._excused(step, body):
+            if step is None or step.is_answered_by(body):
+                continue
+            if self._excused(step, body):
+                self.excused_now += 1
+            else:
                 yield Mismatch(step.place, body)
 
 

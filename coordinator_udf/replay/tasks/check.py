@@ -84,7 +84,7 @@ def _print_source(source: ReplaySource, verdict: Verdict, differences: list[Diff
         if outcome.unexplained:
             failed = [(unexplained.place, unexplained.tries) for unexplained in outcome.unexplained]
             line = f"{partition} {group_id} unexplained {len(failed)} of {len(outcome.course)}: {failed[:20]}"
-            typer.echo(f"  {line}, {len(outcome.follow_ups)} follow")
+            typer.echo(f"  {line}, put right {len(outcome.adopted)} times")
     for difference in differences:
         typer.echo(
             f"  {difference.what} {difference.api} {difference.error} request {difference.request_id}\n"

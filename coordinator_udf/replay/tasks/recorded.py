@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.tables import explanation_lines, explanation_tables
-from coordinator_udf.replay.inputs.broker_log.undecided import FOLLOWS, LOST
+from coordinator_udf.replay.explain.unexplained import with_unexplained
+from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
@@ -94,14 +95,17 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     def undecided(difference: Difference) -> str | None:
         reason = None if source.facts is None else source.facts.undecided(difference)
         if reason is None and source.explained is not None and difference.request_id is not None:
-            answered = difference.ours is not None
-            return FOLLOWS if source.explained.follows(difference.request_id, is_answered=answered) else None
+            waited = difference.ours is None and difference.request_id in source.explained.dropped
+            return REBASED if waited else None
         return reason
 
     def judge() -> tuple[Outputs, Verdict]:
         outputs = run_in_process(source)
         said, excluded = our_outputs(outputs), excluded_by(source)
-        return outputs, compare(source.source, source.recording, said, excluded, undecided)
+        verdict = compare(source.source, source.recording, said, excluded, undecided)
+        return outputs, verdict if source.explained is None else with_unexplained(
+            source, source.explained, verdict, undecided
+        )
 
     outputs, verdict = judge()
     differing = {difference.request_id for difference in verdict.differences if difference.undecided in {None, LOST}}

@@ -17,7 +17,7 @@ from coordinator_udf.replay.judge.compare import Difference, answer_error
 
 OLDER: Final = "it was there before the log began"
 LOST: Final = "the broker had lost and loaded the shard; what waited and what it loaded is not in the log"
-FOLLOWS: Final = "the group was not right again after an answer that nothing explains"
+REBASED: Final = "it waited in a group that was then put in the state that the broker's answers tell"
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
 
 #: The APIs whose answers list groups, or a group's offsets.

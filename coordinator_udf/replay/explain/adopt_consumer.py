@@ -1,0 +1,319 @@
+"""Consumer groups (KIP-848) that the broker may have had at a moment, as far as its answers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from coordinator_udf.groups.consumer.topic_hash import metadata_hash
+from coordinator_udf.groups.model import timers as kinds
+from coordinator_udf.groups.model.consumer import (
+    ClassicMetadata,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    subscribed_topics,
+)
+from coordinator_udf.groups.model.timers import Timer
+from coordinator_udf.java_order.walks import Assigned
+from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.replay.explain.adopt_classic import Place
+from coordinator_udf.replay.explain.told import GroupTold, Partitions, Told, base64_bytes, partitions_of
+from coordinator_udf.shard.adopt import Adoption, ArmedTimer
+
+#: How many epochs that are told later are looked at.
+_EPOCHS = 3
+#: How many moments are tried at which the next assignment may have been made.
+_MOMENTS = 12
+_ASSIGNING = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
+
+
+class World(NamedTuple):
+    """What a group depends on besides its requests.
+
+    Attributes:
+        topics: by name, those that there are.
+        session_ms: how long the session of a member is that isn't of the classic protocol.
+        interval_ms: how long after one assignment the next is made at the earliest.
+    """
+
+    topics: Mapping[str, Topic]
+    session_ms: int
+    interval_ms: int
+
+
+def consumer_adoptions(
+    told: GroupTold,
+    at: Place,
+    ours: ConsumerGroup | None,
+    timers: Sequence[Timer],
+    world: World,
+) -> Iterator[Adoption]:
+    """What the group may have been, the likeliest first.
+
+    Args:
+        ours: a copy of what it is here; None if it isn't there, or is of the other kind.
+        timers: those that it has here.
+        world: what else there is.
+    """
+    described = _described(told, at)
+    if described is not None:
+        yield _adoption(told, at, _as_described(told, at, ours, described), timers, world)
+    views = _views(told, at)
+    later = told.since(at.first, at.until)
+    for epoch in _epochs(told, at, ours):
+        targets = _targets(later, epoch)
+        for group_epoch, assigned_ms in _phases(later, at, ours, epoch, world.interval_ms):
+            group = ConsumerGroup(at.group_id, group_epoch, assignment_epoch=epoch, assignment_timestamp=assigned_ms)
+            if ours is not None:
+                group.resolved_regexes = ours.resolved_regexes
+            for member in _members(told, at, ours, views):
+                target = targets.get(member.member_id)
+                if target is None:
+                    target = _flat(ours.targets.get(member.member_id, {})) if ours is not None else {}
+                    target = target or {topic_id: tuple(held) for topic_id, held in member.assigned.items()}
+                group.targets[member.member_id] = target
+                group.put(_in_state(member, epoch, target))
+            yield _adoption(told, at, group, timers, world)
+
+
+# -- what is told ---------------------------------------------------------------------------------------------------
+
+
+def _views(told: GroupTold, at: Place) -> dict[str, tuple[int, int, Partitions]]:
+    """What members were told last: their epoch, the one before, and their partitions."""
+    views: dict[str, tuple[int, int, Partitions]] = {}
+    for item in told.all:
+        if item.place >= at.first:
+            break
+        if item.api != "ConsumerGroupHeartbeat" or item.error != Errors.NONE:
+            continue
+        epoch = item.answer.get("memberEpoch")
+        if not isinstance(epoch, int):
+            continue
+        last, before, held = views.get(item.member_id, (epoch, -1, {}))
+        assignment = item.answer.get("assignment")
+        now = held if assignment is None else partitions_of(assignment)
+        views[item.member_id] = (epoch, last if epoch != last else before, now)
+    return views
+
+
+def _epochs(told: GroupTold, at: Place, ours: ConsumerGroup | None) -> list[int]:
+    """Epochs of the target assignment that the group may have."""
+    found: dict[int, None] = {}
+    before = [epoch for item in told.all if item.place < at.first if (epoch := _epoch_told(item)) is not None]
+    if before:
+        found[max(before[-16:])] = None
+    if ours is not None:
+        found[ours.assignment_epoch] = None
+    later = [epoch for item in told.since(at.first, at.until) if (epoch := _epoch_told(item)) is not None]
+    for epoch in sorted(dict.fromkeys(epoch for epoch in later if not before or epoch >= max(before[-16:])))[:_EPOCHS]:
+        found[epoch] = None
+        found[epoch - 1] = None
+    return [epoch for epoch in found if epoch > 0]
+
+
+def _phases(
+    later: Sequence[Told], at: Place, ours: ConsumerGroup | None, epoch: int, interval_ms: int
+) -> Iterator[tuple[int, int]]:
+    """The group's epoch and when the targets were computed (ms): another assignment may be due."""
+    own_ms = 0 if ours is None else ours.assignment_timestamp
+    yield epoch, own_ms
+    following = next((item for item in later if (_epoch_told(item) or 0) > epoch), None)
+    epochs = [epoch + 1]
+    if following is not None:
+        epochs.insert(0, _epoch_told(following) or 0)
+    if ours is not None and ours.group_epoch > epoch:
+        epochs.insert(0, ours.group_epoch)
+    # Whoever comes first once the interval is over makes the next assignment.
+    moments = [item.at_ms - interval_ms for item in later if item.api in _ASSIGNING and item.at_ms > at.now_ms]
+    for group_epoch in dict.fromkeys(epochs):
+        yield group_epoch, own_ms
+        for assigned_ms in dict.fromkeys(moments[:_MOMENTS]):
+            if own_ms < assigned_ms <= at.now_ms:
+                yield group_epoch, assigned_ms
+
+
+def _epoch_told(item: Told) -> int | None:
+    epoch: Any = None
+    if item.error == Errors.NONE and item.api == "ConsumerGroupHeartbeat":
+        epoch = item.answer.get("memberEpoch")
+    elif item.error == Errors.NONE and item.api == "JoinGroup":
+        epoch = item.answer.get("generationId")
+    return epoch if isinstance(epoch, int) and epoch > 0 else None
+
+
+def _targets(later: Sequence[Told], epoch: int) -> dict[str, Partitions]:
+    """What members are given in an epoch, the last of it."""
+    found: dict[str, Partitions] = {}
+    for item in later:
+        is_told = item.api == "ConsumerGroupHeartbeat" and item.answer.get("assignment") is not None
+        if is_told and _epoch_told(item) == epoch:
+            found[item.member_id] = partitions_of(item.answer["assignment"])
+    return found
+
+
+# -- members --------------------------------------------------------------------------------------------------------
+
+
+def _members(
+    told: GroupTold, at: Place, ours: ConsumerGroup | None, views: Mapping[str, tuple[int, int, Partitions]]
+) -> list[ConsumerMember]:
+    members = {} if ours is None else dict(ours.members)
+    known: set[str] = set()
+    for item in told.since(at.first, at.until):
+        said = item.is_member
+        if said is None or item.member_id in known:
+            continue
+        known.add(item.member_id)
+        if not said:
+            members.pop(item.member_id, None)
+        elif item.member_id not in members:
+            made = _member(told, at, item.member_id)
+            if made is not None:
+                members[item.member_id] = made
+    return [_as_told(member, views.get(member.member_id)) for member in members.values()]
+
+
+def _as_told(member: ConsumerMember, view: tuple[int, int, Partitions] | None) -> ConsumerMember:
+    """The member with the epoch and the partitions that it was told, where that isn't what it has."""
+    if view is None or view[0] == member.member_epoch or view[0] < 0:
+        return member
+    epoch, before, held = view
+    assigned = {topic_id: dict.fromkeys(own, epoch) for topic_id, own in held.items()}
+    return replace(member, member_epoch=epoch, previous_member_epoch=before, assigned=assigned)
+
+
+def _member(told: GroupTold, at: Place, member_id: str) -> ConsumerMember | None:
+    """A member as it said last what it wants, or else as it says next."""
+    for item in (*told.before(at.first), *told.since(at.first, at.until)):
+        if item.member_id != member_id:
+            continue
+        if item.api == "JoinGroup" and item.request.get("protocols"):
+            return _classic_member(item)
+        names, regex = item.request.get("subscribedTopicNames"), item.request.get("subscribedTopicRegex")
+        if item.api == "ConsumerGroupHeartbeat" and (names is not None or regex is not None):
+            return ConsumerMember(
+                member_id,
+                item.epoch or 0,
+                instance_id=item.request.get("instanceId"),
+                rack_id=item.request.get("rackId"),
+                rebalance_timeout_ms=item.request.get("rebalanceTimeoutMs", -1),
+                client_id=item.step.row["client_id"] or "",
+                client_host=item.step.row["client_host"] or "",
+                subscribed_topic_names=tuple(sorted(set(names or ()))),
+                subscribed_topic_regex=regex or "",
+                server_assignor=item.request.get("serverAssignor"),
+            )
+    return None
+
+
+def _classic_member(item: Told) -> ConsumerMember:
+    """A member of the classic protocol as it joined."""
+    asked, row = item.request, item.step.row
+    session_ms = asked["sessionTimeoutMs"]
+    protocols = tuple((p["name"], base64_bytes(p["metadata"])) for p in asked["protocols"])
+    return ConsumerMember(
+        item.member_id,
+        item.answer.get("generationId") or 0,
+        instance_id=row["group_instance_id"],
+        rebalance_timeout_ms=asked.get("rebalanceTimeoutMs", session_ms),
+        client_id=row["client_id"] or "",
+        client_host=row["client_host"] or "",
+        subscribed_topic_names=_subscription(protocols),
+        classic=ClassicMetadata(session_ms, protocols),
+    )
+
+
+def _subscription(protocols: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
+    try:
+        return tuple(sorted({topic for _, metadata in protocols[:1] for topic in decode_subscription_topics(metadata)}))
+    except MalformedConsumerProtocol:
+        return ()
+
+
+def _in_state(member: ConsumerMember, epoch: int, target: Partitions) -> ConsumerMember:
+    """The member in the state that what it has says."""
+    if member.pending_revocation:
+        return member
+    has, wants = _flat(member.assigned), {topic_id: tuple(sorted(own)) for topic_id, own in target.items() if own}
+    if member.member_epoch == epoch and has != wants:
+        return replace(member, state=MemberState.UNRELEASED_PARTITIONS)
+    return replace(member, state=MemberState.STABLE)
+
+
+def _flat(assigned: Mapping[str, Any]) -> Partitions:
+    return {topic_id: tuple(sorted(partitions)) for topic_id, partitions in assigned.items() if partitions}
+
+
+# -- as it was described --------------------------------------------------------------------------------------------
+
+
+def _described(told: GroupTold, at: Place) -> dict[str, Any] | None:
+    """What the last request before told of the whole group, if it did."""
+    last = next(told.before(at.first), None)
+    if last is None or last.api != "ConsumerGroupDescribe":
+        return None
+    for group in last.answer.get("groups") or ():
+        if group.get("groupId") == at.group_id and group.get("errorCode") == Errors.NONE:
+            found: dict[str, Any] = group
+            return found
+    return None
+
+
+def _as_described(told: GroupTold, at: Place, ours: ConsumerGroup | None, said: Mapping[str, Any]) -> ConsumerGroup:
+    group = ConsumerGroup(at.group_id, group_epoch=said["groupEpoch"], assignment_epoch=said["assignmentEpoch"])
+    if ours is not None:
+        group.resolved_regexes = ours.resolved_regexes
+        group.assignment_timestamp = ours.assignment_timestamp
+    for described in said["members"]:
+        member_id = described["memberId"]
+        known = ours.members.get(member_id) if ours is not None else None
+        member = known or _member(told, at, member_id) or ConsumerMember(member_id)
+        target, held = partitions_of(described["targetAssignment"]), partitions_of(described["assignment"])
+        epoch = described["memberEpoch"]
+        if known is None or known.member_epoch != epoch or _held(known) != held:
+            assigned: Assigned = {topic_id: dict.fromkeys(own, epoch) for topic_id, own in held.items()}
+            member = replace(member, member_epoch=epoch, assigned=assigned, pending_revocation={})
+        member = replace(
+            member,
+            subscribed_topic_names=tuple(sorted(described["subscribedTopicNames"])),
+            subscribed_topic_regex=described["subscribedTopicRegex"],
+        )
+        group.targets[member_id] = target
+        group.put(_in_state(member, group.assignment_epoch, target))
+    return group
+
+
+def _held(member: ConsumerMember) -> Partitions:
+    both: dict[str, set[int]] = {}
+    for partitions in (member.assigned, member.pending_revocation):
+        for topic_id, held in partitions.items():
+            both.setdefault(topic_id, set()).update(held)
+    return _flat(both)
+
+
+# -- the rest -------------------------------------------------------------------------------------------------------
+
+
+def _adoption(told: GroupTold, at: Place, group: ConsumerGroup, timers: Sequence[Timer], world: World) -> Adoption:
+    group.metadata_hash = metadata_hash(world.topics, subscribed_topics(group.members.values(), group.resolved_regexes))
+    armed = {(timer.key.kind, timer.key.member_id): timer for timer in timers}
+    found: list[ArmedTimer] = []
+    for member in group.members.values():
+        for kind in (kinds.REBALANCE, kinds.JOIN, kinds.SYNC):
+            timer = armed.get((kind, member.member_id))
+            if timer is not None:
+                found.append(ArmedTimer(kind, member.member_id, timer.deadline_ms, timer.data))
+        timer = armed.get((kinds.SESSION, member.member_id))
+        if timer is not None:
+            found.append(ArmedTimer(kinds.SESSION, member.member_id, timer.deadline_ms, timer.data))
+            continue
+        own_ms = world.session_ms if member.classic is None else member.classic.session_timeout_ms
+        heard = (item.at_ms for item in told.before(at.first) if item.member_id == member.member_id)
+        found.append(ArmedTimer(kinds.SESSION, member.member_id, max(at.now_ms, next(heard, at.now_ms) + own_ms)))
+    return Adoption(at.group_id, group, tuple(found))

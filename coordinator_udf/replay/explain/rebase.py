@@ -1,0 +1,191 @@
+"""Where nothing explains an answer: puts the group in the state that the broker's later answers tell, if it parted.
+
+A difference then never echoes. That the group parted shows in later answers that differ as well; where none does, the
+answer that differed says nothing of the group, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.model.offsets import CommittedOffset, TopicOffsets
+from coordinator_udf.groups.model.timers import Timer
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.explain.adopt_classic import Place, classic_adoptions
+from coordinator_udf.replay.explain.adopt_consumer import World, consumer_adoptions
+from coordinator_udf.replay.explain.told import GroupTold
+from coordinator_udf.replay.explain.walk import Point, Walk
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.shard.adopt import Adoption, ArmedTimer, encode_adoption
+from coordinator_udf.shard.shard import PoisonRow
+
+
+class Chosen(NamedTuple):
+    """A state to go on from: where the group is put in it, the body of the row AdoptGroup, how many differ soon."""
+
+    start: Point
+    body: str
+    differing: int
+
+
+class Rebase:
+    """Chooses the state that a group goes on from."""
+
+    def __init__(self, walk: Walk, group_id: str, settings: Settings) -> None:
+        self._walk = walk
+        self._told = GroupTold(walk.steps)
+        #: Steps whose answers nothing explains.
+        self.given_up: set[int] = set()
+        self.group_id = group_id
+        self._steps_left = walk.bounds.tries + walk.bounds.rebase_steps * len(walk.steps)
+        self._settings = settings
+
+    def choose(self, before: Point | None) -> Chosen | None:
+        """The state, from where the walk is or from a point before it, with which the fewest answers differ soon.
+
+        The walk is where it was afterwards. None if it goes on as it is.
+
+        Args:
+            before: the point before the answer that differs came to be.
+        """
+        walk = self._walk
+        if self._steps_left <= 0:
+            return None
+        here = walk.point()
+        tail = walk.tail(here if before is None else before)
+        until = min(here.first + walk.bounds.rebase_ahead, len(walk.steps))
+        fewest = self._differing(until, None, 10**9)
+        walk.forward_to(here, tail)
+        chosen: Chosen | None = None
+        for start in (before, here) if fewest else ():
+            if start is None:
+                continue
+            walk.forward_to(here, tail)
+            walk.back_to(start)
+            own_tail = walk.tail(start)
+            own, seen = walk.machine.assignments(self.group_id), set()
+            for candidate in self._candidates(until):
+                body = encode_adoption(replace(candidate, assignments={**own, **candidate.assignments}))
+                if body in seen:
+                    continue
+                seen.add(body)
+                differing = self._differing(until, body, fewest)
+                walk.forward_to(start, own_tail)
+                if differing < fewest:
+                    chosen, fewest = Chosen(start, body, differing), differing
+                if not differing or len(seen) >= walk.bounds.rebase_candidates:
+                    break
+            if not fewest:
+                break
+        walk.forward_to(here, tail)
+        return chosen
+
+    def _differing(self, until: int, body: str | None, most: int) -> int:
+        """How many answers differ up to a step, from where the walk is."""
+        walk = self._walk
+        differing = 0
+        try:
+            if body is not None:
+                differing += walk.adopt(self.group_id, body)
+            while walk.first < until and differing < most and (option := walk.usual()) is not None:
+                self._steps_left -= 1
+                differing += sum(mismatch.place not in self.given_up for mismatch in walk.take(option))
+                differing += walk.excused_now
+        except PoisonRow:
+            return most
+        return differing
+
+    def _candidates(self, until: int) -> Iterator[Adoption]:
+        walk, group_id = self._walk, self.group_id
+        machine = walk.machine
+        at = Place(group_id, walk.first, until, machine.now_ms)
+        ours = machine.group(group_id)
+        timers = machine.timers(group_id)
+        offsets = self._offsets(machine.offsets(group_id), at)
+        classic = ours if isinstance(ours, ClassicGroup) else None
+        consumer = ours if isinstance(ours, ConsumerGroup) else None
+        if offsets is not None and ours is not None:
+            own = tuple(_armed(timer) for timer in timers)
+            yield Adoption(group_id, ours, own, offsets=offsets)
+        of_classic = classic_adoptions(self._told, at, classic, timers)
+        settings = self._settings
+        session_ms, interval_ms = (
+            settings.group_consumer_session_timeout_ms,
+            settings.group_consumer_assignment_interval_ms,
+        )
+        world = World(machine.topics, session_ms, interval_ms)
+        of_consumer = consumer_adoptions(self._told, at, consumer, timers, world)
+        first, second = (of_consumer, of_classic) if self._is_consumer(at, ours) else (of_classic, of_consumer)
+        for adoption in chain(first, second):
+            yield adoption if offsets is None else replace_offsets(adoption, offsets)
+
+    def _is_consumer(self, at: Place, ours: object) -> bool:
+        """Whether the group is one of KIP-848, as far as answers tell."""
+        for item in self._told.since(at.first, at.until):
+            if item.error != Errors.NONE:
+                continue
+            if item.api == "ConsumerGroupHeartbeat" and item.epoch != 0:
+                return True
+            if item.api == "JoinGroup" and item.answer.get("members"):
+                return False
+        return isinstance(ours, ConsumerGroup)
+
+    def _offsets(self, ours: TopicOffsets, at: Place) -> TopicOffsets | None:
+        """What is committed as the next answers tell it; None if that is what we have."""
+        ids = {topic.id: topic.name for topic in self._walk.machine.topics.values()}
+        changed: set[tuple[str, int]] = set()
+        differs = False
+        for item in self._told.since(at.first, at.until):
+            if item.api in {"OffsetCommit", "TxnOffsetCommit", "OffsetDelete"}:
+                changed |= {(name, p["partitionIndex"]) for name, p in _partitions(item.request, ids)}
+            elif item.api == "OffsetFetch":
+                groups = item.answer.get("groups") or [{**item.answer, "groupId": self.group_id}]
+                for group in groups:
+                    if group.get("groupId") != self.group_id:
+                        continue
+                    for name, told in _partitions(group, ids):
+                        place = (name, told["partitionIndex"])
+                        if place in changed or told.get("errorCode") != Errors.NONE:
+                            continue
+                        changed.add(place)
+                        differs |= _adopt_offset(ours, place, told, at.now_ms)
+        return ours if differs else None
+
+
+def _partitions(body: object, ids: dict[str, str]) -> Iterator[tuple[str, dict[str, int]]]:
+    topics = body.get("topics") or () if isinstance(body, dict) else ()
+    for topic in topics:
+        name = topic.get("name") or ids.get(topic.get("topicId", ""), "")
+        for partition in topic.get("partitions") or ():
+            if name and isinstance(partition, dict):
+                yield name, partition
+
+
+def _adopt_offset(ours: TopicOffsets, place: tuple[str, int], told: dict[str, int], now_ms: int) -> bool:
+    """Notes an offset that was told; whether it is another than ours."""
+    topic, partition = place
+    own = ours.get(topic, {}).get(partition)
+    offset = told.get("committedOffset", -1)
+    if (own.offset if own is not None else -1) == offset:
+        return False
+    if offset == -1:
+        ours.get(topic, {}).pop(partition, None)
+        return True
+    leader_epoch, metadata = told.get("committedLeaderEpoch", -1), str(told.get("metadata") or "")
+    ours.setdefault(topic, {})[partition] = CommittedOffset(-1, offset, leader_epoch, metadata, now_ms)
+    return True
+
+
+def replace_offsets(adoption: Adoption, offsets: TopicOffsets) -> Adoption:
+    """The same with other offsets."""
+    return replace(adoption, offsets=offsets)
+
+
+def _armed(timer: Timer) -> ArmedTimer:
+    return ArmedTimer(timer.key.kind, timer.key.member_id, timer.deadline_ms, timer.data)

@@ -1,0 +1,101 @@
+"""What the requests and answers of one group tell of its members, in the estimated order of the log."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.explain.steps import Step
+from coordinator_udf.replay.judge.compare import answer_error
+
+#: Who gets one of these is a member.
+_OF_MEMBERS = frozenset(
+    {
+        Errors.NONE,
+        Errors.REBALANCE_IN_PROGRESS,
+        Errors.ILLEGAL_GENERATION,
+        Errors.FENCED_MEMBER_EPOCH,
+        Errors.STALE_MEMBER_EPOCH,
+    }
+)
+_MEMBER_APIS = frozenset({"Heartbeat", "SyncGroup", "JoinGroup", "OffsetCommit", "ConsumerGroupHeartbeat"})
+
+#: Topic id -> partitions.
+Partitions = dict[str, tuple[int, ...]]
+
+
+class Told(NamedTuple):
+    """One request with its answer. ``epoch`` is the generation or member epoch that the request names, if any."""
+
+    place: int
+    at_ms: int
+    api: str
+    member_id: str
+    error: int
+    epoch: int | None
+    request: dict[str, Any]
+    answer: dict[str, Any]
+    step: Step
+
+    @property
+    def is_member(self) -> bool | None:
+        """Whether the member was one when it asked; None if the answer doesn't tell."""
+        if self.api not in _MEMBER_APIS or not self.member_id or self.epoch == -1:
+            return None
+        if self.error == Errors.UNKNOWN_MEMBER_ID:
+            return False
+        if self.api == "ConsumerGroupHeartbeat" and self.epoch == 0:
+            return None
+        return True if self.error in _OF_MEMBERS else None
+
+
+class GroupTold:
+    """All that is told of a group."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+
+    @cached_property
+    def all(self) -> list[Told]:
+        """In the order of the steps, one each that was answered."""
+        return [told for step in self._steps if (told := _told(step)) is not None]
+
+    def before(self, place: int) -> Iterator[Told]:
+        """What was told before a step, the last first."""
+        return (told for told in reversed(self.all) if told.place < place)
+
+    def since(self, place: int, until: int) -> list[Told]:
+        """What is told from a step on, up to another."""
+        return [told for told in self.all if place <= told.place < until]
+
+
+def _told(step: Step) -> Told | None:
+    if step.answer is None:
+        return None
+    row, answer = step.row, step.answer.body
+    request: dict[str, Any] = {} if row["body"] is None else msgspec.json.decode(row["body"])
+    api = row["api"]
+    member_id = row["member_id"] or ""
+    if api in {"JoinGroup", "ConsumerGroupHeartbeat"}:
+        member_id = member_id or str(answer.get("memberId") or "")
+    error, epoch = answer_error(answer), row["generation_or_epoch"]
+    return Told(step.place, step.natural_ms, api, member_id, error, epoch, request, answer, step)
+
+
+def partitions_of(assignment: Any) -> Partitions:
+    """The partitions in an assignment of a ConsumerGroupHeartbeat or a ConsumerGroupDescribe."""
+    topics = (assignment or {}).get("topicPartitions") or () if not isinstance(assignment, list) else assignment
+    return {topic["topicId"]: tuple(sorted(topic["partitions"])) for topic in topics if topic["partitions"]}
+
+
+def base64_bytes(text: Any) -> bytes:
+    """The bytes of a text of the log; none of what is no such text, as in an answer that was changed."""
+    try:
+        return b64decode(text or "", validate=True)
+    except (ValueError, TypeError):
+        return b""
