@@ -39,6 +39,9 @@ def main(
             min=1, metavar="PORT", help="Where broker 0 of --upstream is reached, 1 a port further. [listen+1]"
         ),
     ] = None,
+    security: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may come in, as conf/security.toml; TLS to --upstream.")
+    ] = None,
     request_timeout: Annotated[
         int, typer.Option(min=1, metavar="MS", help="How long the coordinator may take to answer.")
     ] = 30_000,
@@ -49,7 +52,7 @@ def main(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports)
+    options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports, security)
     try:
         serve_alone(options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop)
     except UserError as error:

@@ -72,11 +72,14 @@ def main(
             min=1, metavar="PORT", help="Where broker 0 of --upstream is reached, 1 a port further. [listen+1]"
         ),
     ] = None,
+    security: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may come in, as conf/security.toml; TLS to --upstream.")
+    ] = None,
 ) -> None:
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
     with told_in_words("coordinator"):
-        if upstream is not None and listen is None:
-            raise GatewaySettingsError("--upstream is the cluster behind the gateway of --listen; name that, too")
+        if listen is None and (upstream is not None or security is not None):
+            raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
         settings = load_settings(config, setting or (), topics_known=upstream is not None)
         options = StreamOptions(
             log=log or str(root / "log"),
@@ -94,7 +97,9 @@ def main(
         )
         door = None
         if listen is not None:
-            gateway = GatewayOptions(listen, advertise, config, upstream=upstream, broker_ports=broker_ports)
+            gateway = GatewayOptions(
+                listen, advertise, config, upstream=upstream, broker_ports=broker_ports, security=security
+            )
             door = FrontDoor(gateway, options.tables)
             door.reserve()
             settings = door.config(settings)

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower
+from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
@@ -51,6 +52,7 @@ class GatewayOptions:
         config: the settings file whose topics are served; it is read again whenever it is written to.
         request_timeout_ms: how long the coordinator may take to answer.
         upstream: the cluster that the topics and their records are of, ``HOST:PORT,...``.
+        security: the file that says who may come in, and how the cluster is spoken to.
         broker_ports: the gateway's port for that cluster's broker 0; by default the one after that listened on.
     """
 
@@ -60,6 +62,7 @@ class GatewayOptions:
     request_timeout_ms: int = 30_000
     upstream: str | None = None
     broker_ports: int | None = None
+    security: Path | None = None
 
     def settings(self) -> GatewaySettings:
         """The gateway's settings.
@@ -79,7 +82,15 @@ class GatewayOptions:
             request_timeout_ms=self.request_timeout_ms,
         )
 
-    def cluster(self) -> UpstreamCluster | None:
+    def load_security(self) -> Security | None:
+        """Who may come in; None where everybody may.
+
+        Raises:
+            GatewaySettingsError: a file can't be used.
+        """
+        return None if self.security is None else Security(self.security)
+
+    def cluster(self, security: Security | None) -> UpstreamCluster | None:
         """The cluster behind the gateway, looked at once; None where there is none.
 
         Raises:
@@ -92,7 +103,10 @@ class GatewayOptions:
         _, port = parse_address(self.listen)
         first = self.broker_ports if self.broker_ports is not None else port + 1
         settings = UpstreamSettings(
-            bootstrap=parse_bootstrap(self.upstream), first_broker_port=first if port or self.broker_ports else None
+            bootstrap=parse_bootstrap(self.upstream),
+            first_broker_port=first if port or self.broker_ports else None,
+            tls=None if security is None else security.upstream_tls(),
+            credentials=None if security is None else security.upstream_credentials(),
         )
         cluster = UpstreamCluster(settings)
         cluster.look_first()
@@ -133,6 +147,7 @@ class FrontDoor:
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="gateway-ends")
         self._loaded: Future[None] | None = None
         self._cluster: UpstreamCluster | None = None
+        self._security: Security | None = None
 
     def reserve(self) -> None:
         """Takes the address, so that it is known before anything else is started that it is free.
@@ -144,7 +159,8 @@ class FrontDoor:
         """
         with _address_in_words(self._options):
             self._listener = bound_socket(self._settings.host, self._settings.port)
-        self._cluster = self._options.cluster()
+        self._security = self._options.load_security()
+        self._cluster = self._options.cluster(self._security)
         if self._cluster is None:
             self._loaded = self._loading.submit(self._ends.load, self._offsets_uri)
 
@@ -203,6 +219,7 @@ class FrontDoor:
             listener=self._listener,
             ends=self._ends,
             cluster=self._cluster,
+            security=self._security,
         )
         # A client may ask at once, and its answer come at once.
         self._gateway = gateway
@@ -220,11 +237,18 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         LogError: there is no log.
     """
     settings = options.settings()
-    cluster = options.cluster()
+    security = options.load_security()
+    cluster = options.cluster(security)
     config = options.config_with_topics(load_settings(options.config), cluster)
     request_log = EmbeddedLog.open(log)
     try:
-        gateway = Gateway(request_log, config.topics, _with_coordinators(settings, config.settings), cluster=cluster)
+        gateway = Gateway(
+            request_log,
+            config.topics,
+            _with_coordinators(settings, config.settings),
+            cluster=cluster,
+            security=security,
+        )
         follower = ResponsesFollower(str(tables), gateway.answers, gateway.ends, poll_ms)
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
@@ -249,9 +273,8 @@ def _listening(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
     with _address_in_words(options):
         gateway.start()
     try:
-        # With a cluster its topics are watched by its own thread.
-        watch = partial(_watch_topics, gateway, options.config)
-        with nullcontext() if options.upstream else BackgroundThread(watch, "topics"):
+        watch = partial(_watch_files, gateway, options)
+        with BackgroundThread(watch, "files"):
             yield
     finally:
         gateway.stop()
@@ -265,23 +288,26 @@ def _address_in_words(options: GatewayOptions) -> Iterator[None]:
         raise GatewaySettingsError(f"can't listen on {options.listen}: {error}; choose another --listen") from error
 
 
-def _watch_topics(gateway: Gateway, config: Path | None, stop: threading.Event) -> None:
-    """Takes over topics that clients of other gateways change, and those of the settings file when it is written to.
+def _watch_files(gateway: Gateway, options: GatewayOptions, stop: threading.Event) -> None:
+    """Takes over topics that clients of other gateways change, and what is written to files of topics, users and ACLs.
 
-    A file that can't be read is logged, and the topics stay.
+    A file that can't be read is logged, and all stays as it was. With a cluster the topics are its.
     """
-    seen = _stamp(config)
+    seen = _stamp(options.config)
     while not stop.wait(_WATCH_S):
-        stamp = _stamp(config)
         try:
+            gateway.look_at_users()
+            if options.upstream is not None:
+                continue
+            stamp = _stamp(options.config)
             if stamp != seen:
                 seen = stamp
-                gateway.set_topics(load_settings(config).topics)
+                gateway.set_topics(load_settings(options.config).topics)
             gateway.look_at_topics()
         except (SettingsError, ValueError) as error:
-            _log.warning("the topics stay as they were: %s", error)
+            _log.warning("topics, users and ACLs stay as they were: %s", error)
         except Exception:  # noqa: BLE001  a log that fails now must not end the watch
-            _log.exception("the topics could not be put on the log; write %s again to have it tried again", config)
+            _log.exception("the topics could not be put on the log; write %s again to have it tried", options.config)
 
 
 def _stamp(config: Path | None) -> int | None:

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
+from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Handler, Passage, Shared
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
@@ -68,6 +70,7 @@ class Gateway:
         listener: a socket bound to the address already; it is listened on at the start.
         ends: where partitions end.
         cluster: the cluster behind the gateway, looked at once; the topics are its.
+        security: who may come in; None for everybody.
 
     Raises:
         GatewaySettingsError: there is a cluster, and the log has topics of its own.
@@ -83,7 +86,9 @@ class Gateway:
         listener: socket.socket | None = None,
         ends: PartitionEnds | None = None,
         cluster: UpstreamCluster | None = None,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         self._cluster = cluster
         if cluster is not None and (created := log.created_topics()):
             names = ", ".join(topic.name for topic in created)
@@ -168,6 +173,15 @@ class Gateway:
         """Takes over what clients of other gateways have created and deleted. From any thread."""
         self._topics.look_again()
 
+    def look_at_users(self) -> None:
+        """Takes over what was written to the files of users and ACLs. From any thread.
+
+        Raises:
+            GatewaySettingsError: one of them can't be read; all stays as it was.
+        """
+        if self._security is not None:
+            self._security.look_again()
+
     def unanswered(self) -> int:
         """How many requests wait for the coordinator."""
         return len(self._pending) if self._loop is not None else 0
@@ -221,8 +235,13 @@ class Gateway:
         )
         self.port = server.sockets[0].getsockname()[1]
         node = self._node()
+        judge = None
+        if self._security is not None:
+            judge = Judge(self._security.acls, lambda: self._topics.catalog)
         if self._cluster is not None:
-            self._behind = ClusterBehind(self._cluster, settings, self._pending, self._topics, self._accept)
+            self._behind = ClusterBehind(
+                self._cluster, settings, self._pending, self._topics, self._accept, judge=judge
+            )
         handler: Handler
         if self._behind is None:
             handler = Dispatcher(
@@ -232,10 +251,11 @@ class Gateway:
             handler = self._behind.dispatcher
         self._shared = Shared(
             settings=settings,
-            handler=handler,
+            handler=handler if judge is None else JudgedHandler(handler, judge),
             budget=ByteBudget(settings.queued_bytes_max),
             in_flight=asyncio.Semaphore(settings.max_in_flight),
             on_close=self._count_close,
+            admission=None if self._security is None else self._security.entrance,
         )
         if self._behind is not None:
             await self._behind.open()
@@ -277,6 +297,9 @@ class Gateway:
             _log.warning("a connection is refused: %d are open", len(self._connections))
             writer.transport.abort()
             return
+        if self._security is not None and self._security.entrance.tls is not None:
+            # What comes before TLS has begun would be lost to it.
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
         task = asyncio.create_task(Connection(self._shared, reader, writer, passage).run())
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
+from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.log.embedded import EmbeddedLog
@@ -116,9 +117,10 @@ class Front:
         gateway: GatewaySettings | None = None,
         pause_s: float = 0.02,
         cluster: UpstreamCluster | None = None,
+        security: Security | None = None,
     ) -> None:
         self.log = EmbeddedLog.open(path) if path.exists() else EmbeddedLog.create(path, PARTITIONS)
-        self.gateway = Gateway(self.log, known, gateway or GatewaySettings(port=0), cluster=cluster)
+        self.gateway = Gateway(self.log, known, gateway or GatewaySettings(port=0), cluster=cluster, security=security)
         kafka = {"group.initial.rebalance.delay.ms": 300, **(settings or {})}
         self.coordinator = InProcessCoordinator(self.log, Settings.from_kafka(kafka), self.gateway.answers, pause_s)
         self.coordinator.ends = self.gateway.ends

@@ -34,20 +34,26 @@ auto.create.topics.enable=false
 
 
 class KafkaBroker:
-    """A broker with some topics, from its start to the end of the context."""
+    """A broker with some topics, from its start to the end of the context.
+
+    In settings ``{port}`` and ``{controller}`` stand for its two ports, ``{more}`` for a third one that is free.
+    """
 
     def __init__(self, directory: Path, topics: Mapping[str, int], settings: Mapping[str, object]) -> None:
         self._directory = directory
         self._topics = topics
         self._settings = settings
         self.address = ""
+        self.port_of_more = 0
 
     def __enter__(self) -> KafkaBroker:
         jars = built_jars("broker", Path(__file__).parent / "broker")
-        port, controller = _free_ports()
+        port, controller, more = _free_ports()
         self.address = f"127.0.0.1:{port}"
+        self.port_of_more = more
         text = _SETTINGS.format(port=port, controller=controller, directory=self._directory)
-        text += "".join(f"{name}={value}\n" for name, value in self._settings.items())
+        ports = {"port": port, "controller": controller, "more": more}
+        text += "".join(f"{name}={str(value).format(**ports)}\n" for name, value in self._settings.items())
         properties = self._directory / "server.properties"
         properties.write_text(text)
         java = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
@@ -94,8 +100,8 @@ class KafkaBroker:
                 return
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def _free_ports() -> tuple[int, int, int]:
+    with socket.socket() as one, socket.socket() as other, socket.socket() as third:
+        for bound in (one, other, third):
+            bound.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1], third.getsockname()[1]

@@ -50,6 +50,7 @@ class Incoming(NamedTuple):
         host: the client's address as Kafka writes it: a slash first.
         held: the bytes of the request in the budget. They are released when it is answered, or before.
         lane: stands for the connection; its requests stay in their order.
+        principal: whose connection it is; None where nobody asks for that.
     """
 
     header: RequestHeader
@@ -58,6 +59,7 @@ class Incoming(NamedTuple):
     host: str
     held: HeldBytes
     lane: object
+    principal: str | None = None
 
 
 class Started(NamedTuple):
@@ -101,16 +103,48 @@ class Passed(NamedTuple):
 class Passage(Protocol):
     """The way of one connection's requests to somebody else."""
 
-    async def pass_on(self, header: RequestHeader, frame: bytes) -> Passed | None:
+    async def pass_on(self, header: RequestHeader, frame: bytes, principal: str | None, host: str) -> Passed | None:
         """Sends a request on, its bytes as they are; returns None where it is to be handled here.
+
+        Args:
+            principal: whose request it is; None where nobody asks for that.
+            host: the client's address as Kafka writes it: a slash first.
 
         Raises:
             MalformedFrame: it can't be told where it goes.
+            Closed: it may not be asked.
             OSError: it can't be sent on.
         """
 
     def close(self) -> None:
         """Lets go of what is open."""
+
+
+class Stranger(NamedTuple):
+    """A connection of which it isn't known yet whose it is.
+
+    Attributes:
+        write: writes bytes and waits until they are on their way.
+        answer: makes the answer to an ApiVersions, of whatever version, from its frame.
+    """
+
+    peer: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    write: Write
+    answer: Callable[[bytes], Awaitable[bytes]]
+
+
+class Admission(Protocol):
+    """Finds out whose a connection is, before anything else is done with it."""
+
+    async def admit(self, stranger: Stranger) -> str:
+        """Returns the principal, ``User:NAME``.
+
+        Raises:
+            Closed: it doesn't get in.
+            OSError: it went.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +156,7 @@ class Shared:
     budget: ByteBudget
     in_flight: asyncio.Semaphore
     on_close: Callable[[str], None]
+    admission: Admission | None = None
 
 
 class _Outgoing(NamedTuple):
@@ -152,12 +187,16 @@ class Connection:
         self._slots = asyncio.Semaphore(self._settings.max_in_flight_per_connection)
         self._unanswered = 0
         self._lane = object()
+        self.principal: str | None = None
 
     async def run(self) -> None:
         """Serves the connection until either side closes it; never raises but when it is cancelled."""
         reason = "the gateway stops"
         quietly = True
         try:
+            if self._shared.admission is not None:
+                stranger = Stranger(self.peer, self._reader, self._writer, self._write, self._answer_at_once)
+                self.principal = await self._shared.admission.admit(stranger)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read_requests())
                 tasks.create_task(self._write_answers())
@@ -220,7 +259,7 @@ class Connection:
     async def _take(self, frame: bytes, held: HeldBytes) -> _Outgoing | Passed:
         if self._passage is not None:
             try:
-                passed = await self._passage.pass_on(_header(frame), frame)
+                passed = await self._passage.pass_on(_header(frame), frame, self.principal, self._host)
             except MalformedFrame as error:
                 raise Closed(f"malformed request to the cluster: {error}") from None
             if passed is not None:
@@ -239,7 +278,7 @@ class Connection:
         elif header.api != "ApiVersions":
             raise Closed(f"api key {header.api_key} v{header.api_version} is not served; see ApiVersions")
         try:
-            incoming = Incoming(header, read(), read, self._host, held, self._lane)
+            incoming = Incoming(header, read(), read, self._host, held, self._lane, self.principal)
         except MalformedFrame as error:
             raise Closed(f"malformed {header.api} v{header.api_version}: {error}") from None
         started = self._shared.handler(incoming)
@@ -287,6 +326,9 @@ class Connection:
             return response_bytes(header.api or "", started.version, header.correlation_id, make_body())
         finally:
             incoming.held.release()
+
+    async def _answer_at_once(self, frame: bytes) -> bytes:
+        return await self._answer(*self._start(frame, HeldBytes(self._shared.budget, 0)))
 
     async def _write(self, data: bytes) -> None:
         self._writer.write(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.connection import Passage
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
@@ -32,7 +33,10 @@ class ClusterBehind:
         pending: PendingRequests,
         topics: TopicStore,
         accept: Accept,
+        *,
+        judge: Judge | None = None,
     ) -> None:
+        self._judge = judge
         self._cluster = cluster
         self._topics = topics
         self._accept = accept
@@ -58,7 +62,7 @@ class ClusterBehind:
     def passage(self, node_id: int | None = None) -> UpstreamPassage:
         """Makes the way of one connection's requests to a broker; without an id to any."""
         targets = self._cluster.addresses if node_id is None else lambda: [self._ports.target(node_id)]
-        return UpstreamPassage(UpstreamLink(self._cluster.settings, targets), self._ports.advertise)
+        return UpstreamPassage(UpstreamLink(self._cluster.settings, targets), self._ports.advertise, self._judge)
 
     def close(self) -> None:
         """Stops listening at the brokers' ports, and looking what changes."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
+from coordinator_udf.gateway.upstream.login import Credentials, log_in
 
 #: The client id of what a gateway asks of the cluster on its own behalf.
 CLIENT_ID = "muster-gateway"
@@ -20,13 +22,17 @@ class UpstreamSettings:
         first_broker_port: the gateway's port for the broker with id 0; the one with id 7 has the port seven further.
             None: any free ports, which nobody finds again after a restart.
         refresh_ms: how often it is looked which topics and brokers there are.
-        connect_timeout_ms: how long a connection to a broker may take.
+        connect_timeout_ms: how long a connection to a broker may take, until it can be used.
+        tls: how brokers are spoken to; None without TLS.
+        credentials: what the gateway is known by in the cluster.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
     first_broker_port: int | None
     refresh_ms: int = 2_000
     connect_timeout_ms: int = 10_000
+    tls: ssl.SSLContext | None = None
+    credentials: Credentials | None = None
 
     def broker_port(self, node_id: int) -> int:
         """The gateway's port for a broker; 0 for any.
@@ -57,16 +63,25 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
 async def open_streams(
     settings: UpstreamSettings, host: str, port: int, limit: int = 64 * 1024
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects to a broker of the cluster.
+    """Connects to a broker of the cluster, and authenticates where that is asked for.
 
     Args:
         limit: how many bytes are read ahead.
 
     Raises:
-        ConnectionError: nobody answers there.
+        ConnectionError: nobody answers there, or the gateway is not let in.
     """
+    writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):
-            return await asyncio.open_connection(host, port, limit=limit)
-    except (OSError, TimeoutError) as error:
-        raise ConnectionError(f"the broker at {host}:{port} can't be reached: {str(error) or 'no answer'}") from error
+            reader, writer = await asyncio.open_connection(host, port, limit=limit, ssl=settings.tls)
+            if settings.credentials is not None:
+                await log_in(reader, writer, CLIENT_ID, settings.credentials)
+            return reader, writer
+    except (OSError, TimeoutError, asyncio.CancelledError) as error:
+        if writer is not None:
+            writer.close()
+        if isinstance(error, asyncio.CancelledError):
+            raise
+        text = str(error) or "no answer"
+        raise ConnectionError(f"the broker at {host}:{port} can't be reached: {text}") from error

@@ -1,0 +1,269 @@
+"""ACLs on topics, transactions and the cluster: the rights that requests need, and the errors. Source: KafkaApis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from coordinator_udf.gateway.security.acls import CLUSTER
+from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused_on_top, without
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.requests import ZERO_UUID
+from coordinator_udf.protocol.wire.shaping import answer
+
+_TOPIC: Final = "TOPIC"
+_NOT_THE_TOPIC: Final = int(Errors.TOPIC_AUTHORIZATION_FAILED)
+_NOT_THE_TRANSACTION: Final = Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_OPERATION_NOT_ATTEMPTED: Final = 55
+_NO_OPERATIONS: Final = -(2**31)
+
+Rule = Callable[[int, Body, Asker], Ruling | None]
+
+
+class _Partitioned(NamedTuple):
+    """An API that names topics and of each some partitions.
+
+    Attributes:
+        asked: the list of topics in the request, the name in one of it, its list of partitions, an index in that.
+        told: likewise in the answer.
+        nothing: what the answer says of a partition beside its index and the error.
+    """
+
+    operation: str
+    asked: tuple[str, str, str, str]
+    told: tuple[str, str, str, str]
+    nothing: Mapping[str, Any] = {}
+
+
+_PARTITIONED: Final = {
+    "Produce": _Partitioned(
+        "WRITE",
+        ("topicData", "name", "partitionData", "index"),
+        ("responses", "name", "partitionResponses", "index"),
+        {"baseOffset": -1, "logAppendTimeMs": -1, "logStartOffset": -1},
+    ),
+    "Fetch": _Partitioned(
+        "READ",
+        ("topics", "topic", "partitions", "partition"),
+        ("responses", "topic", "partitions", "partitionIndex"),
+        {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "preferredReadReplica": -1, "records": ""},
+    ),
+    "ListOffsets": _Partitioned(
+        "DESCRIBE",
+        ("topics", "name", "partitions", "partitionIndex"),
+        ("topics", "name", "partitions", "partitionIndex"),
+        {"timestamp": -1, "offset": -1, "leaderEpoch": -1},
+    ),
+    "OffsetForLeaderEpoch": _Partitioned(
+        "DESCRIBE",
+        ("topics", "topic", "partitions", "partition"),
+        ("topics", "topic", "partitions", "partition"),
+        {"leaderEpoch": -1, "endOffset": -1},
+    ),
+}
+
+
+def _partitioned(api: str, shape: _Partitioned) -> Rule:
+    asked, name_asked, partitions_asked, index_asked = shape.asked
+    told, name_told, partitions_told, index_told = shape.told
+
+    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+        left: list[Body] = []
+        errors: list[dict[str, Any]] = []
+        for topic in body[asked]:
+            name = asker.topic_name(topic, name_asked)
+            if name is None or asker.may(shape.operation, _TOPIC, name):
+                left.append(topic)
+                continue
+            partitions = [
+                {**shape.nothing, index_told: partition[index_asked], "errorCode": _NOT_THE_TOPIC}
+                for partition in topic[partitions_asked]
+            ]
+            named = {name_told: topic.get(name_asked), "topicId": topic.get("topicId")}
+            errors.append({**named, partitions_told: partitions})
+        return without(api, version, body, asked=asked, told=told, left=left, errors=errors)
+
+    return rule
+
+
+def _produce(version: int, body: Body, asker: Asker) -> Ruling | None:
+    transaction = body.get("transactionalId")
+    if transaction is not None and not asker.may("WRITE", "TRANSACTIONAL_ID", transaction):
+        return _of_producer("Produce", version, body)
+    return _partitioned("Produce", _PARTITIONED["Produce"])(version, body, asker)
+
+
+def _of_producer(api: str, version: int, body: Body) -> Ruling:
+    shape = _PARTITIONED[api]
+    topics = [
+        {
+            "name": topic["name"],
+            "partitionResponses": [
+                {**shape.nothing, "index": partition["index"], "errorCode": int(_NOT_THE_TRANSACTION)}
+                for partition in topic["partitionData"]
+            ],
+        }
+        for topic in body["topicData"]
+    ]
+    said = answer(api, version, responses=topics)
+    return Ruling(None, lambda _: said)
+
+
+def _metadata(version: int, body: Body, asker: Asker) -> Ruling | None:
+    if body["topics"] is None or (version == 0 and not body["topics"]):
+        return Ruling(body, lambda said: {**said, "topics": [t for t in said["topics"] if _may_see(t, asker)]})
+    left: list[Body] = []
+    errors: list[dict[str, Any]] = []
+    for topic in body["topics"]:
+        name = asker.topic_name(topic)
+        if name is None or asker.may("DESCRIBE", _TOPIC, name):
+            left.append(topic)
+        else:
+            # Ids are not secret, so they are repeated; a name that was asked for has none.
+            errors.append(_no_topic(topic.get("name"), topic.get("topicId", ZERO_UUID)))
+    if not errors:
+        return None
+    shaped = answer("Metadata", version, topics=errors)["topics"]
+    # Of no topic at all it still has to be told which brokers there are; in v0 an empty list asks for all topics.
+    return Ruling(
+        {**body, "topics": left}, lambda said: {**said, "topics": [*(said["topics"] if left else ()), *shaped]}
+    )
+
+
+def _may_see(topic: Body, asker: Asker) -> bool:
+    return topic["name"] is None or asker.may("DESCRIBE", _TOPIC, topic["name"])
+
+
+def _no_topic(name: str | None, topic_id: str) -> dict[str, Any]:
+    return {
+        "errorCode": _NOT_THE_TOPIC,
+        "name": name,
+        "topicId": topic_id,
+        "isInternal": False,
+        "partitions": [],
+        "topicAuthorizedOperations": _NO_OPERATIONS,
+    }
+
+
+def _find_coordinator(version: int, body: Body, asker: Asker) -> Ruling | None:
+    is_transaction = body.get("keyType", 0) == 1
+    kind = "TRANSACTIONAL_ID" if is_transaction else "GROUP"
+    error = int(_NOT_THE_TRANSACTION if is_transaction else Errors.GROUP_AUTHORIZATION_FAILED)
+    nowhere = {"errorCode": error, "errorMessage": None, "nodeId": -1, "host": "", "port": -1}
+    if version < 4:
+        if asker.may("DESCRIBE", kind, body["key"]):
+            return None
+        said = answer("FindCoordinator", version, **nowhere)
+        return Ruling(None, lambda _: said)
+    left, others = asker.split("DESCRIBE", kind, body["coordinatorKeys"])
+    errors = [{"key": key, **nowhere} for key in others]
+    return without(
+        "FindCoordinator", version, body, asked="coordinatorKeys", told="coordinators", left=left, errors=errors
+    )
+
+
+def _init_producer_id(version: int, body: Body, asker: Asker) -> Ruling | None:
+    transaction = body["transactionalId"]
+    if transaction is not None:
+        if asker.may("WRITE", "TRANSACTIONAL_ID", transaction):
+            return None
+        return refused_on_top("InitProducerId", version, _NOT_THE_TRANSACTION)
+    if asker.may("IDEMPOTENT_WRITE", "CLUSTER", CLUSTER) or asker.acls.allows_somewhere(
+        asker.principal, asker.host, "WRITE", _TOPIC
+    ):
+        return None
+    return refused_on_top("InitProducerId", version, Errors.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _end_txn(version: int, body: Body, asker: Asker) -> Ruling | None:
+    if asker.may("WRITE", "TRANSACTIONAL_ID", body["transactionalId"]):
+        return None
+    return refused_on_top("EndTxn", version, _NOT_THE_TRANSACTION)
+
+
+def _add_partitions_to_txn(version: int, body: Body, asker: Asker) -> Ruling | None:
+    topics = body["v3AndBelowTopics"]
+    may_write = asker.may("WRITE", "TRANSACTIONAL_ID", body["v3AndBelowTransactionalId"])
+    allowed = {topic["name"]: asker.may("WRITE", _TOPIC, topic["name"]) for topic in topics}
+    if may_write and all(allowed.values()):
+        return None
+
+    def code(name: str) -> int:
+        if not may_write:
+            return int(_NOT_THE_TRANSACTION)
+        return _OPERATION_NOT_ATTEMPTED if allowed[name] else _NOT_THE_TOPIC
+
+    results = [
+        {
+            "name": topic["name"],
+            "resultsByPartition": [
+                {"partitionIndex": index, "partitionErrorCode": code(topic["name"])} for index in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]
+    said = answer("AddPartitionsToTxn", version, resultsByTopicV3AndBelow=results)
+    return Ruling(None, lambda _: said)
+
+
+def _create_topics(version: int, body: Body, asker: Asker) -> Ruling | None:
+    if asker.may("CREATE", "CLUSTER", CLUSTER):
+        return None
+    return _changed("CreateTopics", "CREATE", "topics")(version, body, asker)
+
+
+def _changed(api: str, operation: str, told: str) -> Rule:
+    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+        left = [topic for topic in body["topics"] if asker.may(operation, _TOPIC, topic["name"])]
+        errors = [
+            {"name": topic["name"], "errorCode": _NOT_THE_TOPIC, "errorMessage": None, "numPartitions": -1,
+             "replicationFactor": -1, "topicId": ZERO_UUID}
+            for topic in body["topics"]
+            if topic not in left
+        ]  # fmt: skip
+        return without(api, version, body, asked="topics", told=told, left=left, errors=errors)
+
+    return rule
+
+
+def _delete_topics(version: int, body: Body, asker: Asker) -> Ruling | None:
+    field = "topics" if version >= 6 else "topicNames"
+    left: list[Any] = []
+    errors: list[dict[str, Any]] = []
+    for topic in body[field]:
+        name = asker.topic_name(topic) if version >= 6 else topic
+        if name is None or asker.may("DELETE", _TOPIC, name):
+            left.append(topic)
+        else:
+            asked = topic if version >= 6 else {"name": topic}
+            errors.append({"topicId": ZERO_UUID, **asked, "errorCode": _NOT_THE_TOPIC, "errorMessage": None})
+    return without("DeleteTopics", version, body, asked=field, told="responses", left=left, errors=errors)
+
+
+def _describe_configs(version: int, body: Body, asker: Asker) -> Ruling | None:
+    left: list[Body] = []
+    errors: list[dict[str, Any]] = []
+    for resource in body["resources"]:
+        is_topic, name = resource["resourceType"] == 2, resource["resourceName"]
+        if asker.may("DESCRIBE_CONFIGS", _TOPIC if is_topic else "CLUSTER", name if is_topic else CLUSTER):
+            left.append(resource)
+        else:
+            code = _NOT_THE_TOPIC if is_topic else int(Errors.CLUSTER_AUTHORIZATION_FAILED)
+            kind = {"resourceType": resource["resourceType"], "resourceName": name, "configs": []}
+            errors.append({**kind, "errorCode": code, "errorMessage": None})
+    return without("DescribeConfigs", version, body, asked="resources", told="results", left=left, errors=errors)
+
+
+CLUSTER_RULES: Final[dict[str, Rule]] = {
+    **{api: _partitioned(api, shape) for api, shape in _PARTITIONED.items()},
+    "Produce": _produce,
+    "Metadata": _metadata,
+    "FindCoordinator": _find_coordinator,
+    "InitProducerId": _init_producer_id,
+    "EndTxn": _end_txn,
+    "AddPartitionsToTxn": _add_partitions_to_txn,
+    "CreateTopics": _create_topics,
+    "CreatePartitions": _changed("CreatePartitions", "ALTER", "results"),
+    "DeleteTopics": _delete_topics,
+    "DescribeConfigs": _describe_configs,
+}

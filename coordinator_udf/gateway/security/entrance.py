@@ -1,0 +1,205 @@
+"""The first moments of a connection: TLS, then SASL, in little memory and little time, one step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import struct
+from base64 import b64decode, b64encode
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cryptography import x509
+
+from coordinator_udf.gateway.security.sasl import Begin, Exchange, Refused
+from coordinator_udf.gateway.security.settings import SecuritySettings
+from coordinator_udf.gateway.server.connection import Closed, Stranger
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.wire import (
+    MalformedFrame,
+    RequestHeader,
+    decode,
+    read_request_header,
+    request_message,
+    response_bytes,
+    split_response,
+)
+from coordinator_udf.protocol.wire.shaping import answer
+
+_log = logging.getLogger(__name__)
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+#: What is told to be served before it is known who somebody is, beside all else: SaslHandshake, SaslAuthenticate.
+#: Of the first v0 isn't served; librdkafka takes a broker that doesn't tell of it for one without SASL.
+_SASL_RANGES: Final = (
+    {"apiKey": 17, "minVersion": 0, "maxVersion": 1},
+    {"apiKey": 36, "minVersion": 0, "maxVersion": 2},
+)
+
+_LENGTH: Final = struct.Struct(">i")
+_HANDSHAKE: Final = "SaslHandshake"
+_AUTHENTICATE: Final = "SaslAuthenticate"
+
+#: Frames that may come before an authentication is over: ApiVersions twice, a handshake, and its tokens.
+_FRAMES_MAX: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Lets connections in.
+
+    Attributes:
+        tls: what clients are met with; None without TLS.
+        mechanisms: SASL mechanism -> what begins an authentication; none without SASL.
+    """
+
+    settings: SecuritySettings
+    tls: ssl.SSLContext | None
+    mechanisms: Mapping[str, Begin]
+    strangers: Strangers
+    passwords: ThreadPoolExecutor
+
+    async def admit(self, stranger: Stranger) -> str:
+        """Returns whose connection it is (``User:NAME``). See `Admission.admit`."""
+        place = self.strangers.enter(stranger.writer.transport.abort)
+        try:
+            async with asyncio.timeout(self.settings.strangers_timeout_ms / 1000):
+                principal = ANONYMOUS
+                if self.tls is not None:
+                    principal = await _shake_hands(stranger, self.tls)
+                if self.settings.has_sasl:
+                    principal = await self._authenticate(stranger)
+        except TimeoutError:
+            raise Closed(f"it did not authenticate within {self.settings.strangers_timeout_ms} ms") from None
+        except ssl.SSLError as error:
+            raise Closed(f"TLS failed: {error.reason or error}", quietly=True) from None
+        finally:
+            self.strangers.leave(place)
+        return principal
+
+    async def _authenticate(self, stranger: Stranger) -> str:
+        exchange: Exchange | None = None
+        for _ in range(_FRAMES_MAX):
+            frame = await self._frame(stranger)
+            header = _header(frame)
+            if header.api == "ApiVersions":
+                await stranger.write(_with_sasl(header, await stranger.answer(frame)))
+            elif header.api == _HANDSHAKE and header.api_version == 1 and exchange is None:
+                exchange = await self._begin(stranger, header, frame)
+            elif header.api == _AUTHENTICATE and 0 <= header.api_version <= 2 and exchange is not None:
+                await self._step(stranger, exchange, header, frame)
+                if exchange.user is not None:
+                    return f"User:{exchange.user}"
+            else:
+                raise Closed(f"api key {header.api_key} v{header.api_version} came before it was authenticated")
+        raise Closed("it did not authenticate within so many requests")
+
+    async def _begin(self, stranger: Stranger, header: RequestHeader, frame: bytes) -> Exchange:
+        name = _body(header, frame)["mechanism"]
+        begin = self.mechanisms.get(name)
+        error = Errors.NONE if begin is not None else Errors.UNSUPPORTED_SASL_MECHANISM
+        await _say(stranger, header, errorCode=int(error), mechanisms=list(self.mechanisms))
+        if begin is None:
+            raise Closed("it asked for a SASL mechanism that isn't enabled")
+        return begin()
+
+    async def _step(self, stranger: Stranger, exchange: Exchange, header: RequestHeader, frame: bytes) -> None:
+        token = b64decode(_body(header, frame)["authBytes"])
+        loop = asyncio.get_running_loop()
+        try:
+            said = await loop.run_in_executor(self.passwords, exchange.answer, token)
+        except Refused as refused:
+            _log.warning("authentication of %s failed: %s", stranger.peer, refused)
+            # Who tries passwords gets the answer late, whatever was wrong.
+            await asyncio.sleep(self.settings.failure_delay_ms / 1000)
+            told = "Authentication failed during authentication due to invalid credentials"
+            await _say(
+                stranger, header, errorCode=int(Errors.SASL_AUTHENTICATION_FAILED), errorMessage=told, authBytes=""
+            )
+            raise Closed("authentication failed") from None
+        await _say(stranger, header, errorCode=0, errorMessage=None, authBytes=b64encode(said).decode())
+
+    async def _frame(self, stranger: Stranger) -> bytes:
+        try:
+            (size,) = _LENGTH.unpack(await stranger.reader.readexactly(_LENGTH.size))
+            if not 0 < size <= self.settings.token_bytes_max:
+                raise Closed(
+                    f"a frame of somebody unknown announces {size} bytes, expected 1 to {self.settings.token_bytes_max}"
+                )
+            return await stranger.reader.readexactly(size)
+        except asyncio.IncompleteReadError:
+            raise Closed("it went before it was authenticated", quietly=True) from None
+
+
+class Strangers:
+    """Those who have not authenticated yet. For one too many the oldest goes: who is honest isn't old here.
+
+    Args:
+        most: how many there may be.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: OrderedDict[int, Callable[[], None]] = OrderedDict()
+        self._count = 0
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def enter(self, close: Callable[[], None]) -> int:
+        """Takes a place; `close` is called if it has to be given up."""
+        if len(self._waiting) >= self._most:
+            _, oldest = self._waiting.popitem(last=False)
+            self.evicted += 1
+            oldest()
+        self._count += 1
+        self._waiting[self._count] = close
+        return self._count
+
+    def leave(self, place: int) -> None:
+        """Gives the place up."""
+        self._waiting.pop(place, None)
+
+
+def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
+    """Returns an answer to ApiVersions that tells of SASL, too."""
+    last = 4
+    version = header.api_version if 0 <= header.api_version <= last else 0
+    correlation_id, body = split_response("ApiVersions", version, said[_LENGTH.size :])
+    keys = sorted([*body["apiKeys"], *_SASL_RANGES], key=lambda entry: entry["apiKey"])
+    told = answer("ApiVersions", version, **{**body, "apiKeys": keys})
+    return response_bytes("ApiVersions", version, correlation_id, told)
+
+
+async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext) -> str:
+    await stranger.writer.start_tls(tls)
+    certificate = stranger.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    if certificate is None:
+        return ANONYMOUS
+    # As Java's X500Principal names it: the whole subject, the most special first.
+    return f"User:{x509.load_der_x509_certificate(certificate).subject.rfc4514_string()}"
+
+
+def _header(frame: bytes) -> RequestHeader:
+    try:
+        return read_request_header(frame)
+    except MalformedFrame as error:
+        raise Closed(f"malformed request header: {error}") from None
+
+
+def _body(header: RequestHeader, frame: bytes) -> Mapping[str, Any]:
+    try:
+        return decode(request_message(header.api or "", header.api_version), frame, header.body_at)
+    except MalformedFrame as error:
+        raise Closed(f"malformed {header.api} v{header.api_version}: {error}") from None
+
+
+def _say(stranger: Stranger, header: RequestHeader, **values: Any) -> Awaitable[None]:
+    api, version = header.api or "", header.api_version
+    return stranger.write(response_bytes(api, version, header.correlation_id, answer(api, version, **values)))

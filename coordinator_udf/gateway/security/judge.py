@@ -1,0 +1,112 @@
+"""Applies ACLs: to requests that are handled here, and to those that go on to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from coordinator_udf.gateway.security.acls import CLUSTER, Acls
+from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
+from coordinator_udf.gateway.security.groups import GROUP_RULES
+from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling
+from coordinator_udf.gateway.server.connection import Closed, Handler, Incoming, MakeBody, Started
+from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.protocol.wire import RequestHeader, decode, request_message
+from coordinator_udf.protocol.wire.shaping import answer
+
+_RULES: Final = {**GROUP_RULES, **CLUSTER_RULES}
+
+#: What everybody may ask, as in Kafka.
+_FOR_ALL: Final = frozenset(("ApiVersions", "DescribeCluster"))
+
+
+class Judge:
+    """Says what comes of requests.
+
+    Args:
+        acls: returns the rules of now; None where everybody may do everything.
+        catalog: returns the topics of now.
+    """
+
+    def __init__(self, acls: Callable[[], Acls | None], catalog: Callable[[], TopicCatalog]) -> None:
+        self._acls = acls
+        self._catalog = catalog
+
+    def of_frame(self, header: RequestHeader, frame: bytes, principal: str, host: str) -> Ruling | None:
+        """Returns what is to be done with a request that would go on to the cluster; None if it is allowed.
+
+        Raises:
+            Closed: nobody but who may ALTER the cluster may ask this, and its answer can't say so.
+            MalformedFrame: it can't be read.
+        """
+        acls = self._acls()
+        if acls is None or header.api in _FOR_ALL:
+            return None
+        if header.api not in _RULES:
+            if acls.allows(principal, host.removeprefix("/"), "ALTER", "CLUSTER", CLUSTER):
+                return None
+            raise Closed(f"{principal} may not ask for api key {header.api_key}: that needs ALTER on the cluster")
+        body = decode(request_message(header.api, header.api_version), frame, header.body_at)
+        return self.of_body(header.api, header.api_version, body, principal, host)
+
+    def of_body(self, api: str, version: int, body: Body, principal: str, host: str) -> Ruling | None:
+        """Returns what is to be done with a request; None if it is allowed."""
+        acls, rule = self._acls(), _RULES.get(api)
+        if acls is None or rule is None:
+            return None
+        return rule(version, body, Asker(principal, host.removeprefix("/"), acls, self._catalog()))
+
+
+class JudgedHandler:
+    """A handler of which everybody gets what they have a right to."""
+
+    def __init__(self, handler: Handler, judge: Judge) -> None:
+        self._handler = handler
+        self._judge = judge
+
+    def is_served(self, api: str | None, version: int) -> bool:
+        """See `Handler.is_served`."""
+        return self._handler.is_served(api, version)
+
+    def __call__(self, incoming: Incoming) -> Started:
+        """See `Handler.__call__`."""
+        api, version = incoming.header.api or "", incoming.header.api_version
+        if incoming.principal is None or not self.is_served(api, version):
+            return self._handler(incoming)
+        ruling = self._judge.of_body(api, version, incoming.body, incoming.principal, incoming.host)
+        if ruling is None:
+            return self._handler(incoming)
+        if ruling.body is None:
+            done: asyncio.Future[MakeBody] = asyncio.get_running_loop().create_future()
+            done.set_result(partial(finished, api, version, ruling, {}))
+            return Started(done, version, False)
+        body = ruling.body
+        started = self._handler(incoming._replace(body=body, read_again=lambda: body))
+        return started._replace(answer=_then(started.answer, partial(finished, api, version, ruling)))
+
+
+def finished(api: str, version: int, ruling: Ruling, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the body of an answer under a ruling, in the shape of its version."""
+    return answer(api, version, **ruling.finish(said))
+
+
+def _then(inner: asyncio.Future[MakeBody], finish: Callable[[Body], Body]) -> asyncio.Future[MakeBody]:
+    """Returns a future of what `finish` makes of a body; who gives up waiting for it gives up the inner one."""
+    outer: asyncio.Future[MakeBody] = asyncio.get_running_loop().create_future()
+
+    def pass_on(done: asyncio.Future[MakeBody]) -> None:
+        if outer.done():
+            return
+        if done.cancelled():
+            outer.cancel()
+        elif (error := done.exception()) is not None:
+            outer.set_exception(error)
+        else:
+            make_body = done.result()
+            outer.set_result(lambda: finish(make_body()))
+
+    inner.add_done_callback(pass_on)
+    outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
+    return outer

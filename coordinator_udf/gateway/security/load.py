@@ -1,0 +1,102 @@
+"""Puts together what the file of --security asks for."""
+
+from __future__ import annotations
+
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from coordinator_udf.gateway.security.acls import Acls
+from coordinator_udf.gateway.security.entrance import Entrance, Strangers
+from coordinator_udf.gateway.security.sasl import user_mechanisms
+from coordinator_udf.gateway.security.settings import SecuritySettings, read_security, server_tls, upstream_tls
+from coordinator_udf.gateway.security.users import UserFile
+from coordinator_udf.gateway.settings import GatewaySettingsError
+from coordinator_udf.gateway.upstream.login import Credentials
+
+
+class Security:
+    """What a gateway needs to know whom it has before it, and what they may do.
+
+    Attributes:
+        settings: as the file says; of ACLs and super users what it said when it was read first.
+        directory: where the files are that the settings name.
+
+    Args:
+        path: the file of --security. It and the file of users are read again when they are written to.
+
+    Raises:
+        GatewaySettingsError: a file can't be used; the message names it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = _stamp(path)
+        self.settings = read_security(path)
+        self.directory = path.parent
+        self._acls = _acls(self.settings)
+        settings = self.settings
+        self._users = None
+        if settings.has_sasl and settings.users is not None:
+            self._users = UserFile(self.directory / settings.users)
+        self.entrance = Entrance(
+            settings=settings,
+            tls=server_tls(settings, self.directory),
+            mechanisms={} if self._users is None else user_mechanisms(settings.mechanisms, self._users),
+            strangers=Strangers(settings.strangers_max),
+            # One thread: who tries passwords takes no more than that.
+            passwords=ThreadPoolExecutor(1, thread_name_prefix="gateway-passwords"),
+        )
+
+    def acls(self) -> Acls | None:
+        """The rules of now; None where everybody may do everything."""
+        return self._acls
+
+    def look_again(self) -> None:
+        """Takes over what was written to the file of users, and the ACLs and super users of the file of --security.
+
+        Raises:
+            GatewaySettingsError: one of them can't be read; what it says stays as it was.
+        """
+        if self._users is not None:
+            self._users.look_again()
+        if (stamp := _stamp(self._path)) != self._stamp:
+            self._acls = _acls(read_security(self._path))
+            self._stamp = stamp
+
+    def upstream_tls(self) -> ssl.SSLContext | None:
+        """How brokers of the cluster are spoken to; None without TLS.
+
+        Raises:
+            GatewaySettingsError: a file can't be used.
+        """
+        return upstream_tls(self.settings, self.directory)
+
+    def upstream_credentials(self) -> Credentials | None:
+        """What the gateway is known by in the cluster; None where it needs no name.
+
+        Raises:
+            GatewaySettingsError: the file with its password can't be read.
+        """
+        settings = self.settings
+        if settings.upstream_username is None or settings.upstream_password is None:
+            return None
+        path = self.directory / settings.upstream_password
+        try:
+            password = path.read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise GatewaySettingsError(f"upstream.sasl.password.location {path} can't be read: {error}") from error
+        return Credentials(settings.upstream_mechanism, settings.upstream_username, password)
+
+
+def _acls(settings: SecuritySettings) -> Acls | None:
+    if not settings.acls:
+        return None
+    return Acls(settings.acls, settings.super_users, allow_without_acl=settings.allow_without_acl)
+
+
+def _stamp(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,143 @@
+"""The file of users: for each and each SCRAM mechanism a salt and what can be checked with it, never a password."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from scramp import ScramMechanism
+
+from coordinator_udf.gateway.settings import GatewaySettingsError
+
+#: The SCRAM mechanisms, the strongest first; each user has a verifier for each.
+SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+
+#: As in Kafka; RFC 7677 asks for 4,096 at least.
+_ITERATIONS: Final = 8_192
+
+#: What a name can't have: SCRAM and PLAIN separate their fields by these.
+_FORBIDDEN: Final = frozenset(",=\x00\n\r")
+
+
+class Verifier(NamedTuple):
+    """What a password is checked with: what scramp calls an auth info."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+Users = Mapping[str, Mapping[str, Verifier]]
+
+
+class UserFile:
+    """The users in a file of JSON, read again whenever it is written to.
+
+    Raises:
+        GatewaySettingsError: the file is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Who isn't there has a salt, too, always the same, so that asking tells nothing.
+        self._secret = secrets.token_bytes(32)
+        self._stamp: int | None = None
+        self._users: Users = {}
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Reads the file if it was written to.
+
+        Raises:
+            GatewaySettingsError: it can't be read; the users stay as they were.
+        """
+        try:
+            stamp = self.path.stat().st_mtime_ns
+        except OSError as error:
+            raise GatewaySettingsError(f"the file of users {self.path} can't be read: {error}") from error
+        if stamp != self._stamp:
+            self._users = read_users(self.path)
+            self._stamp = stamp
+
+    def verifier(self, mechanism: str, user: str) -> Verifier:
+        """Returns what a user's password is checked with; for who isn't there, one that no password passes."""
+        found = self._users.get(user, {}).get(mechanism)
+        if found is not None:
+            return found
+        made = hmac.digest(self._secret, f"{mechanism} {user}".encode(), "sha512")
+        size = hashlib.new(_hash(mechanism)).digest_size
+        return Verifier(made[:16], os.urandom(size), os.urandom(size), _ITERATIONS)
+
+    def is_password(self, user: str, password: str) -> bool:
+        """Whether it is the user's password; takes as long if there is no such user."""
+        mechanism = SCRAM[0]
+        expected = self.verifier(mechanism, user)
+        try:
+            _, stored_key, _, _ = ScramMechanism(mechanism).make_auth_info(
+                password, iteration_count=expected.iterations, salt=expected.salt
+            )
+        except Exception:  # noqa: BLE001  SASLprep refuses some texts, by several errors; none of them is a password
+            stored_key = b""
+        return hmac.compare_digest(stored_key, expected.stored_key)
+
+
+def read_users(path: Path) -> dict[str, dict[str, Verifier]]:
+    """Reads a file of users.
+
+    Raises:
+        GatewaySettingsError: it can't be read, or is none.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Verifier]])
+    except (OSError, msgspec.DecodeError) as error:
+        raise GatewaySettingsError(
+            f"the file of users {path} can't be read: {error}; scripts/users makes it"
+        ) from error
+
+
+def verifiers(password: str) -> dict[str, Verifier]:
+    """Makes what a new password is checked with, salted anew.
+
+    Raises:
+        GatewaySettingsError: the password can't be one.
+    """
+    try:
+        return {
+            mechanism: Verifier(*ScramMechanism(mechanism).make_auth_info(password, iteration_count=_ITERATIONS))
+            for mechanism in SCRAM
+        }
+    except Exception as error:
+        raise GatewaySettingsError(f"this can't be a password: {error}") from error
+
+
+def write_users(path: Path, users: Users) -> None:
+    """Writes a file of users that only its owner may read, whole or not at all."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(dict(sorted(users.items())))))
+        file.flush()
+        os.fsync(file.fileno())
+    Path(name).replace(path)
+
+
+def checked_name(user: str) -> str:
+    """Returns a user's name.
+
+    Raises:
+        GatewaySettingsError: it has characters that a user can't have.
+    """
+    if not user or _FORBIDDEN & set(user):
+        raise GatewaySettingsError(f"a user's name is {user!r}, expected a text without comma and equals sign")
+    return user
+
+
+def _hash(mechanism: str) -> str:
+    return mechanism.removeprefix("SCRAM-").replace("-", "").lower()

@@ -1,0 +1,217 @@
+"""What who may do: Kafka's rules and Kafka's errors, and that who may not learns nothing."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from coordinator_udf.gateway.security.acls import Acls
+from coordinator_udf.gateway.security.settings import Acl
+from coordinator_udf.settings.file import topic_id
+from tests.gateway.fleet import wait
+from tests.gateway.in_process import Front, topics
+from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.wire import HEARTBEAT, Wire, join
+
+GROUP, TOPIC = 30, 29
+METADATA = {
+    "allowAutoTopicCreation": False,
+    "includeTopicAuthorizedOperations": False,
+}
+
+
+def acl(text: str) -> Acl:
+    user, operation, resource, name, *more = text.split()
+    pattern = "PREFIXED" if name.endswith("*") and name != "*" else "LITERAL"
+    entry = {"principal": f"User:{user}", "operation": operation, "resource": resource, "pattern": pattern}
+    entry |= {"name": name.rstrip("*") or "*", "permission": more[0] if more else "ALLOW"}
+    return msgspec.convert({**entry, "host": more[1] if len(more) > 1 else "*"}, Acl)
+
+
+@pytest.mark.parametrize(
+    ("rules", "operation", "name", "allowed"),
+    [
+        ([], "READ", "t", False),
+        (["a READ TOPIC t"], "READ", "t", True),
+        (["a READ TOPIC t"], "DESCRIBE", "t", True),
+        (["a DESCRIBE TOPIC t"], "READ", "t", False),
+        (["a READ TOPIC t"], "WRITE", "t", False),
+        (["a READ TOPIC t"], "READ", "t2", False),
+        (["a READ TOPIC t*"], "READ", "t2", True),
+        (["a READ TOPIC *"], "READ", "anything", True),
+        (["a ALL TOPIC t"], "DELETE", "t", True),
+        (["b READ TOPIC t"], "READ", "t", False),
+        (["* READ TOPIC t"], "READ", "t", True),
+        (["a READ TOPIC t", "a READ TOPIC t* DENY"], "READ", "t", False),
+        (["a READ TOPIC t", "* ALL TOPIC * DENY"], "READ", "t", False),
+        (["a READ TOPIC t", "a READ TOPIC t DENY"], "DESCRIBE", "t", True),
+        (["a READ TOPIC t ALLOW 10.0.0.1"], "READ", "t", False),
+        (["a READ TOPIC t ALLOW 127.0.0.1"], "READ", "t", True),
+        (["a ALTER_CONFIGS TOPIC t"], "DESCRIBE_CONFIGS", "t", True),
+        (["a READ GROUP t"], "READ", "t", False),
+    ],
+)
+def test_rules_are_read_as_kafka_reads_them(rules: list[str], operation: str, name: str, allowed: bool) -> None:
+    acls = Acls([acl(rule) for rule in rules], ["User:root"])
+    assert acls.allows("User:a", "127.0.0.1", operation, "TOPIC", name) == allowed
+    assert acls.allows("User:root", "127.0.0.1", operation, "TOPIC", name)
+
+
+def test_what_no_rule_is_about_may_be_left_open() -> None:
+    acls = Acls([acl("a READ TOPIC t")], allow_without_acl=True)
+    assert acls.allows("User:b", "127.0.0.1", "READ", "TOPIC", "other")
+    assert not acls.allows("User:b", "127.0.0.1", "READ", "TOPIC", "t")
+
+
+class Known(Wire):
+    """A connection of one of the users."""
+
+    def __init__(self, front: Front, user: str) -> None:
+        super().__init__(front.gateway.port)
+        assert self.ask("SaslHandshake", 1, {"mechanism": "PLAIN"})["errorCode"] == 0
+        token = b64encode(f"\0{user}\0{PASSWORDS[user]}".encode()).decode()
+        assert self.ask("SaslAuthenticate", 2, {"authBytes": token})["errorCode"] == 0
+
+    def __enter__(self) -> Known:
+        return self
+
+
+RULES = (
+    "alice READ GROUP g*",
+    "alice DELETE GROUP g-gone",
+    "alice READ TOPIC t1",
+    "alice WRITE TOPIC w",
+    "bob DESCRIBE GROUP only-seen",
+)
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    locked = Locked(tmp_path_factory.mktemp("locked"))
+    security = locked.security("SASL_PLAINTEXT", locked.rules(*RULES))
+    with Front(tmp_path_factory.mktemp("front") / "log.db", topics(t1=2, t2=2, w=1), security=security) as front:
+        with Known(front, "admin") as wire:
+            for group in ("g", "secret"):
+                said = wire.ask("OffsetCommit", 8, commit(group, "t1", "t2"))
+                assert {p["errorCode"] for topic in said["topics"] for p in topic["partitions"]} == {0}
+        yield front
+        assert front.coordinator.rejected == 0
+
+
+def commit(group: str, *names: str) -> dict[str, Any]:
+    partition = {"partitionIndex": 0, "committedOffset": 5, "committedLeaderEpoch": -1, "committedMetadata": ""}
+    return {
+        "groupId": group,
+        "generationIdOrMemberEpoch": -1,
+        "memberId": "",
+        "groupInstanceId": None,
+        "topics": [{"name": name, "partitions": [partition]} for name in names],
+    }
+
+
+def list_offsets(topic: str) -> dict[str, Any]:
+    partitions = [{"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}]
+    return {"replicaId": -1, "isolationLevel": 0, "topics": [{"name": topic, "partitions": partitions}]}
+
+
+def fetch(group: str, *names: str) -> dict[str, Any]:
+    asked = [{"name": name, "partitionIndexes": [0]} for name in names] or None
+    return {"groups": [{"groupId": group, "topics": asked}], "requireStable": False}
+
+
+def test_members_need_read_on_the_group(front: Front) -> None:
+    asked = [
+        ("JoinGroup", 5, join("GROUP")),
+        ("Heartbeat", 4, HEARTBEAT),
+        ("LeaveGroup", 3, {"groupId": "GROUP", "members": [{"memberId": "m", "groupInstanceId": None}]}),
+        (
+            "SyncGroup",
+            3,
+            {"groupId": "GROUP", "generationId": 1, "memberId": "m", "groupInstanceId": None, "assignments": []},
+        ),
+    ]
+    for group in ("g", "secret", "not there"):
+        with Known(front, "bob") as wire:
+            for api, version, body in asked:
+                assert wire.ask(api, version, {**body, "groupId": group})["errorCode"] == GROUP, (api, group)
+    with Known(front, "alice") as wire:
+        assert wire.ask("Heartbeat", 4, {**HEARTBEAT, "groupId": "g"})["errorCode"] == 25
+
+
+def test_who_has_no_right_gets_one_answer_whether_something_is_there_or_not(front: Front) -> None:
+    answers: dict[str, list[Any]] = {}
+    for group, topic in (("secret", "t2"), ("not there", "nor this")):
+        with Known(front, "bob") as wire:
+            found = [
+                wire.ask("OffsetFetch", 8, fetch(group, topic)),
+                wire.ask("OffsetFetch", 8, fetch(group)),
+                wire.ask("OffsetCommit", 8, commit(group, topic)),
+                wire.ask("DescribeGroups", 5, {"groups": [group], "includeAuthorizedOperations": False}),
+                wire.ask("DeleteGroups", 2, {"groupsNames": [group]}),
+                wire.ask("FindCoordinator", 4, {"keyType": 0, "coordinatorKeys": [group]}),
+                wire.ask("ConsumerGroupDescribe", 1, {"groupIds": [group], "includeAuthorizedOperations": False}),
+                wire.ask("Metadata", 12, {**METADATA, "topics": [{"topicId": "A" * 22, "name": topic}]}),
+                wire.ask("Metadata", 12, {**METADATA, "topics": None})["topics"],
+                wire.ask("ListGroups", 4, {"statesFilter": []}),
+                wire.ask("ListOffsets", 5, list_offsets(topic)),
+            ]  # fmt: skip
+        text = msgspec.json.encode(found).decode().replace(group, "GROUP").replace(topic, "TOPIC")
+        answers[group] = [text]
+        assert found[0]["groups"][0]["errorCode"] == GROUP
+        assert found[7]["topics"][0]["errorCode"] == TOPIC
+        assert found[8] == []
+        assert found[9]["groups"] == []
+    assert answers["secret"] == answers["not there"]
+
+
+def test_of_a_request_only_what_is_allowed_is_done(front: Front) -> None:
+    with Known(front, "alice") as wire:
+        said = wire.ask("OffsetCommit", 8, commit("g", "t1", "t2"))
+        assert {t["name"]: t["partitions"][0]["errorCode"] for t in said["topics"]} == {"t1": 0, "t2": TOPIC}
+        said = wire.ask("OffsetFetch", 8, fetch("g", "t1", "t2"))["groups"][0]
+        assert {t["name"]: t["partitions"][0]["errorCode"] for t in said["topics"]} == {"t1": 0, "t2": TOPIC}
+        seen = wire.ask("OffsetFetch", 8, fetch("g"))["groups"][0]["topics"]
+        assert [topic["name"] for topic in seen] == ["t1"]
+        asked = {"groups": [fetch("g", "t1")["groups"][0], fetch("secret", "t1")["groups"][0]], "requireStable": False}
+        said = wire.ask("OffsetFetch", 8, asked)
+        assert {group["groupId"]: group["errorCode"] for group in said["groups"]} == {"g": 0, "secret": GROUP}
+        said = wire.ask("OffsetFetch", 5, {"groupId": "g", "topics": fetch("g", "t1", "t2")["groups"][0]["topics"]})
+        assert {t["name"]: t["partitions"][0]["errorCode"] for t in said["topics"]} == {"t1": 0, "t2": TOPIC}
+        described = wire.ask("DescribeGroups", 5, {"groups": ["g", "secret"], "includeAuthorizedOperations": False})
+        assert {group["groupId"]: group["errorCode"] for group in described["groups"]} == {"g": 0, "secret": GROUP}
+        assert [group["groupId"] for group in wire.ask("ListGroups", 4, {"statesFilter": []})["groups"]] == ["g"]
+        named = wire.ask("Metadata", 12, {**METADATA, "topics": None})["topics"]
+        assert [topic["name"] for topic in named] == ["t1", "w"]
+        by_id = [{"topicId": topic_id("t2"), "name": None}]
+        assert wire.ask("Metadata", 12, {**METADATA, "topics": by_id})["topics"][0]["errorCode"] == TOPIC
+    with Known(front, "admin") as wire:
+        kept = wire.ask("OffsetFetch", 8, fetch("g", "t2"))["groups"][0]["topics"][0]["partitions"][0]
+        assert kept["committedOffset"] == 5
+
+
+def test_subscriptions_need_the_right_to_see_the_topics(front: Front) -> None:
+    body = {
+        "groupId": "g-848", "memberId": "AAAAAAAAAAAAAAAAAAAAAQ", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 5_000, "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    with Known(front, "alice") as wire:
+        for names, pattern in ((["t1", "t2"], None), ([], "t.*"), (["nor this"], None)):
+            asked = {**body, "subscribedTopicNames": names, "subscribedTopicRegex": pattern}
+            assert wire.ask("ConsumerGroupHeartbeat", 1, asked)["errorCode"] == TOPIC
+        asked = {**body, "subscribedTopicNames": ["t1"], "subscribedTopicRegex": None}
+        assert wire.ask("ConsumerGroupHeartbeat", 1, asked)["errorCode"] == 0
+
+
+def test_rules_are_taken_over_while_the_gateway_runs(tmp_path: Path) -> None:
+    locked = Locked(tmp_path)
+    security = locked.security("SASL_PLAINTEXT", locked.rules("alice READ GROUP g"))
+    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front, Known(front, "bob") as wire:
+        assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == GROUP
+        locked.file.write_text(locked.file.read_text() + locked.rules("bob READ GROUP g").partition("\n")[2])
+        front.gateway.look_at_users()
+        wait(lambda: wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 25, "bob may")

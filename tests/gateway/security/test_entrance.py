@@ -1,0 +1,169 @@
+"""Who gets in: unmodified clients with each mechanism, and nobody else."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
+from tests.gateway.fleet import wait
+from tests.gateway.in_process import Front, topics
+from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.wire import HEARTBEAT, Wire
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Locked:
+    return Locked(tmp_path_factory.mktemp("locked"))
+
+
+def admin(front: Front, locked: Locked, **more: str) -> AdminClient:
+    address = front.address.replace("127.0.0.1", "localhost")
+    return AdminClient(
+        {
+            "bootstrap.servers": address,
+            "log_level": 0,
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": str(locked.ca),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "alice",
+            "sasl.password": PASSWORDS["alice"],
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_who_knows_the_password_gets_in(tmp_path: Path, locked: Locked, protocol: str, mechanism: str) -> None:
+    with Front(tmp_path / "log.db", topics(t1=2), security=locked.security(protocol)) as front:
+        found = admin(front, locked, **{"security.protocol": protocol.lower(), "sasl.mechanism": mechanism})
+        assert set(found.list_topics(timeout=20).topics) == {"t1"}
+
+
+WRONG = [
+    ("PLAIN", "alice", "wonder-land"),
+    ("PLAIN", "nobody", "wonder-land!"),
+    ("SCRAM-SHA-512", "alice", "x" * 9_999),
+    ("SCRAM-SHA-256", "nobody", "wonder-land!"),
+]
+
+
+@pytest.mark.parametrize("credentials", WRONG)
+def test_nobody_else_does_and_no_password_is_logged(
+    tmp_path: Path, locked: Locked, credentials: tuple[str, str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Front(tmp_path / "log.db", topics(t1=2), security=locked.security()) as front:
+        mine = dict(zip(("sasl.mechanism", "sasl.username", "sasl.password"), credentials, strict=True))
+        with pytest.raises(KafkaException):
+            admin(front, locked, **mine).list_topics(timeout=1.5)
+        closed = front.gateway.status().closed
+    expected = {"authentication failed", "the client closed", "the network failed:", "it went before"}
+    assert set(closed) <= expected, closed
+    assert closed["authentication failed"]
+    assert "authentication of 127.0.0.1" in caplog.text
+    assert credentials[2] not in caplog.text
+
+
+def test_a_certificate_of_the_ca_says_who_one_is(tmp_path: Path, locked: Locked) -> None:
+    security = locked.security("SSL", 'ssl.client.auth = "required"')
+    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front:
+        with_key = {
+            "security.protocol": "ssl",
+            "ssl.certificate.location": str(locked.client),
+            "ssl.key.location": str(locked.client),
+        }
+        assert set(admin(front, locked, **with_key).list_topics(timeout=20).topics) == {"t1"}
+        with pytest.raises(KafkaException):
+            admin(front, locked, **{"security.protocol": "ssl"}).list_topics(timeout=1)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_old_tls_is_refused(tmp_path: Path, locked: Locked, version: ssl.TLSVersion) -> None:
+    with Front(tmp_path / "log.db", topics(t1=2), security=locked.security()) as front:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(locked.ca)
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning, match="TLS"):
+            context.minimum_version = context.maximum_version = version
+        with (
+            socket.create_connection(("localhost", front.gateway.port)) as plain,
+            pytest.raises((ssl.SSLError, OSError)),
+        ):
+            context.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_before_one_is_known_only_what_makes_one_known_is_served(tmp_path: Path, locked: Locked) -> None:
+    with Front(tmp_path / "log.db", topics(t1=2), security=locked.security("SASL_PLAINTEXT")) as front:
+        with Wire(front.gateway.port) as wire:
+            keys = {entry["apiKey"] for entry in wire.ask("ApiVersions", 0, {})["apiKeys"]}
+            assert {17, 36} <= keys
+            wire.send("Heartbeat", 4, HEARTBEAT)
+            assert wire.is_closed()
+        with Wire(front.gateway.port) as wire:
+            assert wire.ask("SaslHandshake", 1, {"mechanism": "GSSAPI"})["errorCode"] == 33
+            assert wire.is_closed()
+        with Wire(front.gateway.port) as wire:
+            wire.send("SaslAuthenticate", 2, {"authBytes": b64encode(b"\0alice\0wonder-land!").decode()})
+            assert wire.is_closed()
+        with Wire(front.gateway.port) as wire:
+            wire.raw((600_000).to_bytes(4))
+            assert wire.is_closed()
+        with Wire(front.gateway.port) as wire:
+            assert wire.ask("SaslHandshake", 1, {"mechanism": "PLAIN"})["errorCode"] == 0
+            said = wire.ask("SaslAuthenticate", 2, {"authBytes": b64encode(b"bob\0alice\0wonder-land!").decode()})
+            assert said["errorCode"] == 58
+            assert wire.is_closed()
+        with Wire(front.gateway.port) as wire:
+            wire.ask("SaslHandshake", 1, {"mechanism": "PLAIN"})
+            said = wire.ask("SaslAuthenticate", 2, {"authBytes": b64encode(b"\0alice\0wonder-land!").decode()})
+            assert said["errorCode"] == 0
+            assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 25
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+def test_connections_that_say_nothing_keep_nobody_out(tmp_path: Path, locked: Locked, protocol: str) -> None:
+    security = locked.security(protocol, "strangers.max = 100")
+    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front:
+        silent = [socket.create_connection(("127.0.0.1", front.gateway.port)) for _ in range(400)]
+        try:
+            found = admin(front, locked, **{"security.protocol": protocol.lower()}).list_topics(timeout=20)
+            assert set(found.topics) == {"t1"}
+            assert len(security.entrance.strangers) <= 100
+            assert security.entrance.strangers.evicted >= 300
+        finally:
+            for connection in silent:
+                connection.close()
+
+
+def test_who_is_slow_is_closed(tmp_path: Path, locked: Locked) -> None:
+    security = locked.security("SASL_SSL", "strangers.timeout.ms = 200")
+    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front:
+        with socket.create_connection(("127.0.0.1", front.gateway.port)) as slow:
+            # The beginning of a ClientHello.
+            slow.sendall(bytes.fromhex("16030100"))
+            slow.settimeout(10)
+            assert slow.recv(1) == b""
+        wait(lambda: front.gateway.status().closed.get("it did not"), "it was closed for that")
+
+
+def test_a_user_is_added_while_the_gateway_runs(tmp_path: Path) -> None:
+    Locked(tmp_path)
+    users = UserFile(tmp_path / "users.json")
+    assert not users.is_password("dave", "new")
+    write_users(users.path, {**read_users(users.path), "dave": verifiers("new")})
+    users.look_again()
+    assert users.is_password("dave", "new")
+    assert not users.is_password("dave", "newer")
+    assert PASSWORDS["alice"] not in users.path.read_text()
+    assert (users.path.stat().st_mode & 0o077) == 0

@@ -1,0 +1,154 @@
+"""TLS and SASL on both sides: clients at the gateway, the gateway at a real broker; ACLs on what is passed on."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.gateway.clients.built import java_command
+from tests.gateway.in_process import Front
+from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.upstream import consumers
+from tests.gateway.upstream.behind import front_of
+from tests.members.kafka_broker import KafkaBroker
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),
+]
+
+WRITTEN = {f"record {number}".encode() for number in range(300)}
+RULES = (
+    "alice READ GROUP *",
+    "alice READ TOPIC t1",
+    "alice WRITE TOPIC t1",
+    "bob READ GROUP *",
+    "bob DESCRIBE TOPIC t1",
+)
+UPSTREAM = """
+upstream.security.protocol = "SASL_SSL"
+upstream.ssl.truststore.location = "ca.pem"
+upstream.sasl.mechanism = "PLAIN"
+upstream.sasl.username = "muster"
+upstream.sasl.password.location = "upstream.password"
+"""
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Locked:
+    made = Locked(tmp_path_factory.mktemp("locked"))
+    (made.directory / "upstream.password").write_text("behind the door\n")
+    return made
+
+
+@pytest.fixture(scope="module")
+def front(locked: Locked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{more}",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:{port},SASL_SSL://localhost:{more}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": locked.directory / "gateway.pem",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{plain} required user_muster="behind the door";',
+    }
+    with KafkaBroker(tmp_path_factory.mktemp("broker"), {"t1": 2, "t2": 2}, settings) as broker:
+        security = locked.security("SASL_SSL", UPSTREAM + locked.rules(*RULES))
+        path = tmp_path_factory.mktemp("front") / "log.db"
+        with front_of(path, f"localhost:{broker.port_of_more}", security=security) as front:
+            producer = Producer(secured(front, locked, "alice"))
+            for record in WRITTEN:
+                producer.produce("t1", record)
+            assert producer.flush(30) == 0
+            yield front
+            assert front.coordinator.rejected == 0
+
+
+def secured(front: Front, locked: Locked, user: str, mechanism: str = "SCRAM-SHA-512", **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": front.address,
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": str(locked.ca),
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": PASSWORDS[user],
+        "log_level": 0,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])
+def test_clients_read_all_through_two_locked_doors(front: Front, locked: Locked, library: str, mechanism: str) -> None:
+    password = PASSWORDS["alice"]
+    group = f"{library} {mechanism}"
+    if library == "confluent":
+        more = secured(front, locked, "alice", mechanism)
+        found = consumers.confluent(front.address, "t1", group, len(WRITTEN), **more)
+    else:
+        names = {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": password,
+        }
+        if library == "kafka-python":
+            found = consumers.kafka_python(front.address, "t1", group, len(WRITTEN), ssl_cafile=str(locked.ca), **names)
+        else:
+            tls = ssl.create_default_context(cafile=str(locked.ca))
+            found = consumers.aiokafka(front.address, "t1", group, len(WRITTEN), ssl_context=tls, **names)
+    assert found == WRITTEN
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_kafkas_own_consumer_reads_all(front: Front, locked: Locked, protocol: str) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    properties = [
+        f"group.protocol={protocol}",
+        "security.protocol=SASL_SSL",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={locked.ca}",
+        "sasl.mechanism=SCRAM-SHA-512",
+        f'sasl.jaas.config={module} required username="alice" password="{PASSWORDS["alice"]}";',
+    ]
+    command = java_command()
+    found = consumers.java(command, front.address, "t1", f"java-{protocol}", len(WRITTEN), properties=properties)
+    assert found == WRITTEN
+
+
+def test_who_may_not_see_a_topic_is_not_told_of_it(front: Front, locked: Locked) -> None:
+    bob = AdminClient(secured(front, locked, "bob"))
+    assert set(bob.list_topics(timeout=20).topics) == {"t1"}
+    for name in ("t2", "nothing of that name"):
+        error = bob.list_topics(name, timeout=20).topics[name].error
+        assert error is not None
+        assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
+    with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        bob.create_topics([NewTopic("bobs", 1, 1)])["bobs"].result(20)
+    admin = AdminClient(secured(front, locked, "admin"))
+    admin.create_topics([NewTopic("made", 1, 1)])["made"].result(20)
+
+
+def test_who_may_only_describe_a_topic_neither_reads_nor_writes(front: Front, locked: Locked) -> None:
+    told: list[str] = []
+    producer = Producer(secured(front, locked, "bob"))
+    producer.produce("t1", b"of bob", on_delivery=lambda error, _: told.append(str(error)))
+    assert producer.flush(20) == 0
+    assert len(told) == 1
+    assert "TOPIC_AUTHORIZATION_FAILED" in told[0]
+    consumer = Consumer(secured(front, locked, "bob", **{"group.id": "bob", "auto.offset.reset": "earliest"}))
+    consumer.assign([TopicPartition("t1", 0, 0)])
+    message = consumer.poll(20)
+    assert message is not None
+    error = message.error()
+    assert error is not None
+    assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert consumer.get_watermark_offsets(TopicPartition("t1", 0), timeout=20)[1] > 0
+    consumer.close()
