@@ -351,4 +351,7 @@ class Context:
 
 
 def _comma_separated(refs: tuple[int, ...]) -> str | None:
+    if len(refs) == 1:
+        # One answer in two of a rebalance.
+        return str(refs[0])
     return ",".join(map(str, refs)) if refs else None

@@ -1,4 +1,4 @@
-"""What stands for an assignment in the JSON of an answer or a record: a shard keeps no assignment's bytes.
+"""What stands for an assignment in the JSON of an answer or a record, whose bytes go to the tables once, by themselves.
 
 ``"@<record offset>/<member id>"`` is the assignment of that member in the GroupMetadata record at that offset of the
 shard's part of the offsets topic.

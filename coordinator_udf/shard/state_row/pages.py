@@ -69,7 +69,12 @@ class PagedMap(MutableMapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """A value, or ``default`` if there is none."""
-        return self[key] if key in self._places else default
+        # Every request asks for its group: nearly all are unpacked.
+        value = self._values.get(key)
+        if value is None:
+            return self[key] if key in self._places else default
+        self._given[key] = None
+        return value
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key not in self._places:
