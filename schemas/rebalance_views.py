@@ -22,7 +22,8 @@ _NO_EPOCH: Final = ", ".join(
 
 MEMBER_EVENTS: Final = f"""
 SELECT source, group_id, timestamp_millis(ts) AS at,
-       CASE WHEN rule = 'MEMBER_ADDED' THEN 'joined' WHEN rule = 'STATIC_MEMBER_REPLACED' THEN 'came back'
+       CASE WHEN rule = 'ASSIGNMENT_REFUSED' THEN 'assignment refused'
+            WHEN rule = 'MEMBER_ADDED' THEN 'joined' WHEN rule = 'STATIC_MEMBER_REPLACED' THEN 'came back'
             WHEN rule = 'MEMBER_LEFT' THEN 'left' WHEN rule = 'PENDING_MEMBER_EXPIRED' THEN 'never joined'
             ELSE 'expelled' END AS event,
        cause_member_id AS member_id, cause_client_id AS client_id, cause_client_host AS client_host, rule,
@@ -101,14 +102,21 @@ WITH states AS (
     FROM chained
     WHERE number > 0
 ), targets AS (
-    SELECT source, group_id, epoch, min(ts) AS ts, max(assignor) AS assignor, max(assignor_ms) AS assignor_ms
+    SELECT source, group_id, epoch, min(ts) AS ts, max(assignor) AS assignor, max(assignor_ms) AS assignor_ms,
+           max(computed_by) AS computed_by, max(assignment_error) AS assignment_error,
+           max(assignment_refusals) AS assignment_refusals
     FROM (
         SELECT source, group_id, CAST(get_json_object(other_value, '$.assignmentEpoch') AS INT) AS epoch, ts,
-               CAST(NULL AS STRING) AS assignor, CAST(NULL AS BIGINT) AS assignor_ms
+               -- Of what a member computed (KIP-848's client-side mode); null where the coordinator assigned.
+               get_json_object(other_value, '$.computed[0].assignor') AS assignor,
+               CAST(get_json_object(other_value, '$.computed[0].tookMs') AS BIGINT) AS assignor_ms,
+               get_json_object(other_value, '$.computed[0].memberId') AS computed_by,
+               CAST(get_json_object(other_value, '$.computed[0].error') AS INT) AS assignment_error,
+               CAST(get_json_object(other_value, '$.computed[0].refusals') AS INT) AS assignment_refusals
         FROM consumer_offsets
         WHERE record_type = 'ConsumerGroupTargetAssignmentMetadata' AND other_value IS NOT NULL
         UNION ALL
-        SELECT source, group_id, generation, ts, assignor, duration_ms FROM coordinator_log
+        SELECT source, group_id, generation, ts, assignor, duration_ms, NULL, NULL, NULL FROM coordinator_log
         WHERE event = 'TARGET_COMPUTED'
     )
     GROUP BY source, group_id, epoch
@@ -141,12 +149,13 @@ SELECT ended.source, ended.group_id, outcome.generation,
        joined.rule AS join_ended_by,
        CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_member_id END AS last_to_join_member_id,
        CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_client_id END AS last_to_join_client_id,
-       coalesce(outcome.protocol, targets.assignor) AS protocol, outcome.leader, members_before, members_after,
+       coalesce(CASE WHEN computed_by IS NOT NULL THEN targets.assignor END, outcome.protocol,
+                targets.assignor) AS protocol, outcome.leader, members_before, members_after,
        array_sort(array_except(members_after, members_before)) AS members_joined,
        array_sort(array_except(members_before, members_after)) AS members_left,
        CASE WHEN is_consumer THEN 'consumer' ELSE 'classic' END AS kind,
        timestamp_millis(targets.ts) AS target_computed, targets.assignor_ms, ended.number,
-       size(members_after) AS member_count
+       size(members_after) AS member_count, targets.computed_by, targets.assignment_error, targets.assignment_refusals
 FROM ended
 LEFT JOIN targets
     ON is_consumer AND targets.source = ended.source AND targets.group_id = ended.group_id

@@ -32,6 +32,10 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "members_after": "null where a broker's own log doesn't say",
     "target_computed": "when the target assignment of the epoch was computed (consumer groups)",
     "assignor_ms": "how long the assignor took, from the broker's own log",
+    "computed_by": "the member that computed the assignment (KIP-848's client-side mode); else null",
+    "assignment_error": "what the computation by a member failed with; 0 if it didn't",
+    "assignment_refusals": "how many assignments of members were refused before it",
+    "client_assignors": "what the member can compute assignments with, the first first (KIP-848's client-side mode)",
     "number": "counts the group's rebalances from 1",
     "how": "joined, left or expelled",
     "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "

@@ -33,7 +33,8 @@ WHERE last.to_state <> 'Dead'
 #: Members of classic groups as the coordinator last stored their group, which it does at the end of each rebalance:
 #: while one is under way, these are the members and assignments of the generation before. `topics` and `assignment` are
 #: null where the protocol type is not `consumer`, or where the bytes are not what that protocol says: then `malformed`
-#: says why. Members of consumer groups (KIP-848) have what they acknowledged; `generation` is their epoch.
+#: says why. Members of consumer groups (KIP-848) have what they acknowledged; `generation` is their epoch, and
+#: `is_leader` says who computes the assignment, or computed the last one, where members do (`client_assignors`).
 MEMBERS: Final = f"""
 WITH stored AS (
     SELECT source, group_id, max_by(struct(group_metadata AS value), offset).value AS value
@@ -52,7 +53,7 @@ WITH stored AS (
            from_json(max_by(struct(other_value AS value), offset)
                          FILTER (WHERE record_type = 'ConsumerGroupMemberMetadata').value,
                      'instanceId STRING, clientId STRING, clientHost STRING, subscribedTopicNames ARRAY<STRING>,
-                      rebalanceTimeoutMs INT') AS who,
+                      rebalanceTimeoutMs INT, clientAssignors ARRAY<STRUCT<name: STRING>>') AS who,
            from_json(max_by(struct(other_value AS value), offset)
                          FILTER (WHERE record_type = 'ConsumerGroupCurrentMemberAssignment').value,
                      'memberEpoch INT,
@@ -78,16 +79,31 @@ WITH stored AS (
            ))) AS assignment
     FROM assigned LEFT JOIN names USING (source, topic_id)
     GROUP BY source, group_id, member_id
+), computing AS (
+    SELECT source, group_id,
+           -- Who is to compute the assignment, else who computed the last one; null where the coordinator assigns.
+           coalesce(
+               nullif(get_json_object(
+                   max_by(struct(other_value AS value), offset)
+                       FILTER (WHERE record_type = 'ConsumerGroupMetadata').value, '$.computation[0].memberId'), ''),
+               get_json_object(
+                   max_by(struct(other_value AS value), offset)
+                       FILTER (WHERE record_type = 'ConsumerGroupTargetAssignmentMetadata').value,
+                   '$.computed[0].memberId')
+           ) AS computes
+    FROM consumer_offsets
+    WHERE record_type IN ('ConsumerGroupMetadata', 'ConsumerGroupTargetAssignmentMetadata')
+    GROUP BY source, group_id
 )
 SELECT source, group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host,
        member.member_id = leader AS is_leader, generation, member.rebalance_timeout AS rebalance_timeout_ms,
        member.session_timeout AS session_timeout_ms, embedded.topics, embedded.partitions AS assignment,
-       embedded.error AS malformed
+       embedded.error AS malformed, NULL AS client_assignors
 FROM read
 UNION ALL
-SELECT source, group_id, member_id, who.instanceId, who.clientId, who.clientHost, NULL, epoch, who.rebalanceTimeoutMs,
-       NULL, who.subscribedTopicNames, assignment, NULL
-FROM named
+SELECT named.source, named.group_id, member_id, who.instanceId, who.clientId, who.clientHost, member_id = computes,
+       epoch, who.rebalanceTimeoutMs, NULL, who.subscribedTopicNames, assignment, NULL, who.clientAssignors.name
+FROM named LEFT JOIN computing ON computing.source = named.source AND computing.group_id = named.group_id
 """
 
 #: Who consumes which partition, as last stored: `members`, one row a partition.

@@ -92,6 +92,9 @@ def test_a_row_tells_all_about_a_rebalance(ask: Callable[..., Ask]) -> None:
         "assignor_ms": None,
         "number": 2,
         "member_count": 1,
+        "computed_by": None,
+        "assignment_error": None,
+        "assignment_refusals": None,
     }
     first = rows[0]
     assert (first["members_before"], first["members_joined"], first["client_reason"]) == ([], ["a", "b"], "first")
