@@ -265,7 +265,11 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
 
 def _with_coordinators(settings: GatewaySettings, coordinators: Settings) -> GatewaySettings:
     """A gateway's settings with what follows from those of its coordinator."""
-    return replace(settings, client_assignors=coordinators.group_consumer_client_assignors_enable)
+    return replace(
+        settings,
+        client_assignors=coordinators.group_consumer_client_assignors_enable,
+        classic_extensions=coordinators.group_classic_client_extensions_enable,
+    )
 
 
 @contextmanager

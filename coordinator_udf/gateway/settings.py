@@ -38,6 +38,8 @@ class GatewaySettings:
         append_rows_max: rows of one append at the most.
         client_assignors: whether the coordinator asks members to compute assignments
             (group.consumer.client.assignors.enable).
+        classic_extensions: whether it serves classic groups the extensions of 2015
+            (group.classic.client.extensions.enable).
     """
 
     host: str = "127.0.0.1"
@@ -59,11 +61,12 @@ class GatewaySettings:
     append_linger_ms: int = 25
     append_rows_max: int = 5_000
     client_assignors: bool = False
+    classic_extensions: bool = False
 
     @property
     def reads_extensions(self) -> bool:
         """Whether the coordinator looks at fields of requests that Kafka's haven't got."""
-        return self.client_assignors
+        return self.client_assignors or self.classic_extensions
 
     def __post_init__(self) -> None:
         for field in fields(self):

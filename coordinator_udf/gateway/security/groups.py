@@ -8,6 +8,7 @@ from typing import Any, Final
 from coordinator_udf.gateway.security.acls import CLUSTER
 from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused, without
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS
 
 _GROUP: Final = "GROUP"
 _TOPIC: Final = "TOPIC"
@@ -183,7 +184,7 @@ def _list_groups(_: int, body: Body, asker: Asker) -> Ruling | None:
 
 
 GROUP_RULES: Final[dict[str, Callable[[int, Body, Asker], Ruling | None]]] = {
-    **{api: _member(api) for api in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup")},
+    **{api: _member(api) for api in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", *CLIENT_ASSIGNMENT_APIS)},
     "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
