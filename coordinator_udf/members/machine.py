@@ -11,6 +11,9 @@ from coordinator_udf.members.outputs import Output
 #: Draws the random factor of a backoff, in Kafka's client evenly from [0.8, 1.2).
 Jitter = Callable[[], float]
 
+#: Draws how much later than it is due a thread gets to something, in milliseconds.
+Lateness = Callable[[], int]
+
 
 class MemberMachine(Protocol):
     """One member of a group. It is made with its settings and a jitter, and first handles a `Tick`."""

@@ -87,7 +87,7 @@ def make_process(plan: MemberPlan, draws: Random) -> Process:
     if config.group_protocol == "consumer":
         machine = ConsumerMember(config, jitter, member_id=drawn_id(draws), fetches=False)
     else:
-        machine = ClassicMember(config, jitter, fetches=False)
+        machine = ClassicMember(config, jitter, fetches=False, lateness=lambda: draws.choice(plan.lateness_ms))
     return Process(plan, machine, config.group_protocol == "consumer", config.max_poll_interval_ms)
 
 

@@ -128,7 +128,7 @@ class World:
         process.wakes += 1
         deadline = process.machine.next_deadline_ms()
         if process.lives and deadline is not None:
-            if deadline > self._now_ms:
+            if process.is_threaded and deadline > self._now_ms:
                 deadline += self._draws.choice(process.plan.lateness_ms)
             # A deadline at which nothing happened is not met twice in one millisecond.
             entry = max(deadline, earliest_ms), process.wakes, process.plan.name

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from coordinator_udf.members.backoff import ExponentialBackoff
 from coordinator_udf.members.config import MemberConfig
-from coordinator_udf.members.machine import Jitter
+from coordinator_udf.members.machine import Jitter, Lateness
 from coordinator_udf.members.timers import Clock, Timer
 
 
 class HeartbeatTimers:
     """Three timers. The heartbeat's counts from the last send, whether or not that was answered."""
 
-    def __init__(self, config: MemberConfig, clock: Clock, jitter: Jitter) -> None:
+    def __init__(self, config: MemberConfig, clock: Clock, jitter: Jitter, lateness: Lateness) -> None:
         self._config = config
+        self._lateness = lateness
         self._heartbeat = Timer(clock, config.heartbeat_interval_ms)
         self._session = Timer(clock, config.session_timeout_ms)
         self._poll = Timer(clock, config.max_poll_interval_ms)
@@ -32,7 +33,7 @@ class HeartbeatTimers:
     def sent(self) -> None:
         """Takes note that a heartbeat is sent."""
         self._update()
-        self._heartbeat.reset(self._config.heartbeat_interval_ms)
+        self._heartbeat.reset(self._config.heartbeat_interval_ms + self._lateness())
 
     def failed(self) -> None:
         """Takes note that a heartbeat failed: the next one is due after a backoff."""
@@ -56,7 +57,7 @@ class HeartbeatTimers:
         self._update()
         self._session.reset(self._config.session_timeout_ms)
         self._poll.reset(self._config.max_poll_interval_ms)
-        self._heartbeat.reset(self._config.heartbeat_interval_ms)
+        self._heartbeat.reset(self._config.heartbeat_interval_ms + self._lateness())
 
     def is_heartbeat_due(self) -> bool:
         """Tells whether a heartbeat is due."""

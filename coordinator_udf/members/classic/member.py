@@ -17,7 +17,7 @@ from coordinator_udf.members.client_assignors import make_assignors
 from coordinator_udf.members.client_assignors.spec import ClientAssignor
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.exceptions import ClientException
-from coordinator_udf.members.machine import Jitter
+from coordinator_udf.members.machine import Jitter, Lateness
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import ClassicStateChange, ErrorRaised, OperationDone, Output
 from coordinator_udf.members.subscription_state import SubscriptionState
@@ -37,12 +37,14 @@ class ClassicMember:
         *,
         assignors: Sequence[ClientAssignor] | None = None,
         fetches: bool = True,
+        lateness: Lateness = lambda: 0,
     ) -> None:
         """Makes a member that has done nothing.
 
         Args:
             assignors: by default those that the settings name.
             fetches: whether the application fetches from brokers, so that close waits for the end of its sessions.
+            lateness: how late the thread of heartbeats is for each, on a machine that is busy.
 
         Raises:
             ClientException: the assignors have no rebalance protocol in common (IllegalArgumentException).
@@ -60,7 +62,7 @@ class ClassicMember:
             metadata,
             client,
             Membership(),
-            HeartbeatTimers(config, self._clock, jitter),
+            HeartbeatTimers(config, self._clock, jitter, lateness),
             RebalanceCallbacks(client, outputs),
             ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, jitter),
         )
