@@ -11,7 +11,6 @@ A poll at which nothing can happen is left out: a settled member's application p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from random import Random
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.plan import TopicPlan
@@ -65,18 +64,18 @@ def processing_until_ms(process: Process, now_ms: int) -> int | None:
     return None if since_ms < plan.poll_ms or not plan.process_ms else now_ms - since_ms + cycle_ms
 
 
-def next_poll_ms(process: Process, records: Records, now_ms: int, draws: Random) -> int | None:
+def next_poll_ms(process: Process, records: Records, now_ms: int, chance: float) -> int | None:
     """Returns when an application looks again that has just polled, or that has been waiting in poll; None if never.
 
     Args:
-        draws: tells how far the wait is that the application is in.
+        chance: tells how far the wait is that the application is in, from 0 to 1.
     """
     if process.doing is not Doing.RUNNING or process.in_callback is not None:
         return None
     if process.is_settled:
         # Before its max.poll.interval.ms is over in any case.
-        alive_ms = process.last_poll_ms + process.max_poll_ms // 3
-        due_ms = process.machine.poll_deadline_ms()
+        alive_ms = process.last_poll_ms + process.config.max_poll_interval_ms // 3
+        due_ms = process.commit_due_ms()
         next_ms = alive_ms if due_ms is None else min(due_ms, alive_ms)
         return next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
     if not process.is_threaded:
@@ -85,7 +84,7 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, draws: Random)
         return now_ms + cycle_ms - (now_ms - process.loop_ms) % cycle_ms
     longest_ms = process.plan.poll_ms if process.owned else min(process.plan.poll_ms, _NOTHING_ASSIGNED_MS)
     has_just_polled = process.last_poll_ms == now_ms
-    waits_ms = max(1, longest_ms if has_just_polled else round(draws.random() * longest_ms))
+    waits_ms = max(1, longest_ms if has_just_polled else round(chance * longest_ms))
     record_ms = records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= now_ms + waits_ms:
         # Fetched, handed over, and worked on.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from coordinator_udf.groups.model.timers import JOIN, KEY, REBALANCE, SESSION, SYNC
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
@@ -86,6 +87,16 @@ class Coordinator:
         self._is_down = False
         self._node = (self._node + 1) % BROKERS
         self.shard.load(now_ms)
+
+    def sessions(self) -> int | None:
+        """Returns how many sessions are open; None if the coordinator is down or waits for anything else of a group."""
+        kinds = [entry[KEY].kind for entry in self.shard.shard.ctx.timers.entries()]
+        waits = self._is_down or {JOIN, SYNC, REBALANCE}.intersection(kinds)
+        return None if waits else kinds.count(SESSION)
+
+    def put_off(self, by_ms: int) -> None:
+        """Lets sessions end so much later."""
+        self.shard.shard.ctx.timers.put_off_sessions(by_ms)
 
     def next_deadline_ms(self) -> int | None:
         """Returns the time of the next timer, or None."""

@@ -69,6 +69,6 @@ class History:
     removals: list[tuple[int, str]] = field(default_factory=list)
     subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def count(self, api: str) -> None:
-        """Counts a request."""
-        self.requests[api] = self.requests.get(api, 0) + 1
+    def count(self, api: str, number: int = 1) -> None:
+        """Counts requests."""
+        self.requests[api] = self.requests.get(api, 0) + number

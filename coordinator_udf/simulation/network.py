@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.plan import NetworkPlan
 
 
@@ -38,6 +39,7 @@ class Network:
     def __init__(self, plan: NetworkPlan, draws: Random) -> None:
         self._plan = plan
         self._draws = draws
+        self._salt = draws.getrandbits(32)
         self._connections: dict[tuple[str, str], Connection] = {}
 
     def connection(self, member: str, node: str) -> Connection:
@@ -59,18 +61,28 @@ class Network:
     def send(self, connection: Connection, request: Request, now_ms: int) -> int:
         """Puts a request on its way. Returns when it arrives."""
         connection.in_flight[request.req] = request
-        connection.there_ms = max(connection.there_ms, now_ms + self.latency_ms())
+        connection.there_ms = max(connection.there_ms, now_ms + self.latency_ms(connection.member, now_ms))
         return connection.there_ms
 
     def answer(self, connection: Connection, now_ms: int) -> int:
         """Puts an answer on its way. Returns when it arrives."""
-        connection.back_ms = max(connection.back_ms, now_ms + self.latency_ms())
+        connection.back_ms = max(connection.back_ms, now_ms + self.latency_ms(connection.member, now_ms, is_back=True))
         return connection.back_ms
 
-    def latency_ms(self) -> int:
-        """Draws how long a message takes."""
+    def latency_ms(self, member: str, now_ms: int, *, is_back: bool = False) -> int:
+        """Draws how long a message takes that is sent now. It hangs on the time only, not on what was drawn before."""
         low, high = self._plan.latency_ms
-        return low if low == high else self._draws.randint(low, high)
+        if low == high:
+            return low
+        return low + drawn_by_time(self._salt, member, now_ms * 2 + is_back) % (high - low + 1)
+
+    def put_off(self, by_ms: int) -> None:
+        """Lets everything that is on its way be so much later."""
+        for connection in self._connections.values():
+            connection.there_ms += by_ms
+            connection.back_ms += by_ms
+            for req in connection.arrived_ms:
+                connection.arrived_ms[req] += by_ms
 
     def is_lost(self) -> bool:
         """Draws whether a connection gets lost with a request."""

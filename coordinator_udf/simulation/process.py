@@ -11,8 +11,8 @@ from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.inputs import CallbackDone, Input, Seek, TopicPartition
-from coordinator_udf.members.machine import MemberMachine
-from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange
+from coordinator_udf.members.machine import Jitter, MemberMachine
+from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange, Output
 from coordinator_udf.simulation.plan import MemberPlan
 
 
@@ -37,12 +37,13 @@ class Process:
         last_poll_ms: when it last polled.
         poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
         is_settled: whether it is a stable member that waits for nothing but time.
+        skipped_ms: how much time was left out for it: its member's clock is so late.
     """
 
     plan: MemberPlan
     machine: MemberMachine
+    config: MemberConfig
     is_threaded: bool
-    max_poll_ms: int
     doing: Doing = Doing.RUNNING
     in_callback: tuple[Callback, int] | None = None
     owned: frozenset[TopicPartition] = frozenset()
@@ -52,11 +53,33 @@ class Process:
     last_poll_ms: int = -1
     poll_at_ms: int | None = None
     is_settled: bool = False
+    skipped_ms: int = 0
 
     @property
     def lives(self) -> bool:
         """Whether the process is there."""
         return self.doing is not Doing.GONE
+
+    def handle(self, now_ms: int, event: Input) -> list[Output]:
+        """Gives its member an input."""
+        return self.machine.handle(now_ms - self.skipped_ms, event)
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns the time at which its member wants a tick, or None."""
+        deadline_ms = self.machine.next_deadline_ms()
+        return None if deadline_ms is None else deadline_ms + self.skipped_ms
+
+    def commit_due_ms(self) -> int | None:
+        """Returns the time from which on a poll commits automatically, or None where none ever does."""
+        due_ms = self.machine.poll_deadline_ms()
+        return None if due_ms is None else due_ms + self.skipped_ms
+
+    def put_off(self, by_ms: int) -> None:
+        """Leaves so much time out."""
+        self.skipped_ms += by_ms
+        self.last_poll_ms += by_ms
+        if self.poll_at_ms is not None:
+            self.poll_at_ms += by_ms
 
     def reactions(self, callback: Callback) -> Iterator[Input]:
         """Yields what the application does in a callback, its end included if it takes no time."""
@@ -69,29 +92,30 @@ class Process:
             yield CallbackDone(callback.method)
 
 
-def make_process(plan: MemberPlan, draws: Random) -> Process:
+def make_process(plan: MemberPlan, draws: Random, jitter: Jitter) -> Process:
     """Makes a process whose member has done nothing yet.
 
     Args:
-        draws: gives what Java draws at random: the ids of KIP-848 members and the factors of backoffs.
+        draws: gives what Java draws at random: the ids of KIP-848 members.
+        jitter: draws the factors of backoffs.
 
     Raises:
         BadRequest: a property has a value that it can't have.
     """
     config = MemberConfig.parse({**plan.properties, "group.id": plan.group_id})
 
-    def jitter() -> float:
-        return draws.uniform(0.8, 1.2)
+    def lateness_ms() -> int:
+        return 0 if len(plan.lateness_ms) == 1 and not plan.lateness_ms[0] else draws.choice(plan.lateness_ms)
 
     machine: MemberMachine
     if config.group_protocol == "consumer":
         machine = ConsumerMember(config, jitter, member_id=drawn_id(draws), fetches=False)
     else:
-        machine = ClassicMember(config, jitter, fetches=False, lateness=lambda: draws.choice(plan.lateness_ms))
-    return Process(plan, machine, config.group_protocol == "consumer", config.max_poll_interval_ms)
+        machine = ClassicMember(config, jitter, fetches=False, lateness=lateness_ms)
+    return Process(plan, machine, config, config.group_protocol == "consumer")
 
 
-def is_settled(state: ClassicStateChange | ConsumerStateChange) -> bool:
+def waits_for_time(state: ClassicStateChange | ConsumerStateChange) -> bool:
     """Tells whether a member is one of its group's for good: it waits for nothing but the next heartbeat."""
     if isinstance(state, ClassicStateChange):
         is_waiting = state.rejoin_needed or not state.heartbeating

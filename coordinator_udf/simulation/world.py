@@ -9,6 +9,7 @@ members do by themselves, in the order of their processes.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -30,15 +31,26 @@ from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
+from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import BROKERS, Answered, Coordinator
 from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent
 from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
-from coordinator_udf.simulation.process import Doing, Process, is_settled, make_process
+from coordinator_udf.simulation.process import Doing, Process, make_process, waits_for_time
+from coordinator_udf.simulation.stretches import (
+    boundaries_ms,
+    is_settled,
+    repeats_itself,
+    requests_of,
+    rhythm,
+)
 
 #: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
 _POLLS_AT_ONCE = 10
+
+#: As often as it is looked at most whether a world only repeats itself.
+_LOOK_MS = 1_000
 
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
 
@@ -48,19 +60,24 @@ class _Planned:
     ts_ms: int
     order: int
     event: e.Event = field(compare=False)
+    is_of_plan: bool = field(default=False, compare=False)
 
 
 class World:
     """One world. `run` lets it happen; ``history`` has what happened."""
 
-    def __init__(self, plan: WorldPlan, seed: int) -> None:
+    def __init__(self, plan: WorldPlan, seed: int, *, skips: bool = True) -> None:
         """Makes a world in which nothing has happened.
+
+        Args:
+            skips: whether stable stretches are left out where that makes no difference.
 
         Raises:
             SettingsError: a setting of the coordinator makes no sense.
         """
         self._plan = plan
         self._draws = Random(seed)
+        self._salt = self._draws.getrandbits(32)
         self._now_ms = plan.start_ms
         self._topics: dict[str, Topic] = {}
         self._records = Records(plan.topics, plan.start_ms)
@@ -74,10 +91,17 @@ class World:
         self._queue: list[_Planned] = []
         self._deadlines: list[tuple[int, int, str]] = []
         self._order = 0
+        self._look_ms = plan.start_ms
         self._batch: list[tuple[Connection, Request]] = []
         self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, {t.name: t.partitions for t in plan.topics})
-        for event in e.planned(plan):
-            self._at(plan.start_ms + event[0], event[1])
+        self._consumer_heartbeat_ms = settings.group_consumer_heartbeat_interval_ms
+        self._skips = skips and repeats_itself(plan)
+        self._happened_ms = plan.start_ms
+        boundaries = [plan.start_ms + time for time in boundaries_ms(plan.members)]
+        for time, event in e.planned(plan):
+            self._at(plan.start_ms + time, event, is_of_plan=True)
+            boundaries.append(plan.start_ms + time)
+        self._boundaries = deque(sorted([*boundaries, plan.start_ms + plan.end_ms]))
 
     def run(self) -> History:
         """Lets everything happen up to the world's end."""
@@ -90,11 +114,50 @@ class World:
 
     # ---- time
 
-    def _at(self, ts_ms: int, event: e.Event) -> None:
+    def _at(self, ts_ms: int, event: e.Event, *, is_of_plan: bool = False) -> None:
         self._order += 1
-        heapq.heappush(self._queue, _Planned(max(ts_ms, self._now_ms), self._order, event))
+        heapq.heappush(self._queue, _Planned(max(ts_ms, self._now_ms), self._order, event, is_of_plan))
+
+    def _skip_stretch(self) -> None:
+        """Leaves out what only repeats itself until the plan has something in store."""
+        living = [process for process in self._processes.values() if process.lives]
+        while self._boundaries and self._boundaries[0] <= self._now_ms:
+            self._boundaries.popleft()
+        if not living or not self._boundaries or not is_settled(living):
+            self._look_ms = self._now_ms + _LOOK_MS
+            return
+        found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
+        self._look_ms = self._happened_ms + found.settling_ms
+        periods = (self._boundaries[0] - self._now_ms - found.settling_ms) // found.period_ms
+        if self._look_ms > self._now_ms or periods < 1 or self._coordinator.sessions() != len(living):
+            self._look_ms = max(self._look_ms, self._now_ms + _LOOK_MS)
+            return
+        by_ms = periods * found.period_ms
+        for api, interval_ms in requests_of(living, self._consumer_heartbeat_ms):
+            self.history.count(api, by_ms // interval_ms)
+        self._put_off(living, by_ms)
+
+    def _put_off(self, living: list[Process], by_ms: int) -> None:
+        self._queue = [one for one in self._queue if one.is_of_plan or not self._is_over(one.event)]
+        for planned in self._queue:
+            if not planned.is_of_plan:
+                planned.ts_ms += by_ms
+        heapq.heapify(self._queue)
+        self._deadlines = [(deadline + by_ms, wakes, name) for deadline, wakes, name in self._deadlines]
+        for process in living:
+            process.put_off(by_ms)
+        self._network.put_off(by_ms)
+        self._coordinator.put_off(by_ms)
+        self._now_ms += by_ms
+        self._happened_ms = self._look_ms = self._now_ms
+
+    @staticmethod
+    def _is_over(event: e.Event) -> bool:
+        return isinstance(event, e.TimesOut) and event.req not in event.connection.in_flight
 
     def _step(self, end_ms: int) -> bool:
+        if self._skips and self._now_ms >= self._look_ms:
+            self._skip_stretch()
         queued = self._queue[0].ts_ms if self._queue else end_ms + 1
         timer = self._coordinator.next_deadline_ms()
         timer = end_ms + 1 if timer is None else max(timer, self._now_ms)
@@ -105,9 +168,13 @@ class World:
             return False
         self._now_ms = now_ms
         if timer == now_ms:
+            self._happened_ms = now_ms
             self._send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
-            self._happen(heapq.heappop(self._queue).event)
+            planned = heapq.heappop(self._queue)
+            if planned.is_of_plan:
+                self._happened_ms = now_ms
+            self._happen(planned.event)
         elif member is not None:
             heapq.heappop(self._deadlines)
             process = self._processes[member[2]]
@@ -126,9 +193,9 @@ class World:
 
     def _watch(self, process: Process, earliest_ms: int = 0) -> None:
         process.wakes += 1
-        deadline = process.machine.next_deadline_ms()
+        deadline = process.next_deadline_ms()
         if process.lives and deadline is not None:
-            if process.is_threaded and deadline > self._now_ms:
+            if process.is_threaded and len(process.plan.lateness_ms) > 1 and deadline > self._now_ms:
                 deadline += self._draws.choice(process.plan.lateness_ms)
             # A deadline at which nothing happened is not met twice in one millisecond.
             entry = max(deadline, earliest_ms), process.wakes, process.plan.name
@@ -139,7 +206,7 @@ class World:
     def _happen(self, event: e.Event) -> None:
         match event:
             case e.Start(plan):
-                process = self._processes[plan.name] = make_process(plan, self._draws)
+                process = self._processes[plan.name] = make_process(plan, self._draws, lambda: self._jitter(plan.name))
                 process.loop_ms = self._now_ms
                 self._tell(process, "start")
                 self.history.subscribed[plan.group_id] = plan.topics
@@ -211,6 +278,12 @@ class World:
                 process.in_callback = None
                 self._again(process, inputs.CallbackDone(method))
 
+    def _jitter(self, name: str) -> float:
+        return 0.8 + 0.4 * self._chance(name)
+
+    def _chance(self, name: str) -> float:
+        return drawn_by_time(self._salt, name, self._now_ms) / 2**32
+
     def _end(self, process: Process, *, is_crash: bool) -> None:
         if is_crash:
             self._tell(process, "crash")
@@ -262,7 +335,7 @@ class World:
 
     def _plan_poll(self, process: Process) -> None:
         """Plans an application's next poll, if none is planned before it."""
-        at_ms = next_poll_ms(process, self._records, self._now_ms, self._draws)
+        at_ms = next_poll_ms(process, self._records, self._now_ms, self._chance(process.plan.name))
         if at_ms is not None:
             self._poll_at(process, at_ms)
 
@@ -273,7 +346,7 @@ class World:
 
     def _give(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member an input; returns whether it did anything."""
-        outputs = process.machine.handle(self._now_ms, event)
+        outputs = process.handle(self._now_ms, event)
         for output in outputs:
             self._take(process, output)
         self._watch(process, self._now_ms + (isinstance(event, inputs.Tick) and not outputs))
@@ -286,7 +359,7 @@ class World:
                 self._send(self._network.connection(name, output.to), output)
             case MetadataRequest():
                 asked_ms = max(self._now_ms, self._cut_until_ms(name))
-                self._at(asked_ms + 2 * self._network.latency_ms(), e.MetadataArrives(name))
+                self._at(asked_ms + 2 * self._network.latency_ms(name, asked_ms), e.MetadataArrives(name))
             case Hangup(node):
                 self._network.close(name, node)
             case Callback(method, partitions):
@@ -301,7 +374,8 @@ class World:
                 self._tell(process, "closed")
                 self._gone(process)
             case ClassicStateChange() | ConsumerStateChange():
-                process.is_settled = is_settled(output)
+                process.is_settled = waits_for_time(output)
+                self._happened_ms = self._now_ms
                 if output.member_id:
                     self.history.process_of[output.member_id] = name
             case ErrorRaised(op, class_name, message):
@@ -313,6 +387,7 @@ class World:
         self, process: Process, event: str, partitions: Iterable[inputs.TopicPartition] = (), detail: str | None = None
     ) -> None:
         plan = process.plan
+        self._happened_ms = self._now_ms
         told = MemberEvent(self._now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail)
         self.history.events.append(told)
 

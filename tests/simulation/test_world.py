@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from coordinator_udf.members.inputs import TopicPartition
@@ -128,7 +128,31 @@ def _apart(failovers: tuple[Failover, ...]) -> tuple[Failover, ...]:
     return tuple(apart)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    phases=(Phase.generate,),
+)
 @given(_faulty(), st.integers(0, 2**32))
 def test_after_the_last_fault_everything_has_one_owner_again(plan: WorldPlan, seed: int) -> None:
     assert _is_shared_out(World(plan, seed).run(), _PARTITIONS)
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    phases=(Phase.generate,),
+)
+@given(_faulty(), st.integers(0, 2**32), st.sampled_from((0, 500)))
+def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, cadence_ms: int) -> None:
+    late = MemberPlan("late", 1, "g", ("t",), 400_000, plan.members[0].properties)
+    plan = replace(plan, members=(*plan.members, late), end_ms=430_000, cadence_ms=cadence_ms)
+    whole, short = World(plan, seed, skips=False).run(), World(plan, seed).run()
+    assert whole.events == short.events
+    assert whole.requests == short.requests
+    if cadence_ms == 0 or plan.members[0].properties is not PROTOCOLS["consumer"]:
+        assert len(short.decisions) < len(whole.decisions)

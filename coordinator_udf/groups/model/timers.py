@@ -227,6 +227,12 @@ class Timers:
             earliest = min(earliest, self._columns.next_deadline_ms())
         return None if earliest == NEVER_MS else earliest
 
+    def put_off_sessions(self, by_ms: int) -> None:
+        """Puts every session's deadline off by so much, as heartbeats of all members would have."""
+        for entry in self.entries():
+            if entry[KEY].kind == SESSION:
+                entry[DEADLINE] += by_ms
+
     def entries(self) -> Iterable[Entry]:
         """Every armed entry, in no order that means anything."""
         self.all_to_objects()

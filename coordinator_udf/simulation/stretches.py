@@ -1,0 +1,84 @@
+"""Stretches of time in which a world only repeats itself: settled members send heartbeats and commit, nothing else.
+
+After a period, the least common multiple of all intervals in it, such a world is what it was, later. So whole periods
+of it are left out: what is left is run one by one, and comes out as if all had been (but for the commits in between,
+which later ones replace). Delays are drawn by the time at which messages are sent, so they don't tell how much was left
+out. A world in which timers are late at random, or connections get lost, never repeats itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from math import lcm
+
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.process import Doing, Process
+
+#: On top of the longest interval, so that every message of it has arrived.
+_SLACK_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How a settled world repeats itself.
+
+    Attributes:
+        period_ms: after so long it is the same.
+        settling_ms: after so long it has forgotten what went before.
+    """
+
+    period_ms: int
+    settling_ms: int
+
+
+def repeats_itself(plan: WorldPlan) -> bool:
+    """Tells whether nothing in a world's stable stretches is left to chance.
+
+    Answers that come once in a while put off the next heartbeat of a KIP-848 member, each time by a drawn backoff.
+    """
+    puts_off = plan.cadence_ms > 0 and any(m.properties.get("group.protocol") == "consumer" for m in plan.members)
+    return plan.network.loss == 0 and not puts_off and all(set(m.lateness_ms) == {0} for m in plan.members)
+
+
+def rhythm(plan: WorldPlan, processes: Collection[Process], consumer_heartbeat_ms: int) -> Rhythm:
+    """Returns the rhythm of settled processes.
+
+    Args:
+        consumer_heartbeat_ms: the heartbeat interval that the coordinator tells KIP-848 members.
+    """
+    grows = any(topic.at_ms > 0 for topic in plan.topics)
+    intervals = {plan.cadence_ms} if plan.cadence_ms else set()
+    refreshes = set()
+    for process in processes:
+        config = process.config
+        intervals.add(consumer_heartbeat_ms if process.is_threaded else config.heartbeat_interval_ms)
+        intervals.add(config.auto_commit_interval_ms if config.enable_auto_commit else config.max_poll_interval_ms // 3)
+        if grows:
+            refreshes.add(config.metadata_max_age_ms)
+    settling_ms = max(intervals, default=0) + 2 * plan.network.latency_ms[1] + _SLACK_MS
+    return Rhythm(lcm(*intervals, *refreshes), settling_ms)
+
+
+def requests_of(processes: Collection[Process], consumer_heartbeat_ms: int) -> Iterator[tuple[str, int]]:
+    """Yields what settled processes send, once for each, with the interval in milliseconds."""
+    for process in processes:
+        config = process.config
+        if process.is_threaded:
+            yield "ConsumerGroupHeartbeat", consumer_heartbeat_ms
+        else:
+            yield "Heartbeat", config.heartbeat_interval_ms
+        if config.enable_auto_commit and process.owned:
+            yield "OffsetCommit", config.auto_commit_interval_ms
+
+
+def is_settled(processes: Collection[Process]) -> bool:
+    """Tells whether all processes only wait for time to pass."""
+    return all(
+        process.is_settled and process.doing is Doing.RUNNING and process.in_callback is None for process in processes
+    )
+
+
+def boundaries_ms(members: Collection[MemberPlan]) -> list[int]:
+    """Returns when something changes that is no event: members are cut off, and there again."""
+    return sorted(time for member in members for cut in member.cuts for time in (cut.at_ms, cut.at_ms + cut.length_ms))
