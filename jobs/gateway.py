@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.gateway.front import GatewayOptions, serve_alone
+from coordinator_udf.gateway.settings import parse_address
+from coordinator_udf.monitoring import configure_logging
 from coordinator_udf.user_errors import UserError
 
 
@@ -42,19 +43,34 @@ def main(
     security: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Who may come in, as conf/security.toml; TLS to --upstream.")
     ] = None,
+    gateways: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="Where clients reach all gateways of the log, this one among them."),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Tell there /metrics (Prometheus), /healthz and /readyz.")
+    ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log lines of JSON.")] = False,
     request_timeout: Annotated[
         int, typer.Option(min=1, metavar="MS", help="How long the coordinator may take to answer.")
     ] = 30_000,
     poll: Annotated[int, typer.Option(min=1, metavar="MS", help="The pause between two looks at the answers.")] = 25,
 ) -> None:
     """Serve Kafka clients from a process of its own."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging(as_json=log_json)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports, security)
+    options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports, security, gateways)
     try:
-        serve_alone(options, log=log or root / "log", tables=tables or root / "tables", poll_ms=poll, stop=stop)
+        serve_alone(
+            options,
+            log=log or root / "log",
+            tables=tables or root / "tables",
+            poll_ms=poll,
+            stop=stop,
+            metrics=None if metrics is None else parse_address(metrics),
+        )
     except UserError as error:
         typer.echo(f"gateway: {error}", err=True)
         raise typer.Exit(1) from error

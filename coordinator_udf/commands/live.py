@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from prometheus_client import CollectorRegistry
 
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
-from coordinator_udf.gateway.settings import GatewaySettingsError
+from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
+from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.failures import told_in_words
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
+from coordinator_udf.streaming.metrics import CoordinatorMetrics
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
 
@@ -75,8 +78,18 @@ def main(
     security: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Who may come in, as conf/security.toml; TLS to --upstream.")
     ] = None,
+    gateways: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="Where clients reach all gateways of the log, this one among them."),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Tell there /metrics (Prometheus), /healthz and /readyz.")
+    ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log lines of JSON.")] = False,
 ) -> None:
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
+    if log_json:
+        configure_logging(as_json=True)
     with told_in_words("coordinator"):
         if listen is None and (upstream is not None or security is not None):
             raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
@@ -95,12 +108,19 @@ def main(
             fold_after_rows=fold_after,
             clock_waits=listen is not None,
         )
+        told = None if metrics is None else _Told(parse_address(metrics), options.tables)
         door = None
         if listen is not None:
             gateway = GatewayOptions(
-                listen, advertise, config, upstream=upstream, broker_ports=broker_ports, security=security
+                listen,
+                advertise,
+                config,
+                upstream=upstream,
+                broker_ports=broker_ports,
+                security=security,
+                gateways=gateways,
             )
-            door = FrontDoor(gateway, options.tables)
+            door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
             door.reserve()
             settings = door.config(settings)
         stop = threading.Event()
@@ -108,9 +128,20 @@ def main(
         stop_on_signals(spark, stop)
         answers, records, clients = (None, None, str) if door is None else (door.answers, door.records, door.status)
         with (
-            Coordinator(spark, options, settings, answers, records, clients=clients) as coordinator,
+            nullcontext() if told is None else told,
+            Coordinator(
+                spark,
+                options,
+                settings,
+                answers,
+                records,
+                clients=clients,
+                written=None if told is None else told.metrics.take,
+            ) as coordinator,
             nullcontext() if door is None else door.open(coordinator, stop),
         ):
+            if told is not None:
+                told.metrics.watch(coordinator)
             coordinator.wait(stop)
             # While clients can still be told what the last micro-batch decided.
             coordinator.stop()
@@ -118,3 +149,21 @@ def main(
         said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
         typer.echo(f"handled {said}", err=True)
         spark.stop()
+
+
+class _Told:
+    """The metrics of a coordinator and its gateway, while the context lasts."""
+
+    def __init__(self, address: tuple[str, int], tables: str) -> None:
+        self.registry = CollectorRegistry()
+        self.metrics = CoordinatorMetrics(self.registry, tables)
+        self._endpoint = MonitoringEndpoint(
+            address, self.registry, health=self.metrics.health, readiness=self.metrics.readiness
+        )
+
+    def __enter__(self) -> _Told:
+        self._endpoint.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._endpoint.stop()

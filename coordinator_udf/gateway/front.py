@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from prometheus_client import CollectorRegistry
 
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.ends import PartitionEnds
@@ -26,6 +27,7 @@ from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsErr
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.monitoring import MonitoringEndpoint
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
 from coordinator_udf.streaming.ticker import Ticker
@@ -52,6 +54,7 @@ class GatewayOptions:
         config: the settings file whose topics are served; it is read again whenever it is written to.
         request_timeout_ms: how long the coordinator may take to answer.
         upstream: the cluster that the topics and their records are of, ``HOST:PORT,...``.
+        gateways: where clients reach all gateways before this log, ``HOST:PORT,...``; this one is among them.
         security: the file that says who may come in, and how the cluster is spoken to.
         broker_ports: the gateway's port for that cluster's broker 0; by default the one after that listened on.
     """
@@ -63,6 +66,7 @@ class GatewayOptions:
     upstream: str | None = None
     broker_ports: int | None = None
     security: Path | None = None
+    gateways: str | None = None
 
     def settings(self) -> GatewaySettings:
         """The gateway's settings.
@@ -80,6 +84,7 @@ class GatewayOptions:
             advertised_host=advertised[0],
             advertised_port=advertised[1],
             request_timeout_ms=self.request_timeout_ms,
+            gateways=() if self.gateways is None else parse_bootstrap(self.gateways),
         )
 
     def load_security(self) -> Security | None:
@@ -132,12 +137,13 @@ class GatewayOptions:
 class FrontDoor:
     """The gateway of a coordinator's own process: it can be handed answers before it is open, and when it is shut."""
 
-    def __init__(self, options: GatewayOptions, tables: str) -> None:
+    def __init__(self, options: GatewayOptions, tables: str, metrics: CollectorRegistry | None = None) -> None:
         """A door that is shut, before a coordinator with tables in this folder.
 
         Raises:
             GatewaySettingsError: an option is wrong.
         """
+        self._metrics = metrics
         self._options = options
         self._settings = options.settings()
         self._gateway: Gateway | None = None
@@ -220,6 +226,7 @@ class FrontDoor:
             ends=self._ends,
             cluster=self._cluster,
             security=self._security,
+            metrics=self._metrics,
         )
         # A client may ask at once, and its answer come at once.
         self._gateway = gateway
@@ -229,8 +236,19 @@ class FrontDoor:
             yield
 
 
-def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: int, stop: threading.Event) -> None:
+def serve_alone(
+    options: GatewayOptions,
+    *,
+    log: Path,
+    tables: Path,
+    poll_ms: int,
+    stop: threading.Event,
+    metrics: tuple[str, int] | None = None,
+) -> None:
     """A gateway in a process of its own: it appends to the log and follows the table of answers, until ``stop`` is set.
+
+    Args:
+        metrics: where metrics, health and readiness are told, if anywhere.
 
     Raises:
         GatewaySettingsError: an option is wrong, or the address can't be listened on.
@@ -240,6 +258,7 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
     security = options.load_security()
     cluster = options.cluster(security)
     config = options.config_with_topics(load_settings(options.config), cluster)
+    registry = None if metrics is None else CollectorRegistry()
     request_log = EmbeddedLog.open(log)
     try:
         gateway = Gateway(
@@ -248,12 +267,13 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
             _with_coordinators(settings, config.settings),
             cluster=cluster,
             security=security,
+            metrics=registry,
         )
         follower = ResponsesFollower(str(tables), gateway.answers, gateway.ends, poll_ms)
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
-        with _listening(gateway, options):
+        with _listening(gateway, options), _monitored(metrics, registry, gateway):
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             clock.start()
             stop.wait()
@@ -261,6 +281,20 @@ def serve_alone(options: GatewayOptions, *, log: Path, tables: Path, poll_ms: in
         follower.stop()
     finally:
         request_log.close()
+
+
+@contextmanager
+def _monitored(address: tuple[str, int] | None, registry: CollectorRegistry | None, gateway: Gateway) -> Iterator[None]:
+    """Tells of a gateway that listens."""
+    if address is None or registry is None:
+        yield
+        return
+    endpoint = MonitoringEndpoint(address, registry, health=gateway.trouble, readiness=gateway.trouble)
+    endpoint.start()
+    try:
+        yield
+    finally:
+        endpoint.stop()
 
 
 def _with_coordinators(settings: GatewaySettings, coordinators: Settings) -> GatewaySettings:

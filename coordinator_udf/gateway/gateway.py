@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from prometheus_client import CollectorRegistry
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, MeasuredPassage
+from coordinator_udf.gateway.peers import FIRST_ID, FIRST_ID_BEFORE_CLUSTER, Peers
 from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Handler, Passage, Shared
@@ -71,6 +74,7 @@ class Gateway:
         ends: where partitions end.
         cluster: the cluster behind the gateway, looked at once; the topics are its.
         security: who may come in; None for everybody.
+        metrics: where the gateway's metrics are registered, if anywhere.
 
     Raises:
         GatewaySettingsError: there is a cluster, and the log has topics of its own.
@@ -87,8 +91,11 @@ class Gateway:
         ends: PartitionEnds | None = None,
         cluster: UpstreamCluster | None = None,
         security: Security | None = None,
+        metrics: CollectorRegistry | None = None,
     ) -> None:
+        self._metrics = None if metrics is None else GatewayMetrics(metrics, self._status_if_begun)
         self._security = security
+        self._peers: Peers | None = None
         self._cluster = cluster
         if cluster is not None and (created := log.created_topics()):
             names = ", ".join(topic.name for topic in created)
@@ -182,6 +189,14 @@ class Gateway:
         if self._security is not None:
             self._security.look_again()
 
+    def trouble(self) -> str | None:
+        """What keeps the gateway from serving clients; None while it does."""
+        if self._failure is not None:
+            return f"the gateway ended: {self._failure}"
+        if self._thread is None or not self._thread.is_alive():
+            return "the gateway does not listen"
+        return None
+
     def unanswered(self) -> int:
         """How many requests wait for the coordinator."""
         return len(self._pending) if self._loop is not None else 0
@@ -198,6 +213,9 @@ class Gateway:
             withdrawn=self._pending.withdrawn,
             closed=dict(self._closed),
         )
+
+    def _status_if_begun(self) -> GatewayStatus | None:
+        return None if self._loop is None else self.status()
 
     def _in_loop(self, action: Callable[[], Any]) -> None:
         loop = self._loop
@@ -234,24 +252,36 @@ class Gateway:
             self._accept_any, sock=listener, limit=FREE_FRAME_BYTES, backlog=BACKLOG, start_serving=False
         )
         self.port = server.sockets[0].getsockname()[1]
+        if settings.gateways:
+            first_id = FIRST_ID if self._cluster is None else FIRST_ID_BEFORE_CLUSTER
+            own = (settings.advertised_host or settings.host, settings.advertised_port or self.port)
+            self._peers = Peers(settings.gateways, own, settings.cluster_id, first_id)
+            self._peers.start()
         node = self._node()
         judge = None
         if self._security is not None:
             judge = Judge(self._security.acls, lambda: self._topics.catalog)
         if self._cluster is not None:
             self._behind = ClusterBehind(
-                self._cluster, settings, self._pending, self._topics, self._accept, judge=judge
+                self._cluster, settings, self._pending, self._topics, self._accept, judge=judge, peers=self._peers
             )
         handler: Handler
         if self._behind is None:
             handler = Dispatcher(
-                self._pending, node, self._topics, self.ends, client_assignors=settings.client_assignors
+                self._pending,
+                node,
+                self._topics,
+                self.ends,
+                client_assignors=settings.client_assignors,
+                peers=self._peers,
             )
         else:
             handler = self._behind.dispatcher
+        if judge is not None:
+            handler = JudgedHandler(handler, judge)
         self._shared = Shared(
             settings=settings,
-            handler=handler if judge is None else JudgedHandler(handler, judge),
+            handler=handler if self._metrics is None else MeasuredHandler(handler, self._metrics),
             budget=ByteBudget(settings.queued_bytes_max),
             in_flight=asyncio.Semaphore(settings.max_in_flight),
             on_close=self._count_close,
@@ -273,6 +303,8 @@ class Gateway:
             server.close()
             if self._behind is not None:
                 self._behind.close()
+            if self._peers is not None:
+                self._peers.stop()
             for task in (*self._connections, stopping, committing):
                 task.cancel()
             await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
@@ -280,7 +312,7 @@ class Gateway:
     def _node(self) -> Node:
         settings = self._settings
         return Node(
-            node_id=settings.node_id,
+            node_id=settings.node_id if self._peers is None else self._peers.own.node_id,
             host=settings.advertised_host or settings.host,
             port=settings.advertised_port or self.port,
             cluster_id=settings.cluster_id,
@@ -300,6 +332,8 @@ class Gateway:
         if self._security is not None and self._security.entrance.tls is not None:
             # What comes before TLS has begun would be lost to it.
             writer.transport.pause_reading()  # type: ignore[attr-defined]
+        if passage is not None and self._metrics is not None:
+            passage = MeasuredPassage(passage, self._metrics)
         task = asyncio.create_task(Connection(self._shared, reader, writer, passage).run())
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)

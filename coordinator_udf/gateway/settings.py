@@ -22,6 +22,7 @@ class GatewaySettings:
         advertised_port: likewise; None for the port listened on.
         node_id: the broker id that clients see.
         cluster_id: the cluster id that clients see.
+        gateways: where clients reach all gateways before this log, this one among them; none: there is only this one.
         max_connections: further ones are closed at once.
         max_request_bytes: a longer frame closes its connection (Kafka: socket.request.max.bytes, 100 MiB).
         queued_bytes_max: memory for requests that are not yet in the log; beyond it reading waits.
@@ -48,6 +49,7 @@ class GatewaySettings:
     advertised_port: int | None = None
     node_id: int = 1
     cluster_id: str = "muster"
+    gateways: tuple[tuple[str, int], ...] = ()
     max_connections: int = 10_000
     max_request_bytes: int = 16 * 1024 * 1024
     queued_bytes_max: int = 64 * 1024 * 1024

@@ -27,7 +27,7 @@ from coordinator_udf.streaming.checkpoint import committed_append, is_begun, rea
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
 from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
-from coordinator_udf.streaming.sink import CoordinatorSink, Rows
+from coordinator_udf.streaming.sink import CoordinatorSink, Rows, Written
 from coordinator_udf.streaming.sources import requests as sources
 from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.status import StatusLine
@@ -94,6 +94,7 @@ class Coordinator:
         spark: made by session.coordinator_session.
         answers: is given the answers of each micro-batch once they are written.
         records: is given the records of each micro-batch once they are written, before the answers.
+        written: is given the rows of each micro-batch once they are written, by table.
         clients: says at the end of the status line what is to be told of clients.
     """
 
@@ -106,7 +107,9 @@ class Coordinator:
         records: Rows | None = None,
         *,
         clients: Callable[[], str] = str,
+        written: Written | None = None,
     ) -> None:
+        self._written = written
         self.options = options
         self.config = config
         self._spark = spark
@@ -194,7 +197,7 @@ class Coordinator:
         tables = OutputTables(options.tables, self._spark)
         undo.callback(tables.close)
         self._refuse_new_checkpoint_on_old_tables(tables)
-        self._sink = CoordinatorSink(tables, self._answers, self._records)
+        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
         outputs = coordinate(self._requests(undo), self.config.settings)
         writer = (
             outputs.writeStream.queryName("coordinator")
@@ -303,13 +306,23 @@ class Coordinator:
                 "lost, start with --recover-from-offsets; or choose other --tables"
             )
 
-    def _lag(self, progress: Any) -> str:
+    def lag_rows(self) -> int | None:
+        """How many rows of the log no micro-batch that has ended had; None where that isn't known."""
+        progress = self.query.lastProgress
+        return None if progress is None else self._rows_behind(progress)
+
+    def _rows_behind(self, progress: Any) -> int | None:
         ends: Sequence[str | None] = [source.endOffset for source in progress.sources]
         if self.log is None or not ends or ends[0] is None:
+            return None
+        return self.log.extent().rows - self.log.rows_until(json.loads(ends[0])["append"])
+
+    def _lag(self, progress: Any) -> str:
+        behind = self._rows_behind(progress)
+        if behind is None:
             return "unknown"
-        done = json.loads(ends[0])["append"]
         trouble = self._folder.trouble if self._folder is not None else None
-        lag = f"{self.log.extent().rows - self.log.rows_until(done):,} rows"
+        lag = f"{behind:,} rows"
         return lag if trouble is None else f"{lag}, the request log is not folded ({trouble})"
 
 

@@ -35,6 +35,10 @@ class GivenUp(Exception):
 Rows = Callable[[pa.Table], None]
 
 
+#: Is given the rows of a micro-batch by the tables in which they are.
+Written = Callable[[Mapping[str, pa.Table]], None]
+
+
 @dataclass
 class Totals:
     """What the query did since it started, for the status line.
@@ -61,12 +65,20 @@ class CoordinatorSink:
         tables: where to write.
         answers: is given the rows of group_responses after each write.
         records: is given the rows of consumer_offsets, before the answers.
+        written: is given the rows of all tables by the table's name, before the answers.
 
     Attributes:
         is_holding: whether a micro-batch waits to be given up.
     """
 
-    def __init__(self, tables: OutputTables, answers: Rows | None = None, records: Rows | None = None) -> None:
+    def __init__(
+        self,
+        tables: OutputTables,
+        answers: Rows | None = None,
+        records: Rows | None = None,
+        written: Written | None = None,
+    ) -> None:
+        self._written = written
         self.tables = tables
         self.totals = Totals()
         self.is_holding = False
@@ -112,6 +124,8 @@ class CoordinatorSink:
         self._stored.remember(outputs.assignments)
         self.tables.write(tables, query_id, batch_id)
         self._count(tallies, tables)
+        if self._written is not None:
+            self._written(tables)
         if self._records is not None and len(tables["consumer_offsets"]):
             self._records(tables["consumer_offsets"])
         if self._answers is not None and len(tables["group_responses"]):

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
+from prometheus_client import CollectorRegistry
 
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
@@ -26,6 +27,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import topic_id
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
+from coordinator_udf.streaming.sink import Written
 from coordinator_udf.tables.assignment_join import RecordAt, brought, complete_assignments
 from coordinator_udf.tables.outputs import OutputRows, Outputs
 from coordinator_udf.tables.rows import to_tables
@@ -48,6 +50,7 @@ class InProcessCoordinator:
         self._assignments: dict[RecordAt, dict[str, bytes]] = {}
         self._answer = answer
         self.ends: PartitionEnds | None = None
+        self.written: Written | None = None
         self._pause_s = pause_s
         self._done = 0
         self._stop = threading.Event()
@@ -98,6 +101,8 @@ class InProcessCoordinator:
         self.rejected += tables["rejected_requests"].num_rows
         if self.ends is not None:
             self.ends.add(tables["consumer_offsets"])
+        if self.written is not None:
+            self.written(tables)
         self.responses.append(tables["group_responses"])
         self._answer(tables["group_responses"])
 
@@ -118,12 +123,17 @@ class Front:
         pause_s: float = 0.02,
         cluster: UpstreamCluster | None = None,
         security: Security | None = None,
+        metrics: CollectorRegistry | None = None,
+        written: Written | None = None,
     ) -> None:
         self.log = EmbeddedLog.open(path) if path.exists() else EmbeddedLog.create(path, PARTITIONS)
-        self.gateway = Gateway(self.log, known, gateway or GatewaySettings(port=0), cluster=cluster, security=security)
+        self.gateway = Gateway(
+            self.log, known, gateway or GatewaySettings(port=0), cluster=cluster, security=security, metrics=metrics
+        )
         kafka = {"group.initial.rebalance.delay.ms": 300, **(settings or {})}
         self.coordinator = InProcessCoordinator(self.log, Settings.from_kafka(kafka), self.gateway.answers, pause_s)
         self.coordinator.ends = self.gateway.ends
+        self.coordinator.written = written
 
     @property
     def address(self) -> str:

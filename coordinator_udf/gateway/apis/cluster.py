@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,8 +48,15 @@ def api_versions(
     return answer("ApiVersions", version, errorCode=int(error), apiKeys=served, **(features or {}))
 
 
-def metadata(version: int, request: Mapping[str, Any], node: Node, catalog: TopicCatalog) -> dict[str, Any]:
-    """The one broker, and the topics asked for; every topic where none is named (in v0: where the list is empty)."""
+def metadata(
+    version: int, request: Mapping[str, Any], node: Node, catalog: TopicCatalog, nodes: Sequence[Node] = ()
+) -> dict[str, Any]:
+    """The brokers, and the topics asked for; every topic where none is named (in v0: where the list is empty).
+
+    Args:
+        node: this gateway, which leads every partition.
+        nodes: all gateways; by default this one.
+    """
     asked = request["topics"]
     if asked is None or (version == 0 and not asked):
         topics = [_topic(topic, node) for topic in catalog.topics]
@@ -59,7 +66,7 @@ def metadata(version: int, request: Mapping[str, Any], node: Node, catalog: Topi
     return answer(
         "Metadata",
         version,
-        brokers=[{"nodeId": node.node_id, "host": node.host, "port": node.port}],
+        brokers=[{"nodeId": one.node_id, "host": one.host, "port": one.port} for one in nodes or (node,)],
         clusterId=node.cluster_id,
         controllerId=node.node_id,
         topics=topics,
@@ -144,8 +151,10 @@ def _no_coordinator(key: str, key_type: int) -> dict[str, Any]:
     }
 
 
-def describe_cluster(version: int, request: Mapping[str, Any], node: Node) -> dict[str, Any]:
-    """The cluster of one broker. There is no separate controller to ask for."""
+def describe_cluster(
+    version: int, request: Mapping[str, Any], node: Node, nodes: Sequence[Node] = ()
+) -> dict[str, Any]:
+    """The cluster of this gateway, or of all. There is no separate controller to ask for."""
     if request.get("endpointType", _ENDPOINT_BROKER) != _ENDPOINT_BROKER:
         return answer(
             "DescribeCluster",
@@ -161,6 +170,8 @@ def describe_cluster(version: int, request: Mapping[str, Any], node: Node) -> di
         endpointType=_ENDPOINT_BROKER,
         clusterId=node.cluster_id,
         controllerId=node.node_id,
-        brokers=[{"brokerId": node.node_id, "host": node.host, "port": node.port, "isFenced": False}],
+        brokers=[
+            {"brokerId": one.node_id, "host": one.host, "port": one.port, "isFenced": False} for one in nodes or (node,)
+        ],
         clusterAuthorizedOperations=_NO_AUTHORIZED_OPERATIONS,
     )

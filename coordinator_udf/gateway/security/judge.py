@@ -12,6 +12,7 @@ from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
 from coordinator_udf.gateway.security.groups import GROUP_RULES
 from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling
 from coordinator_udf.gateway.server.connection import Closed, Handler, Incoming, MakeBody, Started
+from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.wire import RequestHeader, decode, request_message
 from coordinator_udf.protocol.wire.shaping import answer
@@ -84,29 +85,9 @@ class JudgedHandler:
             return Started(done, version, False)
         body = ruling.body
         started = self._handler(incoming._replace(body=body, read_again=lambda: body))
-        return started._replace(answer=_then(started.answer, partial(finished, api, version, ruling)))
+        return started._replace(answer=then(started.answer, partial(finished, api, version, ruling)))
 
 
 def finished(api: str, version: int, ruling: Ruling, said: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the body of an answer under a ruling, in the shape of its version."""
     return answer(api, version, **ruling.finish(said))
-
-
-def _then(inner: asyncio.Future[MakeBody], finish: Callable[[Body], Body]) -> asyncio.Future[MakeBody]:
-    """Returns a future of what `finish` makes of a body; who gives up waiting for it gives up the inner one."""
-    outer: asyncio.Future[MakeBody] = asyncio.get_running_loop().create_future()
-
-    def pass_on(done: asyncio.Future[MakeBody]) -> None:
-        if outer.done():
-            return
-        if done.cancelled():
-            outer.cancel()
-        elif (error := done.exception()) is not None:
-            outer.set_exception(error)
-        else:
-            make_body = done.result()
-            outer.set_result(lambda: finish(make_body()))
-
-    inner.add_done_callback(pass_on)
-    outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
-    return outer

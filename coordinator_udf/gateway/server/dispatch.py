@@ -10,6 +10,7 @@ from typing import Any, Final
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
 from coordinator_udf.gateway.apis.configs import describe_configs
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.server.connection import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
 from coordinator_udf.gateway.topic_store import Decide, TopicStore
@@ -32,7 +33,9 @@ class Dispatcher:
         ends: PartitionEnds,
         *,
         client_assignors: bool = False,
+        peers: Peers | None = None,
     ) -> None:
+        self._peers = peers
         self._pending = pending
         self._node = node
         self._topics = topics
@@ -67,11 +70,13 @@ class Dispatcher:
 
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
+        nodes = () if self._peers is None else self._peers.live()
+        node_for = (lambda _: node) if self._peers is None else self._peers.node_for
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "ApiVersions": lambda: cluster.api_versions(version, Errors.NONE, self._ranges),
-            "Metadata": lambda: cluster.metadata(version, body, node, catalog),
-            "FindCoordinator": lambda: cluster.find_coordinator(version, body, lambda _: node),
-            "DescribeCluster": lambda: cluster.describe_cluster(version, body, node),
+            "Metadata": lambda: cluster.metadata(version, body, node, catalog, nodes),
+            "FindCoordinator": lambda: cluster.find_coordinator(version, body, node_for),
+            "DescribeCluster": lambda: cluster.describe_cluster(version, body, node, nodes),
             "ListOffsets": lambda: partitions.list_offsets(version, body, catalog, ends),
             "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
             "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, catalog),

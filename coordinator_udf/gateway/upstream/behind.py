@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.connection import Passage
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topic_store import TopicStore
-from coordinator_udf.gateway.upstream.cluster_state import ClusterState
+from coordinator_udf.gateway.upstream.cluster_state import Broker, ClusterState
 from coordinator_udf.gateway.upstream.dispatcher import UpstreamDispatcher
 from coordinator_udf.gateway.upstream.link import UpstreamLink
 from coordinator_udf.gateway.upstream.passage import UpstreamPassage
@@ -35,13 +36,17 @@ class ClusterBehind:
         accept: Accept,
         *,
         judge: Judge | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        self._peers = peers
         self._judge = judge
         self._cluster = cluster
         self._topics = topics
         self._accept = accept
         self._ports = BrokerPorts(settings, cluster.settings, self._accept_at)
-        self.dispatcher = UpstreamDispatcher(pending, cluster, self._ports, client_assignors=settings.client_assignors)
+        self.dispatcher = UpstreamDispatcher(
+            pending, cluster, self._ports, client_assignors=settings.client_assignors, peers=peers
+        )
 
     async def open(self) -> None:
         """Opens a port for each broker, and follows what changes in the cluster from here on.
@@ -62,7 +67,13 @@ class ClusterBehind:
     def passage(self, node_id: int | None = None) -> UpstreamPassage:
         """Makes the way of one connection's requests to a broker; without an id to any."""
         targets = self._cluster.addresses if node_id is None else lambda: [self._ports.target(node_id)]
-        return UpstreamPassage(UpstreamLink(self._cluster.settings, targets), self._ports.advertise, self._judge)
+        return UpstreamPassage(
+            UpstreamLink(self._cluster.settings, targets), self._ports.advertise, self._judge, self._gateways
+        )
+
+    def _gateways(self) -> list[Broker]:
+        nodes = () if self._peers is None else self._peers.live()
+        return [Broker(node.node_id, node.host, node.port) for node in nodes]
 
     def close(self) -> None:
         """Stops listening at the brokers' ports, and looking what changes."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster as answers
+from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.server.connection import Incoming, Started
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
@@ -24,11 +25,18 @@ class UpstreamDispatcher:
     """Starts requests that are not passed on."""
 
     def __init__(
-        self, pending: PendingRequests, cluster: UpstreamCluster, ports: BrokerPorts, *, client_assignors: bool = False
+        self,
+        pending: PendingRequests,
+        cluster: UpstreamCluster,
+        ports: BrokerPorts,
+        *,
+        client_assignors: bool = False,
+        peers: Peers | None = None,
     ) -> None:
         self._pending = pending
         self._cluster = cluster
         self._ports = ports
+        self._peers = peers
         #: What is served here, by API.
         self._served = {**coordinated_apis(client_assignors=client_assignors), **_LOCAL}
 
@@ -54,7 +62,9 @@ class UpstreamDispatcher:
         return answers.api_versions(version, error, told_ranges(served, self._served), told_features(served))
 
     def _find_coordinator(self, version: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Spreads the groups over the brokers' ports, which all lead to the coordinator."""
+        """Spreads the groups over the gateways, or over this one's ports: all of them lead to the coordinator."""
+        if self._peers is not None:
+            return answers.find_coordinator(version, request, self._peers.node_for)
         brokers = self._cluster.state.brokers
 
         def node(group_id: str) -> answers.Node:

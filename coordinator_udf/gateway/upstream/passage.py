@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from coordinator_udf.gateway.security.judge import Judge, finished
 from coordinator_udf.gateway.security.ruling import Ruling
 from coordinator_udf.gateway.server.connection import Closed, Passed, Write
+from coordinator_udf.gateway.upstream.cluster_state import Broker
 from coordinator_udf.gateway.upstream.link import UpstreamLink
 from coordinator_udf.gateway.upstream.passing import Relay, relay
 from coordinator_udf.gateway.upstream.rewriting import Advertise, rewrite
@@ -19,7 +21,14 @@ _LENGTH_BYTES: Final = 4
 class UpstreamPassage:
     """Passes on what isn't about groups, and rewrites those of the answers that name addresses."""
 
-    def __init__(self, link: UpstreamLink, advertise: Advertise, judge: Judge | None) -> None:
+    def __init__(
+        self,
+        link: UpstreamLink,
+        advertise: Advertise,
+        judge: Judge | None = None,
+        gateways: Callable[[], Sequence[Broker]] = tuple,
+    ) -> None:
+        self._gateways = gateways
         self._link = link
         self._judge = judge
         self._advertise = advertise
@@ -41,7 +50,7 @@ class UpstreamPassage:
         api, version = way.rewritten
 
         async def rewritten(write: Write) -> None:
-            await write(await rewrite(api, version, await self._link.whole_answer(), self._advertise))
+            await write(await rewrite(api, version, await self._link.whole_answer(), self._advertise, self._gateways()))
 
         return Passed(rewritten)
 
@@ -60,7 +69,7 @@ class UpstreamPassage:
         async def ruled(write: Write) -> None:
             frame = await self._link.whole_answer()
             if way.rewritten is not None:
-                frame = (await rewrite(api, version, frame, self._advertise))[_LENGTH_BYTES:]
+                frame = (await rewrite(api, version, frame, self._advertise, self._gateways()))[_LENGTH_BYTES:]
             _, body = split_response(api, version, frame)
             await write(response_bytes(api, version, correlation_id, finished(api, version, ruling, body)))
 

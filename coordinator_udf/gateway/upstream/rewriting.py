@@ -9,6 +9,7 @@ from typing import Any, Final
 from coordinator_udf.gateway.upstream.cluster_state import Broker
 from coordinator_udf.protocol.wire import response_bytes, split_response
 from coordinator_udf.protocol.wire.reader import Cursor
+from coordinator_udf.protocol.wire.shaping import answer
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -17,21 +18,24 @@ _INT32: Final = struct.Struct(">i")
 Advertise = Callable[[Sequence[Broker]], Awaitable[Sequence[tuple[str, int]]]]
 
 
-async def rewrite(api: str, version: int, frame: bytes, advertise: Advertise) -> bytes:
+async def rewrite(api: str, version: int, frame: bytes, advertise: Advertise, gateways: Sequence[Broker] = ()) -> bytes:
     """Returns an answer with its length first, in which brokers have the addresses that `advertise` gives them.
 
     Args:
         api: Metadata, DescribeCluster or FindCoordinator.
         frame: the answer without its length.
+        gateways: what is named besides, where the answer names all brokers.
 
     Raises:
         MalformedFrame: it isn't such an answer.
     """
     if api == "Metadata":
-        return await _metadata(version, frame, advertise)
+        return await _metadata(version, frame, advertise, gateways)
     correlation_id, body = split_response(api, version, frame)
     if api == "DescribeCluster":
         await _readdress(body["brokers"], "brokerId", advertise)
+        extra = [{"brokerId": one.node_id, "host": one.host, "port": one.port, "isFenced": False} for one in gateways]
+        body = answer(api, version, **{**body, "brokers": [*body["brokers"], *extra]})
     else:
         entries: list[dict[str, Any]] = body["coordinators"] if version >= 4 else [body]
         await _readdress([entry for entry in entries if entry["nodeId"] >= 0], "nodeId", advertise)
@@ -44,7 +48,7 @@ async def _readdress(entries: Sequence[dict[str, Any]], node_id: str, advertise:
         entry["host"], entry["port"] = host, port
 
 
-async def _metadata(version: int, frame: bytes, advertise: Advertise) -> bytes:
+async def _metadata(version: int, frame: bytes, advertise: Advertise, gateways: Sequence[Broker]) -> bytes:
     """Rewrites the brokers at the answer's beginning; all behind them, which may be long, is left as it is."""
     flexible = version >= 9
     cursor = Cursor(frame)
@@ -59,6 +63,7 @@ async def _metadata(version: int, frame: bytes, advertise: Advertise) -> bytes:
     brokers = [_broker(cursor, version) for _ in range(cursor.claim(max(count, 0)))]
     addresses = await advertise(brokers)
     entries = [_entry(broker, *address, version) for broker, address in zip(brokers, addresses, strict=True)]
+    entries += [_entry(gateway, gateway.host, gateway.port, version) for gateway in gateways]
     size = _varint(len(entries) + 1) if flexible else _INT32.pack(len(entries))
     content = b"".join((frame[:begin], size, *entries, frame[cursor.pos :]))
     return _INT32.pack(len(content)) + content
