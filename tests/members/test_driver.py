@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.members.driver.member import DrivenMember, MemberError
 from coordinator_udf.members.driver.transport import BrokerTransport, NoBroker, committed_offsets
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.protocol.errors import BadRequest
 from tests.gateway.in_process import Front, topics
+from tests.gateway.wire import Wire
 
 #: It waits for sessions to end.
 pytestmark = pytest.mark.slow
@@ -26,6 +28,10 @@ PROPERTIES: dict[str, dict[str, Any]] = {
         "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     },
     "consumer": {"group.protocol": "consumer"},
+    "consumer, computing": {
+        "group.protocol": "consumer",
+        "group.local.assignors": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+    },
 }
 _SETTINGS = {
     "group.min.session.timeout.ms": 1_000,
@@ -33,14 +39,16 @@ _SETTINGS = {
     "group.consumer.min.session.timeout.ms": 3_000,
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.client.assignors.enable": True,
 }
+EXTENDED = GatewaySettings(port=0, client_assignors=True)
 _PARTITIONS = 7
 _WAIT_S = 60.0
 
 
 @pytest.fixture
 def front(tmp_path: Path) -> Iterator[Front]:
-    with Front(tmp_path / "log", topics(t=_PARTITIONS), settings=_SETTINGS) as opened:
+    with Front(tmp_path / "log", topics(t=_PARTITIONS), settings=_SETTINGS, gateway=EXTENDED) as opened:
         yield opened
 
 
@@ -147,3 +155,19 @@ def test_nobody_there_and_a_property_that_cannot_be_are_said_at_once() -> None:
         asyncio.run(start())
     with pytest.raises(BadRequest, match=r"group\.id"):
         DrivenMember({}, BrokerTransport([], "c0"))
+
+
+def test_a_described_group_tells_who_computed_its_assignment(front: Front) -> None:
+    async def scenario() -> None:
+        member = await _member(front, "consumer, computing", "c0")
+        await _shared_out([member])
+        with Wire(front.gateway.port) as wire:
+            asked = {"groupIds": ["g-consumer, computing"], "includeAuthorizedOperations": False}
+            (group,) = wire.ask("ConsumerGroupDescribe", 1, asked)["groups"]
+            (plain,) = wire.ask("ConsumerGroupDescribe", 0, asked)["groups"]
+        assert group["assignorName"] == plain["assignorName"] == "cooperative-sticky"
+        assert group["computedBy"] == group["members"][0]["memberId"]
+        assert "computedBy" not in plain
+        await member.close()
+
+    asyncio.run(scenario())

@@ -5,6 +5,8 @@ It behaves as Kafka's AsyncKafkaConsumer with the thread behind it. The parts ha
 - `group_state`, `states`: state, id and epoch, and every way from one state to another;
 - `membership_manager`: joins, is fenced, leaves; `assignment_manager`, `reconciler`: how an assignment takes effect;
 - `heartbeat_request_manager`, `coordinator_request_manager`, `commit_request_manager`: what is sent, and when;
+- `computation_request_manager`, `computation_states`, `local_assignors`: how it computes its group's assignment, where
+  the coordinator has members do it (KIP-848's client-side mode, which Kafka has left out);
 - `application`, `application_events`, `background_events`: the two threads' sides and the queues between them;
 - `network_thread`, `network_client`: the loop that runs all of it; `parts`: how it hangs together.
 """
