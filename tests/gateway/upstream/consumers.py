@@ -116,3 +116,11 @@ def java(
     )
     assert done.returncode == 0, done.stderr.decode()
     return set(done.stdout.splitlines())
+
+
+def wait_for_assignment(consumer: Any) -> None:
+    """Polls a consumer of confluent-kafka until it has partitions."""
+    end = time.monotonic() + PATIENCE_S
+    while not consumer.assignment():
+        assert time.monotonic() < end
+        consumer.poll(0.1)
