@@ -153,7 +153,12 @@ def _convert_member(ctx: Context, group: ClassicGroup, member: Member, converted
             for name, partitions in assignment.partitions.items()
             if name in ctx.topics
         }
-    subscription = decode_subscription(member.metadata(group.protocol_name))
+    try:
+        metadata = member.metadata(group.protocol_name)
+    except ValueError:
+        # It joined again and doesn't support the last generation's protocol any more. Kafka's coordinator throws here.
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR) from None
+    subscription = decode_subscription(metadata)
     converted.targets[member.member_id] = target
     converted.put(
         ConsumerMember(

@@ -120,18 +120,13 @@ def _joins(items: Sequence[Told]) -> Iterator[Told]:
 def _members(told: GroupTold, at: Place, ours: ClassicGroup | None) -> list[Member]:
     """The members: ours but for those that aren't the broker's, and those of the broker that we don't have."""
     members = {} if ours is None else dict(ours.members)
-    known: set[str] = set()
-    for item in told.since(at.first, at.until):
-        said = item.is_member
-        if said is None or item.member_id in known:
-            continue
-        known.add(item.member_id)
+    for member_id, said in told.members_since(at.first, at.until).items():
         if not said:
-            members.pop(item.member_id, None)
-        elif item.member_id not in members and not _is_pending(told, at, item.member_id):
-            made = _member(told, at, item.member_id)
+            members.pop(member_id, None)
+        elif member_id not in members and not _is_pending(told, at, member_id):
+            made = _member(told, at, member_id)
             if made is not None:
-                members[item.member_id] = made
+                members[member_id] = made
     return list(members.values())
 
 

@@ -164,18 +164,13 @@ def _members(
     told: GroupTold, at: Place, ours: ConsumerGroup | None, views: Mapping[str, tuple[int, int, Partitions]]
 ) -> list[ConsumerMember]:
     members = {} if ours is None else dict(ours.members)
-    known: set[str] = set()
-    for item in told.since(at.first, at.until):
-        said = item.is_member
-        if said is None or item.member_id in known:
-            continue
-        known.add(item.member_id)
+    for member_id, said in told.members_since(at.first, at.until).items():
         if not said:
-            members.pop(item.member_id, None)
-        elif item.member_id not in members:
-            made = _member(told, at, item.member_id)
+            members.pop(member_id, None)
+        elif member_id not in members:
+            made = _member(told, at, member_id)
             if made is not None:
-                members[item.member_id] = made
+                members[member_id] = made
     return [_as_told(member, views.get(member.member_id)) for member in members.values()]
 
 

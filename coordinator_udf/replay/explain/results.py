@@ -31,6 +31,15 @@ class Adopted(NamedTuple):
     dropped: tuple[str, ...]
 
 
+class Placed(NamedTuple):
+    """A part of a list of all groups that was put at another moment; times in milliseconds."""
+
+    request_id: str
+    partition: int
+    ts: int
+    moved_ms: int
+
+
 class Explanation(NamedTuple):
     """An order other than the usual one that explains an answer: the step whose answer differed, and what was moved."""
 
@@ -72,13 +81,15 @@ class Explained:
     """What came of a log."""
 
     outcomes: dict[GroupKey, Outcome] = field(default_factory=dict)
+    #: Parts of lists of all groups that were made at another moment than usual.
+    placed: list[Placed] = field(default_factory=list)
     #: Groups that couldn't be searched, for handling one of their rows raises: why.
     broken: dict[GroupKey, str] = field(default_factory=dict)
 
     @property
     def moved(self) -> int:
         """How many orders other than the usual one were taken."""
-        return sum(len(outcome.explanations) for outcome in self.outcomes.values())
+        return sum(len(outcome.explanations) for outcome in self.outcomes.values()) + len(self.placed)
 
     @property
     def rebased(self) -> int:

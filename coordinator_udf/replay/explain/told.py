@@ -43,14 +43,19 @@ class Told(NamedTuple):
     step: Step
 
     @property
+    def comes(self) -> bool:
+        """Whether this may be how the member came into the group: what it does later says nothing of before."""
+        if self.api == "ConsumerGroupHeartbeat":
+            return self.epoch == 0
+        return self.api == "JoinGroup" and not self.step.row["member_id"]
+
+    @property
     def is_member(self) -> bool | None:
         """Whether the member was one when it asked; None if the answer doesn't tell."""
         if self.api not in _MEMBER_APIS or not self.member_id or self.epoch == -1:
             return None
         if self.error == Errors.UNKNOWN_MEMBER_ID:
             return False
-        if self.api == "ConsumerGroupHeartbeat" and self.epoch == 0:
-            return None
         return True if self.error in _OF_MEMBERS else None
 
 
@@ -72,6 +77,18 @@ class GroupTold:
     def since(self, place: int, until: int) -> list[Told]:
         """What is told from a step on, up to another."""
         return [told for told in self.all if place <= told.place < until]
+
+    def members_since(self, place: int, until: int) -> dict[str, bool]:
+        """Who is a member at a step, and who isn't, as far as what is told from there on says it."""
+        found: dict[str, bool | None] = {}
+        for told in self.since(place, until):
+            if told.member_id in found:
+                continue
+            if told.comes:
+                found[told.member_id] = None
+            elif told.is_member is not None:
+                found[told.member_id] = told.is_member
+        return {member_id: said for member_id, said in found.items() if said is not None}
 
 
 def _told(step: Step) -> Told | None:

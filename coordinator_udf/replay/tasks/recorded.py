@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
+from coordinator_udf.replay.explain.listings import place_listings
 from coordinator_udf.replay.explain.tables import explanation_lines, explanation_tables
 from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
@@ -113,12 +114,17 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         return outputs, verdict
     found = {request_id for request_id in differing if request_id is not None}
     explained = source.explained = explain(source, source.facts, found)
-    if not explained.outcomes:
-        return outputs, verdict
+    if explained.outcomes:
+        outputs, verdict = judge()
+    explained.placed += place_listings(source, source.facts, verdict.differences)
+    if explained.placed:
+        outputs, verdict = judge()
     if explained.moved:
         note = "order or time of requests within what the log leaves open, taken from their answers"
         source.notes[note] += explained.moved
-    return judge()
+    if explained.rebased:
+        source.notes["groups put in the state that later answers tell"] += explained.rebased
+    return outputs, verdict
 
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:

@@ -81,6 +81,11 @@ class LogFacts:
             return ENDED
         return None
 
+    def knows(self, entry: Entry, group_id: str) -> bool:
+        """Whether the log has told of a group before an entry."""
+        since = self._groups.get(group_id)
+        return since is not None and since <= entry.log_ts
+
     def _note(self, entry: Entry) -> None:
         request, answer = entry.request, entry.response or {}
         group_id = request.get("groupId")
@@ -139,8 +144,7 @@ class LogFacts:
         return cut
 
     def _has(self, entry: Entry, group: Mapping[str, Any]) -> bool:
-        since = self._groups.get(group["groupId"])
-        return since is not None and since <= entry.log_ts
+        return self.knows(entry, group["groupId"])
 
     def _without_old_offsets(self, entry: Entry, group: dict[str, Any]) -> dict[str, Any]:
         if entry.api != "OffsetFetch" or not isinstance(group.get("topics"), list):
