@@ -12,6 +12,7 @@ from coordinator_udf.members.classic.membership import Generation, Membership
 from coordinator_udf.members.classic.states import (
     NOT_JOINED,
     REBALANCING,
+    STEADY,
     TRANSITIONS,
     IllegalTransition,
     MemberEvent,
@@ -38,7 +39,7 @@ def test_answers_count_only_while_they_are_awaited() -> None:
     assert refused == {
         *((state, _E.JOIN_ANSWERED) for state in _S if state is not _S.PREPARING_REBALANCE),
         *((state, _E.SYNC_ANSWERED) for state in _S if state not in {_S.COMPLETING_REBALANCE, _S.RESYNCING}),
-        *((state, _E.RESYNC_SENT) for state in _S if state is not _S.STABLE),
+        *((state, event) for state in _S if state not in STEADY for event in (_E.RESYNC_TOLD, _E.RESYNC_BEGUN)),
         *((state, _E.RESYNC_FAILED) for state in _S if state is not _S.RESYNCING),
     }
 
@@ -57,7 +58,7 @@ def _brought_to(state: MemberState) -> Membership:
     if state in {_S.STABLE, _S.RESYNCING}:
         membership.sync_answered()
     if state is _S.RESYNCING:
-        membership.resync_sent()
+        membership.resync_begun()
     assert membership.state is state
     return membership
 

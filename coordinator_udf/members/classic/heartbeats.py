@@ -14,7 +14,7 @@ from coordinator_udf.members.classic.flow import Flow
 from coordinator_udf.members.classic.leave import Leaving
 from coordinator_udf.members.classic.membership import Generation, ResyncTold
 from coordinator_udf.members.classic.request_future import RequestFuture
-from coordinator_udf.members.classic.states import STEADY, MemberState
+from coordinator_udf.members.classic.states import STEADY
 from coordinator_udf.members.exceptions import ClientException, exception_for, kafka_exception
 from coordinator_udf.members.timers import FOREVER_MS
 from coordinator_udf.protocol.errors import Errors
@@ -144,11 +144,11 @@ class HeartbeatLoop:
         return (yield from self._sender.send(request, HeartbeatAnswer, handle))
 
     def _told_of_resync(self, told: ResyncTold, sent: Generation) -> None:
-        """Leaves it to the application's next poll to ask for the assignment; while it does, this is no news."""
+        """Leaves it to the application's next poll to ask for the assignment."""
         membership = self._context.membership
-        is_news = membership.generation == sent and membership.state is MemberState.STABLE
-        if is_news and told.epoch >= membership.resync_epoch:
-            membership.resync_told = told
+        is_steady = membership.generation == sent and membership.state in STEADY
+        if is_steady and told.epoch >= membership.resync_epoch:
+            membership.resync_announced(told)
 
     def _answered(self, error: int, sent: Generation, result: RequestFuture[None]) -> Flow[None]:
         membership = self._context.membership

@@ -128,13 +128,20 @@ class Membership:
             self._rejoin_reason = ""
             self._rejoin_needed = False
 
-    def resync_sent(self) -> None:
-        """Takes note that SyncGroup is sent in the generation that the member has an assignment of."""
-        self._state = next_state(self._state, MemberEvent.RESYNC_SENT)
+    def resync_announced(self, told: ResyncTold) -> None:
+        """Takes a heartbeat's word that there is a new assignment of the generation."""
+        self._state = next_state(self._state, MemberEvent.RESYNC_TOLD)
+        self.resync_told = told
 
-    def resync_failed(self) -> None:
-        """Takes note that it has brought nothing."""
-        self._state = next_state(self._state, MemberEvent.RESYNC_FAILED)
+    def resync_begun(self) -> None:
+        """Takes note that the member, as the leader, has another assignment for its generation."""
+        self._state = next_state(self._state, MemberEvent.RESYNC_BEGUN)
+
+    def resync_over(self) -> None:
+        """Takes note that the member has the new assignment, or won't have it in this way."""
+        self.resync_told = None
+        if self._state is MemberState.RESYNCING:
+            self._state = next_state(self._state, MemberEvent.RESYNC_FAILED)
 
     def _forget_resyncs(self) -> None:
         self.resync_told, self.resync_epoch, self.has_resynced = None, 0, False

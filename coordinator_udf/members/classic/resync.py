@@ -39,6 +39,7 @@ class Resync:
         self._proposal: NewAssignment | None = None
         self._pending: RequestFuture[bytes] | None = None
         self._is_prepared = False
+        self._moves = False
         self._asked_only = False
         self._gave_up: frozenset[TopicPartition] | None = None
 
@@ -62,6 +63,10 @@ class Resync:
                 return
             if not (yield from self._prepare(timer)):
                 return
+            if membership.state not in STEADY:
+                # Gone with what came in while a callback ran.
+                self._end()
+                return
             self._pending = yield from self._send()
         if not (yield from self._context.client.poll_for(self._pending, timer)):
             return
@@ -71,24 +76,28 @@ class Resync:
             self._take_failure(self._pending.exception)
 
     def _is_wanted(self) -> Flow[bool]:
+        membership = self._context.membership
         if self._proposal is None and self._leader.can_assign_again and self._changes.has_metadata_changed():
             assigned = yield from self._leader.assign_again()
             if assigned is None:
-                self._context.membership.request_rejoin_if_necessary("cached metadata has changed")
+                membership.request_rejoin_if_necessary("cached metadata has changed")
                 return False
-            self._proposal = assigned if assigned.members else None
-        return self._proposal is not None or self._context.membership.resync_told is not None
+            if assigned.members and membership.state in STEADY:
+                self._proposal = assigned
+                membership.resync_begun()
+        return membership.state is MemberState.RESYNCING
 
     def _prepare(self, timer: Timer) -> Flow[bool]:
         """Commits, and gives up what must not be kept meanwhile. Returns False while the commit isn't through."""
         if not self._is_prepared and not self._has_newest():
-            told = self._context.membership.resync_told
-            moves = self._proposal.moves if self._proposal is not None else told is not None and told.give_up_first
             if not (yield from self._rebalance.commit_before_resync(timer)):
                 return False
             self._is_prepared = True
-            self._gave_up = None
-            if moves or self._rebalance.is_eager:
+            told = self._context.membership.resync_told
+            self._moves = (
+                self._proposal.moves if self._proposal is not None else told is not None and told.give_up_first
+            )
+            if self._moves or self._rebalance.is_eager:
                 self._gave_up = frozenset(self._context.subscriptions.assigned_partitions())
                 yield from self._rebalance.give_up_for_resync()
         return True
@@ -116,28 +125,23 @@ class Resync:
                 {"memberId": member, "assignment": base64.b64encode(data).decode()}
                 for member, data in self._proposal.members.items()
             ]
-        self._context.membership.resync_sent()
         return (yield from self._sync.send(assignments, extensions))
 
     def _complete(self, assignment: bytes) -> Flow[None]:
         """Takes the new assignment. If that throws before it is through, the next poll tries it again."""
         membership = self._context.membership
-        if membership.generation.is_reset or membership.state is not MemberState.STABLE:
-            self._end()
-            return
-        if self._asked_only:
+        is_gone = membership.generation.is_reset or membership.state not in STEADY
+        if is_gone or self._asked_only:
             self._end()
             return
         if self._proposal is not None and not membership.has_resynced:
             self._end()
             membership.request_rejoin("the coordinator has not taken a new assignment of the generation")
             return
-        gave_up = self._gave_up
-        told = membership.resync_told
-        is_moving = self._proposal.moves if self._proposal is not None else told is not None and told.give_up_first
+        gave_up, moves = self._gave_up, self._moves
         yield from self._rebalance.complete(membership.generation, assignment)
         self._end()
-        if gave_up is not None and not is_moving and self._is_without(gave_up):
+        if gave_up is not None and not moves and self._is_without(gave_up):
             membership.request_rejoin("need to re-join for partitions that were kept back")
 
     def _is_without(self, before: frozenset[TopicPartition]) -> bool:
@@ -152,23 +156,18 @@ class Resync:
         Raises:
             ClientException: the error, if another attempt would meet it again.
         """
-        membership = self._context.membership
         self._pending = None
-        if membership.state is MemberState.RESYNCING:
-            membership.resync_failed()
         if error.retriable and error.class_name not in _REJOIN:
             return
         self._end()
-        membership.request_rejoin_if_necessary(f"resync failed due to {error.class_name}")
+        self._context.membership.request_rejoin_if_necessary(f"resync failed due to {error.class_name}")
         if error.class_name not in _REJOIN:
             raise error
 
     def _end(self) -> None:
-        membership = self._context.membership
-        if membership.state is MemberState.RESYNCING:
-            membership.resync_failed()
-        membership.resync_told = None
+        self._context.membership.resync_over()
         self._proposal = None
         self._pending = None
         self._is_prepared = False
+        self._moves = False
         self._gave_up = None

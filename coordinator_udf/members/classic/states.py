@@ -20,7 +20,7 @@ class MemberState(StrEnum):
     COMPLETING_REBALANCE = "COMPLETING_REBALANCE"
     #: The assignment is here.
     STABLE = "STABLE"
-    #: In its generation as before, and SyncGroup is sent for the assignment that replaces the one that is here.
+    #: In its generation as before, and about to ask, or asking, for the assignment that replaces the one that is here.
     RESYNCING = "RESYNCING"
 
 
@@ -33,9 +33,11 @@ class MemberEvent(StrEnum):
     JOIN_ANSWERED = "JOIN_ANSWERED"
     #: A good answer to SyncGroup.
     SYNC_ANSWERED = "SYNC_ANSWERED"
-    #: SyncGroup is sent in a stable group: by the leader with a new assignment, by others for it (an extension).
-    RESYNC_SENT = "RESYNC_SENT"
-    #: There is no new assignment, or not yet: the member tries again, or is about to join again.
+    #: The answer to a heartbeat says that there is a new assignment (an extension).
+    RESYNC_TOLD = "RESYNC_TOLD"
+    #: The leader has another assignment for its generation.
+    RESYNC_BEGUN = "RESYNC_BEGUN"
+    #: Nothing came of it: the member is about to join again.
     RESYNC_FAILED = "RESYNC_FAILED"
     #: An answer to JoinGroup, SyncGroup, Heartbeat or OffsetCommit says that member id or generation is no longer
     #: known, or has been fenced.
@@ -53,7 +55,8 @@ TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
     **{(state, _E.JOIN_SENT): _S.PREPARING_REBALANCE for state in _S},
     (_S.PREPARING_REBALANCE, _E.JOIN_ANSWERED): _S.COMPLETING_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.SYNC_ANSWERED): _S.STABLE,
-    (_S.STABLE, _E.RESYNC_SENT): _S.RESYNCING,
+    **{(state, _E.RESYNC_TOLD): _S.RESYNCING for state in (_S.STABLE, _S.RESYNCING)},
+    **{(state, _E.RESYNC_BEGUN): _S.RESYNCING for state in (_S.STABLE, _S.RESYNCING)},
     (_S.RESYNCING, _E.SYNC_ANSWERED): _S.STABLE,
     (_S.RESYNCING, _E.RESYNC_FAILED): _S.STABLE,
     **{(state, _E.GENERATION_LOST): _S.UNJOINED for state in _S},
