@@ -23,7 +23,9 @@ FAMILIES = {"classic", "static", "offsets", "admin", "quiet", "failover", "consu
 
 PLAIN = ReplayOptions()
 #: What Kafka hasn't got, switched on: clients that know nothing of it must not notice.
-EXTENDED = ReplayOptions(overrides={"group.consumer.client.assignors.enable": "true"})
+EXTENDED = ReplayOptions(
+    overrides={"group.consumer.client.assignors.enable": "true", "group.classic.client.extensions.enable": "true"}
+)
 
 
 def differences(trace: Path, options: ReplayOptions = PLAIN) -> list[object]:
