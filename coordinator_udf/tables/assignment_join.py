@@ -13,10 +13,13 @@ that lie on a cluster; no job calls it yet.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,6 +65,9 @@ def complete_assignments(outputs: Outputs, stored: FindStored) -> Outputs:
         }
         missing = sorted(needed - known.keys())
         found = {**known, **stored(missing)} if missing else known
+        written_again = needed - found.keys()
+        if written_again:
+            found = {**found, **_written_again(outputs.records, written_again, found)}
         responses, records = (
             _fill(table, rows, found)
             for table, rows in zip((outputs.responses, outputs.records), referring, strict=True)
@@ -99,6 +105,25 @@ def brought(assignments: pa.Table) -> dict[RecordAt, dict[str, bytes]]:
     for source, partition, offset, member_id, payload in zip(*columns, strict=True):
         found[source, partition, offset][member_id] = payload
     return dict(found)
+
+
+def _written_again(
+    records: pa.Table, wanted: AbstractSet[RecordAt], known: Mapping[RecordAt, Mapping[str, bytes]]
+) -> dict[RecordAt, dict[str, bytes]]:
+    """The assignments in records of this batch that name those of earlier records.
+
+    A group is written so when a static member comes back or all members have a new assignment, and who loads it from
+    there knows of no other record.
+    """
+    found = {}
+    columns = [records.column(name).to_pylist() for name in ("source", "partition", "offset", "body")]
+    for source, partition, offset, body in zip(*columns, strict=True):
+        if (source, partition, offset) in wanted and body is not None:
+            members = msgspec.json.decode(_filled(source, partition, body, known) or "{}").get("members", ())
+            found[source, partition, offset] = {
+                member["memberId"]: b64decode(member["assignment"]) for member in members if member["assignment"]
+            }
+    return found
 
 
 def _filled(source: str, partition: int, body: str | None, known: Mapping[RecordAt, Mapping[str, bytes]]) -> str | None:
