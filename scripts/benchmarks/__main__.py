@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from scripts.benchmarks import gateway, history, replay, scale_plot, shard, stream
+from scripts.benchmarks import gateway, growth, history, replay, scale_plot, shard, stream
 from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
 from scripts.benchmarks.running import BenchmarkError, Options, say
 
@@ -25,6 +25,7 @@ class Name(StrEnum):
     history = "history"
     scale = "scale"
     gateway = "gateway"
+    growth = "growth"
     all = "all"
 
 
@@ -35,6 +36,7 @@ _RUN: dict[Name, Callable[[Options], Outcome]] = {
     Name.history: history.run,
     Name.scale: scale_plot.run,
     Name.gateway: gateway.run,
+    Name.growth: growth.run,
 }
 
 
