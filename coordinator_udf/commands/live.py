@@ -10,11 +10,12 @@ from typing import Annotated
 
 import typer
 from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
 
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
 from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
-from coordinator_udf.settings.file import load_settings
+from coordinator_udf.settings.file import CoordinatorConfig, load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.failures import told_in_words
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
@@ -121,23 +122,13 @@ def main(
                 gateways=gateways,
             )
             door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
-            door.reserve()
-            settings = door.config(settings)
+            settings = door.reserve(Path(options.log), settings)
         stop = threading.Event()
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
-        answers, records, clients = (None, None, str) if door is None else (door.answers, door.records, door.status)
         with (
             nullcontext() if told is None else told,
-            Coordinator(
-                spark,
-                options,
-                settings,
-                answers,
-                records,
-                clients=clients,
-                written=None if told is None else told.metrics.take,
-            ) as coordinator,
+            _coordinator(spark, options, settings, door, told) as coordinator,
             nullcontext() if door is None else door.open(coordinator, stop),
         ):
             if told is not None:
@@ -167,3 +158,21 @@ class _Told:
 
     def __exit__(self, *_: object) -> None:
         self._endpoint.stop()
+
+
+def _coordinator(
+    spark: SparkSession, options: StreamOptions, config: CoordinatorConfig, door: FrontDoor | None, told: _Told | None
+) -> Coordinator:
+    written = None if told is None else told.metrics.take
+    if door is None:
+        return Coordinator(spark, options, config, written=written)
+    return Coordinator(
+        spark,
+        options,
+        config,
+        door.answers,
+        door.records,
+        clients=door.status,
+        written=written,
+        on_log=door.let_in,
+    )

@@ -27,6 +27,7 @@ from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsErr
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.file import LogError
 from coordinator_udf.monitoring import MonitoringEndpoint
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
@@ -135,7 +136,7 @@ class GatewayOptions:
 
 
 class FrontDoor:
-    """The gateway of a coordinator's own process: it can be handed answers before it is open, and when it is shut."""
+    """The gateway of a coordinator's own process: clients may knock long before there is somebody to answer them."""
 
     def __init__(self, options: GatewayOptions, tables: str, metrics: CollectorRegistry | None = None) -> None:
         """A door that is shut, before a coordinator with tables in this folder.
@@ -150,33 +151,44 @@ class FrontDoor:
         self._listener: socket.socket | None = None
         self._ends = PartitionEnds()
         self._offsets_uri = f"{tables.rstrip('/')}/consumer_offsets"
-        self._loading = ThreadPoolExecutor(1, thread_name_prefix="gateway-ends")
-        self._loaded: Future[None] | None = None
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="gateway-opening")
+        self._opened: Future[None] | None = None
+        self._log: EmbeddedLog | None = None
         self._cluster: UpstreamCluster | None = None
         self._security: Security | None = None
 
-    def reserve(self) -> None:
+    def reserve(self, log: Path, config: CoordinatorConfig) -> CoordinatorConfig:
         """Takes the address, so that it is known before anything else is started that it is free.
 
-        What takes time is begun, too: reading which offsets were ever committed. The cluster is asked what it has.
+        Where there is a log already, clients are let in from then on, as soon as it is known which offsets were ever
+        committed. Who asks for a group waits for the coordinator a while, and is told then that it loads.
+        The cluster is asked what it has.
+
+        Returns:
+            The coordinator's configuration, with the topics that its clients see.
 
         Raises:
-            GatewaySettingsError: the address can't be listened on, or the cluster not be asked.
+            GatewaySettingsError: the address can't be listened on, the cluster not be asked, or the settings file names
+                topics and the cluster has its own.
         """
         with _address_in_words(self._options):
             self._listener = bound_socket(self._settings.host, self._settings.port)
         self._security = self._options.load_security()
         self._cluster = self._options.cluster(self._security)
+        config = self._options.config_with_topics(config, self._cluster)
+        self._opened = self._opening.submit(self._open_early, log, config)
+        return config
+
+    def _open_early(self, log: Path, config: CoordinatorConfig) -> None:
         if self._cluster is None:
-            self._loaded = self._loading.submit(self._ends.load, self._offsets_uri)
-
-    def config(self, config: CoordinatorConfig) -> CoordinatorConfig:
-        """The coordinator's configuration with the topics that its clients see, once the address is reserved.
-
-        Raises:
-            GatewaySettingsError: the settings file names topics, and the cluster has its own.
-        """
-        return self._options.config_with_topics(config, self._cluster)
+            self._ends.load(self._offsets_uri)
+        if log.is_file():
+            try:
+                self._log = EmbeddedLog.open(log)
+            except LogError:
+                return  # the coordinator will say so
+            gateway = self._started(self._log, config, is_loading=True)
+            _log.info("clients that connect to %s wait for the coordinator", gateway.address)
 
     def records(self, table: pa.Table) -> None:
         """Takes the records of a micro-batch, before its answers."""
@@ -196,15 +208,25 @@ class FrontDoor:
         told = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
         return f", {found.connections:,} connections, {found.unanswered:,} unanswered{told}"
 
+    def let_in(self) -> None:
+        """Lets requests go to the log, which the coordinator is about to read.
+
+        Raises:
+            GatewaySettingsError: the address can't be listened on.
+            DeltaError: the offsets that were committed can't be read.
+        """
+        if self._opened is not None:
+            with _address_in_words(self._options):
+                self._opened.result()
+        if self._gateway is not None:
+            self._gateway.loaded()
+
     @contextmanager
     def open(self, coordinator: Coordinator, stop: threading.Event) -> Iterator[None]:
         """Serves clients for as long as the context lasts, once the coordinator has been through its first batch.
 
-        That one takes long. A client that finds nobody listening tries again in a moment; one that is let in and left
-        without an answer waits until it times out.
-
         Args:
-            coordinator: it runs, and has put the topics on its log; time passes on that log once clients are let in.
+            coordinator: it runs, and has put the topics on its log; time passes on that log once it has answered.
             stop: ends the waiting.
 
         Raises:
@@ -214,11 +236,20 @@ class FrontDoor:
             raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
         while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
             pass
-        if self._loaded is not None:
-            self._loaded.result()
-        config = coordinator.config
+        gateway = self._gateway or self._started(coordinator.log, coordinator.config, is_loading=False)
+        try:
+            coordinator.start_clock()
+            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+            with BackgroundThread(partial(_watch_files, gateway, self._options), "files"):
+                yield
+        finally:
+            gateway.stop()
+            if self._log is not None:
+                self._log.close()
+
+    def _started(self, log: EmbeddedLog, config: CoordinatorConfig, *, is_loading: bool) -> Gateway:
         gateway = Gateway(
-            coordinator.log,
+            log,
             config.topics,
             _with_coordinators(self._settings, config.settings),
             announce=False,
@@ -227,13 +258,13 @@ class FrontDoor:
             cluster=self._cluster,
             security=self._security,
             metrics=self._metrics,
+            is_loading=is_loading,
         )
         # A client may ask at once, and its answer come at once.
         self._gateway = gateway
-        with _listening(gateway, self._options):
-            coordinator.start_clock()
-            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
-            yield
+        with _address_in_words(self._options):
+            gateway.start()
+        return gateway
 
 
 def serve_alone(

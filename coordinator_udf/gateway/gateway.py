@@ -75,6 +75,7 @@ class Gateway:
         cluster: the cluster behind the gateway, looked at once; the topics are its.
         security: who may come in; None for everybody.
         metrics: where the gateway's metrics are registered, if anywhere.
+        is_loading: whether the coordinator doesn't read the log yet: until `loaded` no request goes there.
 
     Raises:
         GatewaySettingsError: there is a cluster, and the log has topics of its own.
@@ -92,6 +93,7 @@ class Gateway:
         cluster: UpstreamCluster | None = None,
         security: Security | None = None,
         metrics: CollectorRegistry | None = None,
+        is_loading: bool = False,
     ) -> None:
         self._metrics = None if metrics is None else GatewayMetrics(metrics, self._status_if_begun)
         self._security = security
@@ -105,6 +107,7 @@ class Gateway:
             )
         self._request_log = log
         self._announce = announce
+        self._is_loading = is_loading
         self._topics = TopicStore(log, topics)
         self._listener = listener
         self.ends = ends or PartitionEnds()
@@ -188,6 +191,9 @@ class Gateway:
         """
         if self._security is not None:
             self._security.look_again()
+    def loaded(self) -> None:
+        """Lets requests go to the log from now on, those that wait first; from any thread."""
+        self._in_loop(self._pending.loaded)
 
     def trouble(self) -> str | None:
         """What keeps the gateway from serving clients; None while it does."""
@@ -245,7 +251,9 @@ class Gateway:
             linger_ms=settings.append_linger_ms,
             rows_max=settings.append_rows_max,
         )
-        self._pending = PendingRequests(self._commit, self._request_log.partitions, settings)
+        self._pending = PendingRequests(
+            self._commit, self._request_log.partitions, settings, is_loading=self._is_loading
+        )
         self._commit.room = self._pending.room
         listener = self._listener or bound_socket(settings.host, settings.port)
         server = await asyncio.start_server(

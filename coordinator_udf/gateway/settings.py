@@ -35,6 +35,8 @@ class GatewaySettings:
         write_timeout_ms: a client that takes no answer for so long is disconnected.
         request_timeout_ms: how long the coordinator may take; a JoinGroup and a SyncGroup get the rebalance timeout on
             top, as they wait for others.
+        loading_hold_ms: how long a request waits for a coordinator that loads before it is told so; less than clients'
+            shortest request timeouts (5 s).
         append_linger_ms: how long a group of requests is gathered before it is appended to the log.
         append_rows_max: rows of one append at the most.
         client_assignors: whether the coordinator asks members to compute assignments
@@ -60,6 +62,7 @@ class GatewaySettings:
     frame_timeout_ms: int = 30_000
     write_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
+    loading_hold_ms: int = 3_000
     append_linger_ms: int = 25
     append_rows_max: int = 5_000
     client_assignors: bool = False

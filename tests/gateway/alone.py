@@ -30,9 +30,9 @@ METADATA = {
 class Alone:
     """A gateway before a real log that nobody reads: what comes back is what the test answers."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
+    def __init__(self, path: Path, *, is_loading: bool = False, **settings: Any) -> None:
         self.log = EmbeddedLog.create(path / "log.db", PARTITIONS)
-        self.gateway = Gateway(self.log, KNOWN, GatewaySettings(port=0, **settings))
+        self.gateway = Gateway(self.log, KNOWN, GatewaySettings(port=0, **settings), is_loading=is_loading)
         self.gateway.start()
 
     def stand_still(self) -> Callable[[], None]:

@@ -40,6 +40,8 @@ class Member:
         self.killed = False
         client = config["client"]
         self._words = client in built.JAVA
+        # sarama's Commit gives no result.
+        self.tells_of_sending_only = client == "sarama"
         python = [sys.executable, str(OURS if client == "muster" else MEMBER), json.dumps(config)]
         with log_path.open("wb") as log:
             self.process = subprocess.Popen(

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import ROOT
-from tests.gateway import history
+from tests.gateway import crowd, history
 from tests.gateway.fleet import Fleet, Member, Place, wait
 from tests.gateway.history import Commit
 
@@ -162,6 +162,38 @@ def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables
     assert not (job.tables / "rejected_requests" / "_delta_log").exists() or not len(
         job.table("rejected_requests").to_pyarrow_table()
     )
+
+
+#: How long the driver is stopped: longer than sessions are, so that clients end theirs on their own.
+PAUSE_S = 50
+
+#: In this time all are well again. Who waited for the old session of a member would wait longer.
+WELL_S = 30
+
+CROWD = {
+    "mixed": ("confluent", "java", "kafka-python"),
+    "new": ("confluent", "java", "confluent"),
+    "go": ("franz-go", "sarama", "kafka-go"),
+    "others": ("kafkajs", "aiokafka", "confluent"),
+}
+
+
+def test_after_a_pause_of_the_driver_all_clients_are_well_again(job: LiveJob, tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, job.address, session_ms=45_000, heartbeat_ms=3_000)
+    try:
+        groups = crowd.start(fleet, CROWD, PLACES)
+        assert job.process is not None
+        os.killpg(job.process.pid, signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        os.killpg(job.process.pid, signal.SIGCONT)
+        took_s = crowd.wait_until_well(groups, WELL_S)
+        print(f"well again {took_s:.1f} s after a pause of {PAUSE_S} s")
+    finally:
+        fleet.kill()
+    found = history.records(job.tables)
+    history.assert_each_number_once(found)
+    history.assert_commits_are_there(found, [commit for group in groups for commit in group.acknowledged])
+    assert history.assert_one_owner(found) > 4
 
 
 def _finds(member: Member, place: Place) -> bool:

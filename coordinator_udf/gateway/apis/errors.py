@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator_udf.protocol.errors import Errors
+
+#: What a coordinator that loads says where it isn't COORDINATOR_LOAD_IN_PROGRESS: a heartbeat is taken on trust, and a
+#: rebalance whose state isn't known begins anew. Source: GroupCoordinatorService (heartbeat, syncGroup).
+_WHILE_LOADING: Final = {"Heartbeat": Errors.NONE, "SyncGroup": Errors.REBALANCE_IN_PROGRESS}
+
+
+def loading(api: str) -> Errors:
+    """What a client is told while the coordinator loads its groups."""
+    return _WHILE_LOADING.get(api, Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def unanswered(api: str) -> Errors:

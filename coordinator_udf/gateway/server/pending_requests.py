@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from coordinator_udf.gateway.apis.errors import unanswered
+from coordinator_udf.gateway.apis.errors import loading, unanswered
 from coordinator_udf.gateway.server.connection import Closed, MakeBody
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.failed_answer import failed_answer
+from coordinator_udf.protocol.wire.shaping import answer
 
 _log = logging.getLogger(__name__)
 
@@ -94,9 +95,17 @@ class _Nameless:
 
 
 class PendingRequests:
-    """The requests of this gateway that the coordinator owes an answer to. Everything here runs in the loop."""
+    """The requests of this gateway that the coordinator owes an answer to. Everything here runs in the loop.
 
-    def __init__(self, commit: GroupCommit, partitions: int, settings: GatewaySettings) -> None:
+    Args:
+        is_loading: whether no request goes to the log before `loaded`. Each waits for that for a while, and is then
+            answered as Kafka does while it loads: a client that is refused stays away for longer, and one that waits
+            for long gives up.
+    """
+
+    def __init__(
+        self, commit: GroupCommit, partitions: int, settings: GatewaySettings, *, is_loading: bool = False
+    ) -> None:
         self._commit = commit
         self._partitions = partitions
         self._settings = settings
@@ -108,6 +117,8 @@ class PendingRequests:
         self.withdrawn = 0
         #: Rows in the log whose answers are due as soon as they are handled.
         self._rows_due = 0
+        #: While the coordinator loads: what is to go to the log after that, by the request's id, in order.
+        self._held: dict[str, Entry] | None = {} if is_loading else None
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -120,6 +131,13 @@ class PendingRequests:
     def room(self) -> int:
         """How many rows more the log may take before the coordinator has answered some of those that it has."""
         return self._settings.unanswered_rows_max - self._rows_due
+
+    def loaded(self) -> None:
+        """Lets requests go to the log from now on."""
+        held, self._held = self._held or {}, None
+        for entry in held.values():
+            if entry.is_wanted():
+                self._commit.submit(entry)
 
     def call(self, call: Call, read_again: MakeBody, on_log: Callable[[], None]) -> asyncio.Future[MakeBody]:
         """Puts a request on its way.
@@ -160,7 +178,7 @@ class PendingRequests:
             _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
             done(error)
         else:
-            self._commit.submit(Entry(rows, done, call.lane, partial(_is_wanted, call, answered)))
+            self._submit(request_id, Entry(rows, done, call.lane, partial(_is_wanted, call, answered)))
         return answered
 
     def deliver(self, answers: Iterable[tuple[str, str | None]]) -> None:
@@ -174,6 +192,19 @@ class PendingRequests:
                 self._fail(request_id, Errors.UNKNOWN_SERVER_ERROR)
             elif pending is not None and not pending.answered.done():
                 pending.answered.set_result(partial(msgspec.json.decode, body))
+
+    def _submit(self, request_id: str, entry: Entry) -> None:
+        if self._held is None:
+            self._commit.submit(entry)
+            return
+        self._held[request_id] = entry
+        hold_s = self._settings.loading_hold_ms / 1000
+        asyncio.get_running_loop().call_later(hold_s, self._tell_that_it_loads, request_id)
+
+    def _tell_that_it_loads(self, request_id: str) -> None:
+        pending = self._pending.get(request_id)
+        if self._held is not None and pending is not None:
+            self._fail(request_id, loading(pending.api))
 
     def _next_id(self) -> str:
         self._count += 1
@@ -231,6 +262,8 @@ class PendingRequests:
 
     def _forget(self, request_id: str) -> None:
         pending = self._pending.pop(request_id, None)
+        if self._held is not None and (entry := self._held.get(request_id)) is not None and not entry.is_wanted():
+            del self._held[request_id]
         if pending is not None:
             pending.timer.cancel()
             if pending.rows_due:
@@ -241,6 +274,8 @@ class PendingRequests:
 
 
 def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Errors) -> Mapping[str, Any]:
+    if error is Errors.NONE:
+        return answer(api, api_version, errorCode=0)
     body = failed_answer(api, api_version, request, error)
     if body is None:
         raise Closed(f"{api} v{api_version} failed with {error.name}, which no answer to it can say")

@@ -1,0 +1,70 @@
+"""Groups of members of many libraries: made, watched while something happens to their coordinator, and well again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.gateway.fleet import Fleet, Member, Place, wait
+from tests.gateway.history import Commit
+
+
+@dataclass
+class Group:
+    """A group of members that are to share places.
+
+    Attributes:
+        acknowledged: the commits that a member was told are done.
+    """
+
+    name: str
+    members: Sequence[Member]
+    places: set[Place]
+    acknowledged: list[Commit] = field(default_factory=list)
+
+    def is_shared(self) -> bool:
+        """Whether each place has one owner, and each member a place."""
+        owned = [member.assignment for member in self.members]
+        return all(owned) and sum(map(len, owned)) == len(self.places) and set().union(*owned) == self.places
+
+    def commits(self, offset: int) -> bool:
+        """Whether each member's commit goes through."""
+        for member in self.members:
+            place = min(member.assignment)
+            if not member.commits(place, offset):
+                return False
+            if not member.tells_of_sending_only:
+                self.acknowledged.append((self.name, *place, offset))
+        return True
+
+    def story(self) -> str:
+        """What its members have to say."""
+        alive = [(m.name, sorted(m.assignment), m.process.poll()) for m in self.members]
+        return f"{self.name}: {alive}\n" + "\n".join(member.tail() for member in self.members)
+
+
+def start(fleet: Fleet, clients: Mapping[str, Sequence[str]], places: set[Place]) -> list[Group]:
+    """Groups by their names; those whose name begins with "new" are of KIP-848. Returns when all share their places."""
+    topics = sorted({topic for topic, _ in places})
+    groups = []
+    for name, libraries in clients.items():
+        more = {"protocol": "consumer", "strategy": "uniform"} if name.startswith("new") else {}
+        members = [fleet.start(client, group=name, topics=topics, **more) for client in libraries]
+        groups.append(Group(name, members, places))
+    for group in groups:
+        wait(group.is_shared, f"{group.name} shares {len(places)} places", group.story, 120)
+    return groups
+
+
+def wait_until_well(groups: Sequence[Group], timeout_s: float) -> float:
+    """Until all groups share their places and each member's commit goes through; in how many seconds that was."""
+    began = time.monotonic()
+    offset = 1_000
+    for group in groups:
+        while True:
+            wait(group.is_shared, f"{group.name} is well again", group.story, began + timeout_s - time.monotonic())
+            offset += 1
+            if group.commits(offset) and group.is_shared():
+                break
+    return time.monotonic() - began
