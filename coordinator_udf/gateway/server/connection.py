@@ -188,11 +188,16 @@ class Connection:
         self._unanswered = 0
         self._lane = object()
         self.principal: str | None = None
+        #: What has come beyond the frame that is handled.
+        self._buffer = b""
+        self._idle_since: float | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Serves the connection until either side closes it; never raises but when it is cancelled."""
         reason = "the gateway stops"
         quietly = True
+        self._watch_idleness()
         try:
             if self._shared.admission is not None:
                 stranger = Stranger(self.peer, self._reader, self._writer, self._write, self._answer_at_once)
@@ -209,6 +214,8 @@ class Connection:
             reason, quietly = f"an error of the gateway: {group.exceptions[0]!r}", False
             _log.exception("connection %s met an error of the gateway", self.peer)
         finally:
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             self._give_up()
             self._shared.on_close(reason)
             _log.log(logging.DEBUG if quietly else logging.WARNING, "connection %s closed: %s", self.peer, reason)
@@ -285,29 +292,49 @@ class Connection:
         return _Outgoing(incoming._replace(body={}), started)
 
     async def _read_length(self) -> int:
-        while True:
-            try:
-                async with asyncio.timeout(self._settings.idle_timeout_ms / 1000):
-                    first = await self._reader.read(1)
-                break
-            except TimeoutError:
-                if self._unanswered == 0:
-                    raise Closed("idle for too long", quietly=True) from None
-        if not first:
-            raise Closed("the client closed it", quietly=True)
-        (size,) = _LENGTH.unpack(first + await self._read_exactly(_LENGTH.size - 1))
+        if not self._buffer:
+            self._buffer = await self._read_first()
+        (size,) = _LENGTH.unpack(await self._read_exactly(_LENGTH.size))
         if not 0 < size <= self._settings.max_request_bytes:
             raise Closed(f"a frame announces {size} bytes, expected 1 to {self._settings.max_request_bytes}")
         return int(size)
 
+    async def _read_first(self) -> bytes:
+        """What comes next, and whatever came with it."""
+        self._idle_since = asyncio.get_running_loop().time()
+        try:
+            data = await self._reader.read(FREE_FRAME_BYTES)
+        finally:
+            self._idle_since = None
+        if not data:
+            raise Closed("the client closed it", quietly=True)
+        return data
+
     async def _read_exactly(self, size: int) -> bytes:
+        buffer = self._buffer
+        missing = size - len(buffer)
+        if missing <= 0:
+            self._buffer = buffer[size:]
+            return buffer[:size]
+        self._buffer = b""
         try:
             async with asyncio.timeout(self._settings.frame_timeout_ms / 1000):
-                return await self._reader.readexactly(size)
+                return buffer + await self._reader.readexactly(missing)
         except asyncio.IncompleteReadError as error:
-            raise Closed(f"it ended after {len(error.partial)} of {size} bytes of a frame", quietly=True) from None
+            there = len(buffer) + len(error.partial)
+            raise Closed(f"it ended after {there} of {size} bytes of a frame", quietly=True) from None
         except TimeoutError:
             raise Closed(f"{size} bytes of a frame did not come within {self._settings.frame_timeout_ms} ms") from None
+
+    def _watch_idleness(self) -> None:
+        """Ends a connection that is idle for too long; one timer, for one a request costs as much as its reading."""
+        loop = asyncio.get_running_loop()
+        idle_timeout_s = self._settings.idle_timeout_ms / 1000
+        idle_s = 0.0 if self._idle_since is None or self._unanswered else loop.time() - self._idle_since
+        if idle_s >= idle_timeout_s:
+            self._reader.set_exception(Closed("idle for too long", quietly=True))
+            return
+        self._idle_timer = loop.call_later(idle_timeout_s - idle_s, self._watch_idleness)
 
     async def _write_answers(self) -> None:
         while True:
@@ -332,11 +359,12 @@ class Connection:
 
     async def _write(self, data: bytes) -> None:
         self._writer.write(data)
-        try:
-            async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
-                await self._writer.drain()
-        except TimeoutError:
-            raise Closed(f"it takes no answers for {self._settings.write_timeout_ms} ms") from None
+        if self._writer.transport.get_write_buffer_size():
+            try:
+                async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
+                    await self._writer.drain()
+            except TimeoutError:
+                raise Closed(f"it takes no answers for {self._settings.write_timeout_ms} ms") from None
         if len(data) > FREE_FRAME_BYTES:
             await asyncio.sleep(0)
 

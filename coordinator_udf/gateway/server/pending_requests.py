@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +68,7 @@ class _Pending:
     api_version: int
     read_again: MakeBody
     answered: asyncio.Future[MakeBody]
-    timer: asyncio.TimerHandle
+    timer: asyncio.TimerHandle | None
     nameless: _Nameless | None
     is_in_log: bool = False
     rows_due: int = 0
@@ -117,6 +118,9 @@ class PendingRequests:
         self.withdrawn = 0
         #: Rows in the log whose answers are due as soon as they are handled.
         self._rows_due = 0
+        #: Requests that wait for nobody, by when they time out; answered ones may be among them still.
+        self._expected: deque[tuple[float, str]] = deque()
+        self._expecting: asyncio.TimerHandle | None = None
         #: While the coordinator loads: what is to go to the log after that, by the request's id, in order.
         self._held: dict[str, Entry] | None = {} if is_loading else None
 
@@ -156,7 +160,11 @@ class PendingRequests:
         if call.api in WAITING:
             # Its frame must not stay in memory for minutes, and its failure repeats nothing of it.
             read_again = dict
-        timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
+        timer = None
+        if call.api in WAITING:
+            timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
+        else:
+            self._expect(loop, request_id)
         self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer, nameless)
         answered.add_done_callback(lambda _: self._forget(request_id))
 
@@ -239,6 +247,24 @@ class PendingRequests:
             wait = _SYNC_WAIT_MS
         return self._settings.request_timeout_ms + wait
 
+    def _expect(self, loop: asyncio.AbstractEventLoop, request_id: str) -> None:
+        """Has a request time out that waits for nobody: all of those are patient for as long, and share a timer."""
+        timeout_s = self._settings.request_timeout_ms / 1000
+        expected = self._expected
+        if self._expecting is None:
+            self._expecting = loop.call_later(timeout_s, self._time_out_due)
+        while expected and expected[0][1] not in self._pending:
+            expected.popleft()
+        expected.append((loop.time() + timeout_s, request_id))
+
+    def _time_out_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        expected = self._expected
+        while expected and (expected[0][0] <= now or expected[0][1] not in self._pending):
+            self._time_out(expected.popleft()[1])
+        self._expecting = loop.call_later(expected[0][0] - now, self._time_out_due) if expected else None
+
     def _time_out(self, request_id: str) -> None:
         pending = self._pending.get(request_id)
         if pending is not None:
@@ -265,7 +291,8 @@ class PendingRequests:
         if self._held is not None and (entry := self._held.get(request_id)) is not None and not entry.is_wanted():
             del self._held[request_id]
         if pending is not None:
-            pending.timer.cancel()
+            if pending.timer is not None:
+                pending.timer.cancel()
             if pending.rows_due:
                 self._rows_due -= pending.rows_due
                 self._commit.look_again()
