@@ -23,13 +23,13 @@ from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.listener import bound_socket
-from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, parse_address
+from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, GroupConfig, parse_address
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
 from coordinator_udf.monitoring import MonitoringEndpoint
-from coordinator_udf.settings.coordinator import Settings, SettingsError
+from coordinator_udf.settings.coordinator import SETTINGS_OF_GROUPS, Settings, SettingsError
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
 from coordinator_udf.streaming.ticker import Ticker
 
@@ -330,10 +330,16 @@ def _monitored(address: tuple[str, int] | None, registry: CollectorRegistry | No
 
 def _with_coordinators(settings: GatewaySettings, coordinators: Settings) -> GatewaySettings:
     """A gateway's settings with what follows from those of its coordinator."""
+    default = Settings()
+    of_groups = tuple(
+        GroupConfig(name, coordinators.shared_by_groups(name), default.shared_by_groups(name))
+        for name in SETTINGS_OF_GROUPS
+    )
     return replace(
         settings,
         client_assignors=coordinators.group_consumer_client_assignors_enable,
         classic_extensions=coordinators.group_classic_client_extensions_enable,
+        of_groups=of_groups,
     )
 
 

@@ -289,6 +289,7 @@ class Gateway:
                 self.ends,
                 client_assignors=settings.client_assignors,
                 peers=self._peers,
+                of_groups=settings.of_groups,
             )
         else:
             handler = self._behind.dispatcher
@@ -359,6 +360,5 @@ class Gateway:
 
 
 def _collect_garbage_rarely() -> None:
-    """Spares this process most of its searches for cyclic garbage, and what is loaded by now all of them."""
-    gc.freeze()
+    """Spares this process most of its searches for cyclic garbage."""
     gc.set_threshold(*_COLLECT_AFTER)

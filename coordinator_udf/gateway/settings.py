@@ -11,6 +11,15 @@ class GatewaySettingsError(SettingsError):
     """A setting of the gateway has a value that it can't work with; the text names it."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """A setting that consumer groups have from the coordinator: its name for a group, what it is, and by default."""
+
+    name: str
+    value: int
+    default: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """A gateway's settings. Where Kafka has the same limit the default is Kafka's, unless said otherwise.
@@ -43,6 +52,7 @@ class GatewaySettings:
             (group.consumer.client.assignors.enable).
         classic_extensions: whether it serves classic groups the extensions of 2015
             (group.classic.client.extensions.enable).
+        of_groups: the settings that consumer groups have from the coordinator, as clients are told.
     """
 
     host: str = "127.0.0.1"
@@ -67,6 +77,7 @@ class GatewaySettings:
     append_rows_max: int = 5_000
     client_assignors: bool = False
     classic_extensions: bool = False
+    of_groups: tuple[GroupConfig, ...] = ()
 
     @property
     def reads_extensions(self) -> bool:

@@ -20,6 +20,7 @@ LOCAL: Final[dict[str, tuple[int, int]]] = {
     "DeleteTopics": (1, 6),
     "CreatePartitions": (0, 3),
     "DescribeConfigs": (1, 4),
+    "ListConfigResources": (0, 1),
 }
 
 #: What is told to be served and isn't. librdkafka takes a broker without Produce v0 for one of 2013, asks it for

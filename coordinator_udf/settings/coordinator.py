@@ -192,12 +192,17 @@ class Settings(msgspec.Struct, frozen=True):
             SettingsError: a value that is no whole number.
         """
         own = {}
-        for name in _OF_GROUPS:
+        for name in SETTINGS_OF_GROUPS:
             if name in configs:
                 field = name.replace(".", "_")
                 least, most = (getattr(self, bound) for bound in _bounds(f"group_{field}"))
                 own[field] = min(max(_convert(name, configs[name], int), least), most)
         return own
+
+    def shared_by_groups(self, name: str) -> int:
+        """What a setting of `SETTINGS_OF_GROUPS` is for a group that has none of its own; milliseconds."""
+        value: int = getattr(self, "group_" + name.replace(".", "_"))
+        return value
 
     def allows_online_upgrade(self) -> bool:
         """Whether a classic group with members may become a consumer group (KIP-848)."""
@@ -233,7 +238,11 @@ def kafka_name(field_name: str) -> str:
 FIELDS: Final = {kafka_name(field.name): field for field in msgspec.structs.fields(Settings)}
 
 #: What consumer groups may set for themselves, within the coordinator's bounds.
-_OF_GROUPS: Final = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms")
+SETTINGS_OF_GROUPS: Final = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
 
 
 def _bounds(field_name: str) -> tuple[str, str]:
@@ -244,7 +253,7 @@ def _bounds(field_name: str) -> tuple[str, str]:
 
 def _in_order() -> list[tuple[str, str]]:
     pairs = [("group_min_session_timeout_ms", "group_max_session_timeout_ms")]
-    for name in _OF_GROUPS:
+    for name in SETTINGS_OF_GROUPS:
         field = "group_" + name.replace(".", "_")
         least, most = _bounds(field)
         pairs += [(least, most), (least, field), (field, most)]

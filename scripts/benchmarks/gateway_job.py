@@ -16,6 +16,10 @@ from scripts.benchmarks.running import ROOT, BenchmarkError, wait_until
 
 START_S = 240.0
 
+#: Of /proc/PID/stat, after the name: the session, and the ticks of a process and of its children that have ended.
+_SESSION = 3
+_TIMES = (11, 12, 13, 14)
+
 
 class LiveJob:
     """The live job with a gateway in its driver; it can be stopped for a while, killed, and started again."""
@@ -52,6 +56,19 @@ class LiveJob:
         """Sends a signal to the driver, its JVM and Python's workers."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, number)
+
+    def cpu_s(self) -> float:
+        """The CPU time that the driver, its JVM and Python's workers have taken, in seconds; those that ended too."""
+        assert self._process is not None
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended since
+            if int(fields[_SESSION]) == self._process.pid:
+                ticks += sum(int(fields[place]) for place in _TIMES)
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
         """Kills it."""

@@ -118,21 +118,20 @@ class Member:
 
     async def commit(self) -> int:
         """Commits one offset; the error code of its answer."""
-        partition = {"partitionIndex": 0, "committedOffset": 1, "committedLeaderEpoch": -1, "committedMetadata": ""}
-        identity = self.identity()
-        answer = await self._connection.ask(
-            "OffsetCommit",
-            8,
-            {
-                "groupId": self.group,
-                "generationIdOrMemberEpoch": identity["generationId"],
-                "memberId": self.member_id,
-                "groupInstanceId": None,
-                "topics": [{"name": "t1", "partitions": [partition]}],
-            },
-        )
+        answer = await self._connection.ask("OffsetCommit", 8, self.commit_body())
         code: int = answer["topics"][0]["partitions"][0]["errorCode"]
         return code
+
+    def commit_body(self) -> dict[str, Any]:
+        """The body of its OffsetCommit."""
+        partition = {"partitionIndex": 0, "committedOffset": 1, "committedLeaderEpoch": -1, "committedMetadata": ""}
+        return {
+            "groupId": self.group,
+            "generationIdOrMemberEpoch": self.generation,
+            "memberId": self.member_id,
+            "groupInstanceId": None,
+            "topics": [{"name": "t1", "partitions": [partition]}],
+        }
 
     def identity(self) -> dict[str, Any]:
         """The body of its Heartbeat."""

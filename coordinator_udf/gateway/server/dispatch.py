@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
-from coordinator_udf.gateway.apis.configs import describe_configs
+from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.server.connection import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
+from coordinator_udf.gateway.settings import GroupConfig
 from coordinator_udf.gateway.topic_store import Decide, TopicStore
 from coordinator_udf.gateway.versions import LOCAL, advertised, is_served
 from coordinator_udf.protocol.errors import Errors
@@ -34,6 +35,7 @@ class Dispatcher:
         *,
         client_assignors: bool = False,
         peers: Peers | None = None,
+        of_groups: Sequence[GroupConfig] = (),
     ) -> None:
         self._peers = peers
         self._pending = pending
@@ -43,6 +45,7 @@ class Dispatcher:
         self._client_assignors = client_assignors
         told = advertised(client_assignors=client_assignors)
         self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items()}
+        self._of_groups = of_groups
 
     def __call__(self, incoming: Incoming) -> Started:
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
@@ -72,6 +75,7 @@ class Dispatcher:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
         nodes = () if self._peers is None else self._peers.live()
         node_for = (lambda _: node) if self._peers is None else self._peers.node_for
+        there = Configurable(node, catalog, self._of_groups)
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "ApiVersions": lambda: cluster.api_versions(version, Errors.NONE, self._ranges),
             "Metadata": lambda: cluster.metadata(version, body, node, catalog, nodes),
@@ -81,7 +85,8 @@ class Dispatcher:
             "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
             "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, catalog),
             "Produce": lambda: produce.produce(version, body, catalog),
-            "DescribeConfigs": lambda: describe_configs(version, body, node, catalog),
+            "DescribeConfigs": lambda: describe_configs(version, body, there),
+            "ListConfigResources": lambda: list_config_resources(version, body, there),
         }
         return answers[api]()
 

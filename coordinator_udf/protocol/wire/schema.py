@@ -42,6 +42,7 @@ API_KEYS: dict[int, str] = {
     60: "DescribeCluster",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
+    74: "ListConfigResources",
     **{
         key: definition["name"].removesuffix("Request")
         for (key, type_), definition in sorted(definitions().items())
