@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from coordinator_udf.gateway.apis.errors import loading, unanswered
+from coordinator_udf.gateway.server.assignment_delivery import Asked, AssignmentDelivery
 from coordinator_udf.gateway.server.connection import Closed, MakeBody
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.settings import GatewaySettings
@@ -70,6 +71,7 @@ class _Pending:
     answered: asyncio.Future[MakeBody]
     timer: asyncio.TimerHandle | None
     nameless: _Nameless | None
+    heartbeat: Asked | None = None
     is_in_log: bool = False
     rows_due: int = 0
 
@@ -121,6 +123,9 @@ class PendingRequests:
         #: Requests that wait for nobody, by when they time out; answered ones may be among them still.
         self._expected: deque[tuple[float, str]] = deque()
         self._expecting: asyncio.TimerHandle | None = None
+        self._delivery = AssignmentDelivery()
+        #: Heartbeats of KIP-848 whose clients are gone and whose answers are still to come.
+        self._unheard: dict[str, Asked] = {}
         #: While the coordinator loads: what is to go to the log after that, by the request's id, in order.
         self._held: dict[str, Entry] | None = {} if is_loading else None
 
@@ -157,6 +162,10 @@ class PendingRequests:
         answered: asyncio.Future[MakeBody] = loop.create_future()
         request_id = self._next_id()
         nameless = _nameless(call)
+        heartbeat = None
+        if call.api == "ConsumerGroupHeartbeat":
+            heartbeat = Asked(call.body["memberId"] or (nameless.member_id if nameless is not None else ""), call.lane)
+            self._delivery.note_request(heartbeat)
         if call.api in WAITING:
             # Its frame must not stay in memory for minutes, and its failure repeats nothing of it.
             read_again = dict
@@ -165,7 +174,9 @@ class PendingRequests:
             timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
         else:
             self._expect(loop, request_id)
-        self._pending[request_id] = _Pending(call.api, call.api_version, read_again, answered, timer, nameless)
+        self._pending[request_id] = _Pending(
+            call.api, call.api_version, read_again, answered, timer, nameless, heartbeat
+        )
         answered.add_done_callback(lambda _: self._forget(request_id))
 
         def done(error: Exception | None) -> None:
@@ -198,8 +209,11 @@ class PendingRequests:
             pending = self._pending.get(request_id)
             if body is None:
                 self._fail(request_id, Errors.UNKNOWN_SERVER_ERROR)
-            elif pending is not None and not pending.answered.done():
-                pending.answered.set_result(partial(msgspec.json.decode, body))
+                continue
+            heartbeat = self._unheard.pop(request_id, None) if pending is None else pending.heartbeat
+            told = body if heartbeat is None else self._delivery.completed(heartbeat, body)
+            if pending is not None and not pending.answered.done():
+                pending.answered.set_result(partial(msgspec.json.decode, told))
 
     def _submit(self, request_id: str, entry: Entry) -> None:
         if self._held is None:
@@ -296,6 +310,10 @@ class PendingRequests:
             if pending.rows_due:
                 self._rows_due -= pending.rows_due
                 self._commit.look_again()
+            if pending.heartbeat is not None and pending.answered.cancelled():
+                self._unheard[request_id] = pending.heartbeat
+                if len(self._unheard) > self._settings.max_in_flight:
+                    del self._unheard[next(iter(self._unheard))]
             if pending.nameless is not None and pending.is_in_log and pending.answered.cancelled():
                 self._withdraw(pending.nameless)
 
