@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -178,21 +180,37 @@ CROWD = {
 }
 
 
-def test_after_a_pause_of_the_driver_all_clients_are_well_again(job: LiveJob, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [1])
+def test_after_a_pause_and_kills_all_clients_are_well_again_and_no_commit_is_lost(
+    job: LiveJob, tmp_path: Path, seed: int
+) -> None:
     fleet = Fleet(tmp_path, job.address, session_ms=45_000, heartbeat_ms=3_000)
+    committer = history.Committer(job.address, f"simple-{seed}", PLACES, seed)
     try:
-        groups = crowd.start(fleet, CROWD, PLACES)
-        assert job.process is not None
-        os.killpg(job.process.pid, signal.SIGSTOP)
-        time.sleep(PAUSE_S)
-        os.killpg(job.process.pid, signal.SIGCONT)
-        took_s = crowd.wait_until_well(groups, WELL_S)
-        print(f"well again {took_s:.1f} s after a pause of {PAUSE_S} s")
+        with committer:
+            groups = crowd.start(fleet, CROWD, PLACES)
+            assert job.process is not None
+            os.killpg(job.process.pid, signal.SIGSTOP)
+            time.sleep(PAUSE_S)
+            os.killpg(job.process.pid, signal.SIGCONT)
+            took_s = crowd.wait_until_well(groups, WELL_S)
+            print(f"well again {took_s:.1f} s after a pause of {PAUSE_S} s")
+            # Some leave, some are killed, and the coordinator with them.
+            chosen = random.Random(seed)
+            gone = [chosen.choice(group.members) for group in groups]
+            for number, member in enumerate(gone):
+                member.kill() if number % 2 else member.close()
+            job.kill()
+            job.start()
+            left = [replace(g, members=[m for m in g.members if m not in gone]) for g in groups]
+            took_s = crowd.wait_until_well(left, START_S)
+            print(f"well again {took_s:.1f} s after a kill")
     finally:
         fleet.kill()
     found = history.records(job.tables)
     history.assert_each_number_once(found)
     history.assert_commits_are_there(found, [commit for group in groups for commit in group.acknowledged])
+    assert history.assert_commits_are_whole(found, committer) > 10
     assert history.assert_one_owner(found) > 4
 
 
