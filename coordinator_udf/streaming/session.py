@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ class SparkConfError(UserError, ValueError):
     """A line of a Spark settings file that isn't ``name value``."""
 
 
-def coordinator_session(conf: Path | None = None) -> SparkSession:
+def coordinator_session(conf: Path | None = None, more: Mapping[str, str] | None = None) -> SparkSession:
     """A session with Delta and the coordinator's sources, with the settings of conf/spark.conf.
 
     Started by plain Python, the session is made with these settings. Under spark-submit there is one already: what was
@@ -38,6 +39,7 @@ def coordinator_session(conf: Path | None = None) -> SparkSession:
 
     Args:
         conf: a file like spark-defaults.conf; default conf/spark.conf beside the package, if it is there.
+        more: settings that win over the file's.
 
     Raises:
         SparkConfError: a line of the file has no value.
@@ -53,7 +55,7 @@ def coordinator_session(conf: Path | None = None) -> SparkSession:
         settings = {name: value for name, value in settings.items() if name not in given}
     else:
         _let_workers_find_the_package()
-    spark = delta_session("muster-coordinator", settings | REQUIRED)
+    spark = delta_session("muster-coordinator", {**settings, **REQUIRED, **(more or {})})
     # What plans a source's micro-batches on the driver doesn't get --py-files by itself.
     spark.sparkContext.environment.setdefault("PYTHONPATH", str(ROOT))
     register_sources(spark)

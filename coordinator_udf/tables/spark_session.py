@@ -32,7 +32,6 @@ LOGGING_CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "log4j2.pro
 #: Spark's classes as the JVM has them in memory, made by scripts/setup: half of a session's start is loading them.
 CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 _QUIET_ARCHIVE: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-_ARCHIVING_S: Final = 300.0
 
 #: Where scripts/setup keeps the paths of Delta's jars, one a line.
 RESOLVED_JARS: Final = Path(sys.prefix) / "delta-jars"
@@ -89,18 +88,17 @@ def resolve_jars() -> None:
     RESOLVED_JARS.write_text("".join(f"{jar}\n" for jar in jars), encoding="utf-8")
 
 
-def archive_classes() -> None:
-    """Keeps the classes that a session and a first query load, for later sessions of this machine."""
-    draft = CLASS_ARCHIVE.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    CLASS_ARCHIVE.unlink(missing_ok=True)
+def settings_to_archive(draft: Path) -> dict[str, str]:
+    """Settings of a session whose JVM keeps the classes that it has loaded in a file, when it ends."""
     options = f"-XX:ArchiveClassesAtExit={draft} {_QUIET_ARCHIVE}"
-    spark = delta_session("muster-setup", {"spark.master": "local[1]", "spark.driver.extraJavaOptions": options})
-    spark.range(10).selectExpr("id % 3 AS part", "id").groupBy("part").count().collect()
+    return {"spark.master": "local[2]", "spark.driver.extraJavaOptions": options}
+
+
+def end_jvm(spark: SparkSession, timeout_s: float) -> None:
+    """Ends a session and its JVM, and waits until the JVM is gone."""
     jvm: Any = spark.sparkContext._gateway  # noqa: SLF001
     spark.stop()
-    # The JVM ends with its standard input, and writes the archive then.
+    # The JVM ends with its standard input.
     jvm.shutdown()
     jvm.proc.stdin.close()
-    jvm.proc.wait(_ARCHIVING_S)
-    draft.rename(CLASS_ARCHIVE)
+    jvm.proc.wait(timeout_s)
