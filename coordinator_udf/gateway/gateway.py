@@ -197,6 +197,7 @@ class Gateway:
         """
         if self._security is not None:
             self._security.look_again()
+
     def loaded(self) -> None:
         """Lets requests go to the log from now on, those that wait first; from any thread."""
         self._in_loop(self._pending.loaded)

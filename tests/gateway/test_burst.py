@@ -22,7 +22,8 @@ PLACES: set[Place] = {("t1", i) for i in range(6)}
 CROWD = {
     "mixed": ("confluent", "java", "kafka-python"),
     "new": ("confluent", "java"),
-    "others": ("franz-go", "kafkajs", "aiokafka"),
+    "others": ("franz-go", "aiokafka"),
+    "node": ("kafkajs",),
 }
 
 #: A coordinator that answers so many rows in a micro-batch of so many seconds: 450 requests a second.

@@ -176,7 +176,8 @@ CROWD = {
     "mixed": ("confluent", "java", "kafka-python"),
     "new": ("confluent", "java", "confluent"),
     "go": ("franz-go", "sarama", "kafka-go"),
-    "others": ("kafkajs", "aiokafka", "confluent"),
+    "others": ("aiokafka", "confluent"),
+    "node": ("kafkajs", "kafkajs"),
 }
 
 

@@ -244,15 +244,27 @@ def _describe_configs(version: int, body: Body, asker: Asker) -> Ruling | None:
     left: list[Body] = []
     errors: list[dict[str, Any]] = []
     for resource in body["resources"]:
-        is_topic, name = resource["resourceType"] == 2, resource["resourceName"]
-        if asker.may("DESCRIBE_CONFIGS", _TOPIC if is_topic else "CLUSTER", name if is_topic else CLUSTER):
+        name = resource["resourceName"]
+        kind, code = _CONFIGURED.get(resource["resourceType"], ("CLUSTER", Errors.CLUSTER_AUTHORIZATION_FAILED))
+        if asker.may("DESCRIBE_CONFIGS", kind, CLUSTER if kind == "CLUSTER" else name):
             left.append(resource)
         else:
-            code = _NOT_THE_TOPIC if is_topic else int(Errors.CLUSTER_AUTHORIZATION_FAILED)
-            kind = {"resourceType": resource["resourceType"], "resourceName": name, "configs": []}
-            errors.append({**kind, "errorCode": code, "errorMessage": None})
+            told = {"resourceType": resource["resourceType"], "resourceName": name, "configs": []}
+            errors.append({**told, "errorCode": int(code), "errorMessage": None})
     return without("DescribeConfigs", version, body, asked="resources", told="results", left=left, errors=errors)
 
+
+def _list_config_resources(version: int, _: Body, asker: Asker) -> Ruling | None:
+    if asker.may("DESCRIBE_CONFIGS", "CLUSTER", CLUSTER):
+        return None
+    return refused_on_top("ListConfigResources", version, Errors.CLUSTER_AUTHORIZATION_FAILED)
+
+
+#: By Kafka's ConfigResource.Type: whose settings they are, and the error where they are not to be seen.
+_CONFIGURED: Final = {
+    2: (_TOPIC, Errors.TOPIC_AUTHORIZATION_FAILED),
+    32: ("GROUP", Errors.GROUP_AUTHORIZATION_FAILED),
+}
 
 CLUSTER_RULES: Final[dict[str, Rule]] = {
     **{api: _partitioned(api, shape) for api, shape in _PARTITIONED.items()},
@@ -266,4 +278,5 @@ CLUSTER_RULES: Final[dict[str, Rule]] = {
     "CreatePartitions": _changed("CreatePartitions", "ALTER", "results"),
     "DeleteTopics": _delete_topics,
     "DescribeConfigs": _describe_configs,
+    "ListConfigResources": _list_config_resources,
 }
