@@ -27,7 +27,8 @@ PAUSE_S = 60
 _PAUSED_RATE = 200
 _WELL_S = 3.0
 _RECONNECT_S = 0.05
-_LOADING = 14
+#: What is answered while the coordinator loads, or takes longer than requests wait.
+_NOT_YET = frozenset((14, 15, 16))
 
 #: What an Apache Kafka 4.3.1 broker took from its start to all of 1,000 groups answering, after a kill, ms.
 KAFKA_SERVING_MS = 19_375
@@ -168,7 +169,7 @@ async def _first_answer(address: str, members: list[Member]) -> list[int]:
             )
             for member, answer in zip(waiting, answers, strict=True):
                 code = answer["topics"][0]["partitions"][0]["errorCode"]
-                if code != _LOADING:
+                if code not in _NOT_YET:
                     codes[member.group] = code
         return list(codes.values())
     finally:
