@@ -16,7 +16,8 @@ _NO_EPOCH: Final = ", ".join(
     f"'{rule}'"
     for rule in (
         "LEADER_SYNCED", "EMPTIED", "CREATED", "LOADED", "UNLOADED", "ALL_JOINED", "JOIN_PHASE_ENDED", "DELETED",
-        "OFFSETS_EXPIRED", "STORE_FAILED", "DOWNGRADED", "TARGET_COMPUTED", "RECONCILED",
+        "OFFSETS_EXPIRED", "STORE_FAILED", "DOWNGRADED", "TARGET_COMPUTED", "RECONCILED", "LEADER_RESYNCED",
+        "RESYNC_COMPLETED",
     )
 )  # fmt: skip
 
@@ -86,7 +87,9 @@ WITH states AS (
            min_by(struct(generation, protocol, leader, members), seq)
                FILTER (WHERE to_state <> 'PreparingRebalance') AS outcome,
            max_by(members, seq) FILTER (WHERE to_state <> 'PreparingRebalance') AS members_at_end,
-           coalesce(bool_or(rule = 'TARGET_COMPUTED'), false) AS by_lines
+           coalesce(bool_or(rule = 'TARGET_COMPUTED'), false) AS by_lines,
+           max_by(reason, seq) FILTER (WHERE rule = 'LEADER_SYNC_FAILED') AS leader_error,
+           count_if(rule = 'LEADER_RESYNCED') AS resyncs
     FROM numbered
     GROUP BY source, group_id, number
 ), chained AS (
@@ -155,7 +158,8 @@ SELECT ended.source, ended.group_id, outcome.generation,
        array_sort(array_except(members_before, members_after)) AS members_left,
        CASE WHEN is_consumer THEN 'consumer' ELSE 'classic' END AS kind,
        timestamp_millis(targets.ts) AS target_computed, targets.assignor_ms, ended.number,
-       size(members_after) AS member_count, targets.computed_by, targets.assignment_error, targets.assignment_refusals
+       size(members_after) AS member_count, targets.computed_by, targets.assignment_error, targets.assignment_refusals,
+       leader_error, resyncs
 FROM ended
 LEFT JOIN targets
     ON is_consumer AND targets.source = ended.source AND targets.group_id = ended.group_id

@@ -36,6 +36,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "assignment_error": "what the computation by a member failed with; 0 if it didn't",
     "assignment_refusals": "how many assignments of members were refused before it",
     "client_assignors": "what the member can compute assignments with, the first first (KIP-848's client-side mode)",
+    "leader_error": "why the leader could compute no assignment, in its words (docs/client-extensions.md)",
+    "resyncs": "how often the leader replaced the generation's assignment without a join round",
     "number": "counts the group's rebalances from 1",
     "how": "joined, left or expelled",
     "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from schemas.extension_views import RESYNCS
 from schemas.findings_views import FINDINGS, GAPS, RELIABILITY
 from schemas.incident_views import ASSIGNMENT_HISTORY, EXPULSIONS, INCARNATIONS, REFUSED, STORMS
 from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
@@ -191,5 +192,6 @@ VIEWS: Final[dict[str, str]] = {
     "member_events": MEMBER_EVENTS,
     "topic_changes": TOPIC_CHANGES,
     "unanswered": UNANSWERED,
+    "resyncs": RESYNCS,
     **INCIDENT_VIEWS,
 }

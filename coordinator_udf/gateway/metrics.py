@@ -93,6 +93,11 @@ class _StatusCollector(Collector):
         yield CounterMetricFamily("muster_gateway_rows", "Rows appended to the request log.", status.rows)
         yield CounterMetricFamily("muster_gateway_timed_out", "Requests that got no answer in time.", status.timed_out)
         yield CounterMetricFamily("muster_gateway_shed", "Requests dropped before the log.", status.shed)
+        yield CounterMetricFamily(
+            "muster_gateway_withdrawn",
+            "Members made to leave whose clients went before they had an id.",
+            status.withdrawn,
+        )
         closed = CounterMetricFamily("muster_gateway_closed", "Closed connections by the reason.", labels=["reason"])
         for reason, count in status.closed.items():
             closed.add_metric([reason], count)

@@ -39,7 +39,7 @@ class Death(NamedTuple):
 
 
 def drivers(
-    root: Path, scenario: Scenario, deaths: Sequence[Death], *, fold_after: int = 0
+    root: Path, scenario: Scenario, deaths: Sequence[Death], *, fold_after: int = 0, max_rows: int = MAX_ROWS
 ) -> Generator[tuple[Death, subprocess.Popen[bytes]], None, None]:
     """A driver for each death, one after the other; it is dead at the latest when the next one is asked for.
 
@@ -49,7 +49,7 @@ def drivers(
     try:
         for number, death in enumerate(deaths):
             for coming in deaths[number + len(begun) : number + 2]:
-                begun.append(start(root, coming, scenario, fold_after))
+                begun.append(start(root, coming, scenario, fold_after, max_rows))
             driver = begun[0]
             assert driver.stdin is not None
             # One that couldn't start is found dead by whoever waits for it.
@@ -63,11 +63,13 @@ def drivers(
             kill(driver)
 
 
-def start(root: Path, death: Death, scenario: Scenario, fold_after: int) -> subprocess.Popen[bytes]:
+def start(root: Path, death: Death, scenario: Scenario, fold_after: int, max_rows: int) -> subprocess.Popen[bytes]:
     """A driver in a process group of its own, so that its JVM dies with it. It waits for a word before it begins."""
-    which = [str(root), str(MAX_ROWS), death.point, str(death.after), str(fold_after), str(int(death.recover))]
+    which = [str(root), str(max_rows), death.point, str(death.after), str(fold_after), str(int(death.recover))]
     settings = [f"offsets.topic.partition.check={str(scenario.settings.offsets_topic_partition_check).lower()}"]
     settings += [f"group.initial.rebalance.delay.ms={scenario.settings.group_initial_rebalance_delay_ms}"]
+    extensions = str(scenario.settings.group_classic_client_extensions_enable).lower()
+    settings += [f"group.classic.client.extensions.enable={extensions}"]
     with (root / "driver.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, str(DRIVER), *which, *settings],

@@ -95,6 +95,8 @@ def test_a_row_tells_all_about_a_rebalance(ask: Callable[..., Ask]) -> None:
         "computed_by": None,
         "assignment_error": None,
         "assignment_refusals": None,
+        "leader_error": None,
+        "resyncs": 0,
     }
     first = rows[0]
     assert (first["members_before"], first["members_joined"], first["client_reason"]) == ([], ["a", "b"], "first")
@@ -158,3 +160,40 @@ def test_members_of_a_loaded_group_are_those_before_its_next_rebalance(ask: Call
         )
     )("SELECT members_before, members_joined, members_left FROM rebalances")
     assert rows == [{"members_before": ["a", "b"], "members_joined": ["c"], "members_left": ["b"]}]
+
+
+def test_the_leaders_error_and_its_resyncs_are_told(ask: Callable[..., Ask]) -> None:
+    failed = "Leader a can't compute an assignment: INCONSISTENT_GROUP_PROTOCOL; no strategy in common"
+    query = ask(
+        group_transitions=history(
+            (0, PREPARING, "MEMBER_ADDED", 0, ["a"]),
+            (100, COMPLETING, "ALL_JOINED", 1, ["a", "b"]),
+            (150, COMPLETING, "LEADER_SYNC_FAILED", 1, ["a", "b"], {"reason": failed}),
+            (400, PREPARING, "LEADER_REJOINED", 1, ["a", "b"]),
+            (500, COMPLETING, "ALL_JOINED", 2, ["a", "b"]),
+            (510, STABLE, "LEADER_SYNCED", 2, ["a", "b"]),
+            (9_000, STABLE, "LEADER_RESYNCED", 2, ["a", "b"], {"reason": "told by heartbeats"}),
+            (9_800, STABLE, "RESYNC_COMPLETED", 2, ["a", "b"], {"cause_member_id": "b"}),
+            (20_000, STABLE, "LEADER_RESYNCED", 2, ["a", "b"]),
+            (20_100, DEAD, "UNLOADED", 2, ["a", "b"]),
+            (20_100, STABLE, "LOADED", 2, ["a", "b"]),
+            (20_700, PREPARING, "RESYNC_ABORTED", 2, ["a", "b"]),
+            (20_900, COMPLETING, "ALL_JOINED", 3, ["a", "b"]),
+            (20_910, STABLE, "LEADER_SYNCED", 3, ["a", "b"]),
+            (30_000, STABLE, "LEADER_RESYNCED", 3, ["a", "b"]),
+        )
+    )
+    told = "SELECT outcome, leader_error, resyncs, duration_ms FROM rebalances ORDER BY number"
+    assert [tuple(row.values()) for row in query(told)] == [
+        ("Interrupted", failed, 0, 400),
+        ("Stable", None, 2, 110),
+        ("Stable", None, 1, 210),
+    ]
+    told = (
+        "SELECT generation, outcome, duration_ms, ended_by, last_member_id, member_count FROM resyncs ORDER BY started"
+    )
+    assert [tuple(row.values()) for row in query(told)] == [
+        (2, "Completed", 800, "RESYNC_COMPLETED", "b", 2),
+        (2, "Aborted", 700, "RESYNC_ABORTED", None, 2),
+        (3, "UnderWay", None, None, None, 2),
+    ]
