@@ -37,6 +37,10 @@ class BackgroundThread:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
+    def is_running(self) -> bool:
+        """Tells whether the thread began and hasn't ended."""
+        return self._thread.is_alive()
+
     def __enter__(self) -> BackgroundThread:
         self.start()
         return self

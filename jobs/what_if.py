@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from coordinator_udf.simulation.what_if.comparison import Change, compare
+from coordinator_udf.simulation.what_if.comparison import Change, Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
@@ -84,11 +84,7 @@ def main(
             cadence_ms=coordinator_cadence_ms,
         )
         change.check()
-        span = _time(start), _time(end)
-        outcomes = []
-        for number, one in enumerate(groups, 1):
-            typer.echo(f"what-if: {one.group_id} ({number} of {len(groups)}), {seeds} worlds twice", err=True)
-            outcomes.append(compare(one, change, range(seeds), span))
+        outcomes = _compared(groups, change, seeds, (_time(start), _time(end)))
     except UserError as error:
         typer.echo(f"what-if: {error}", err=True)
         raise typer.Exit(2) from error
@@ -96,6 +92,15 @@ def main(
         typer.echo(line)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(outcomes)), indent=2) + b"\n")
+
+
+def _compared(groups: list[GroupLog], change: Change, seeds: int, span: tuple[int | None, int | None]) -> list[Outcome]:
+    """Compares group by group, and says how far it is."""
+    outcomes = []
+    for number, one in enumerate(groups, 1):
+        typer.echo(f"what-if: {one.group_id} ({number} of {len(groups)}), {seeds} worlds twice", err=True)
+        outcomes.append(compare(one, change, range(seeds), span))
+    return outcomes
 
 
 def _groups(groups: list[GroupLog], wanted: list[str] | None, log: Path) -> list[GroupLog]:

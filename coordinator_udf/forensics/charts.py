@@ -61,6 +61,19 @@ def group_spec() -> dict[str, Any]:
         )
     )
     members = alt.layer(phases, lanes, ends).resolve_scale(color="independent").properties(width=WIDTH)
+    owners = _owners_chart(time)
+    spec: dict[str, Any] = (
+        alt.vconcat(members, owners, spacing=8)
+        .resolve_scale(x="shared", color="independent")
+        .configure_view(stroke=None)
+        .configure_legend(orient="top", symbolLimit=12)
+        .to_dict(validate=False)
+    )
+    return spec
+
+
+def _owners_chart(time: alt.X) -> alt.LayerChart | alt.FacetChart:
+    """Whose each partition was, and where nobody's it could be read by."""
     partitions = (
         alt.Chart(alt.NamedData("owners"))
         .mark_bar(height=9)
@@ -77,15 +90,7 @@ def group_spec() -> dict[str, Any]:
         .mark_bar(height=9, color="#CC0000")
         .encode(x=time, x2="to:T", y=alt.Y("partition:N", sort=None), tooltip=["partition:N", "why:N"])
     )
-    owners = alt.layer(partitions, idle).properties(width=WIDTH)
-    spec: dict[str, Any] = (
-        alt.vconcat(members, owners, spacing=8)
-        .resolve_scale(x="shared", color="independent")
-        .configure_view(stroke=None)
-        .configure_legend(orient="top", symbolLimit=12)
-        .to_dict(validate=False)
-    )
-    return spec
+    return alt.layer(partitions, idle).properties(width=WIDTH)
 
 
 def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any]]]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, MeasuredPassage
@@ -118,7 +119,7 @@ class Gateway:
         self._listener = listener
         self.ends = ends or PartitionEnds()
         self._settings = settings or GatewaySettings()
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -141,7 +142,7 @@ class Gateway:
             raise RuntimeError("this gateway was started before; make another one")
         if self._announce:
             self._topics.announce()
-        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._thread = BackgroundThread(lambda _: self._run(), "gateway")
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
@@ -151,10 +152,10 @@ class Gateway:
         """Closes all connections and stops listening. Requests in the log stay there."""
         if self._thread is None or self._loop is None or self._stop is None:
             return
-        if self._thread.is_alive():
+        if self._thread.is_running():
             self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(_STOP_S)
-        if self._thread.is_alive():
+            self._thread.stop(_STOP_S)
+        if self._thread.is_running():
             raise RuntimeError(f"the gateway did not stop within {_STOP_S:g} s; an append to the log may hang")
 
     def answers(self, table: pa.Table) -> None:
@@ -206,7 +207,7 @@ class Gateway:
         """What keeps the gateway from serving clients; None while it does."""
         if self._failure is not None:
             return f"the gateway ended: {self._failure}"
-        if self._thread is None or not self._thread.is_alive():
+        if self._thread is None or not self._thread.is_running():
             return "the gateway does not listen"
         return None
 

@@ -8,15 +8,14 @@ from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import ConsumerGroup
-from coordinator_udf.groups.offsets.commit import (
-    Change,
+from coordinator_udf.groups.offsets.delete import (
     delete_all_offsets,
     end_group,
     group_end,
     offset_partitions,
     offset_tombstones,
-    write_or_refuse,
 )
+from coordinator_udf.groups.offsets.shared import Change, write_or_refuse
 from coordinator_udf.groups.records.classic import offset_sizes, placeholder
 from coordinator_udf.groups.store import SEEN_GROUP, Group, GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors

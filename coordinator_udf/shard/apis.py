@@ -40,7 +40,8 @@ from coordinator_udf.groups.consumer.heartbeat import ConsumerHeartbeat, check_r
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup
-from coordinator_udf.groups.offsets.commit import commit_offsets, commit_txn_offsets, delete_offsets, refuse_commit
+from coordinator_udf.groups.offsets.commit import commit_offsets, commit_txn_offsets, refuse_commit
+from coordinator_udf.groups.offsets.delete import delete_offsets
 from coordinator_udf.groups.offsets.fetch import BATCH_VERSION, fetch_offsets, refuse_fetch
 from coordinator_udf.groups.records.classic import (
     GROUP_METADATA,

@@ -22,7 +22,7 @@ from coordinator_udf.groups.context import LogEntry
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.consumer import ConsumerGroupState
-from coordinator_udf.groups.offsets.commit import forget_topics
+from coordinator_udf.groups.offsets.delete import forget_topics
 from coordinator_udf.groups.offsets.expiry import expire_offsets
 from coordinator_udf.groups.records.classic import END_TXN_MARKER
 from coordinator_udf.groups.store import GroupStore

@@ -8,7 +8,6 @@ transaction is in the table already, so it doesn't matter which of them wrote a 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql import SparkSession
 
+from coordinator_udf.background import BackgroundThread
 from coordinator_udf.tables.queries import literal, query
 from coordinator_udf.user_errors import UserError
 from schemas.requests import LIVE
@@ -74,7 +74,7 @@ class OutputTables:
         self._compactions = {name: version // COMPACT_AFTER_COMMITS for name, version in versions.items()}
         self._newest: dict[tuple[str, str], int] = {}
         self._compacted: dict[str, DeltaTable] = {}
-        self._upkeep: threading.Thread | None = None
+        self._upkeep: BackgroundThread | None = None
 
     def table(self, name: str) -> DeltaTable:
         """A table at its newest version."""
@@ -120,7 +120,7 @@ class OutputTables:
     def close(self) -> None:
         """Waits for compaction that is under way."""
         if self._upkeep is not None:
-            self._upkeep.join()
+            self._upkeep.stop()
 
     def _write_small(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
         transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
@@ -152,12 +152,12 @@ class OutputTables:
 
     def _keep_up(self) -> None:
         due = [name for name, commits in self._commits.items() if commits >= COMPACT_AFTER_COMMITS]
-        if not due or (self._upkeep is not None and self._upkeep.is_alive()):
+        if not due or (self._upkeep is not None and self._upkeep.is_running()):
             return
         for name in due:
             self._commits[name] = 0
         # Beside the stream: an append and a compaction don't conflict.
-        self._upkeep = threading.Thread(target=self._compact, args=(due,), name="table-upkeep", daemon=True)
+        self._upkeep = BackgroundThread(lambda _: self._compact(due), "table-upkeep")
         self._upkeep.start()
 
     def _compact(self, names: list[str]) -> None:

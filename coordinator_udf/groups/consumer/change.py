@@ -46,9 +46,9 @@ from coordinator_udf.groups.records.consumer import (
     group_epoch,
     member_metadata,
     resolved_regex,
-    restore_order,
     tombstone,
 )
+from coordinator_udf.groups.records.restored_order import restore_order
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors

@@ -227,18 +227,7 @@ def convert_to_classic(
     gone = {member.member_id for member in leaving} | renamed.keys()
     stay = [member for member in group.in_order() if member.member_id not in gone]
     classic = _classic_group(ctx, group, stay if joining is None else [*stay, joining])
-    old_ids = {new: old for old, new in renamed.items()}
-    try:
-        assignments = {
-            member.member_id: encode_assignment(
-                _by_name(ctx.topics, group.target(old_ids.get(member.member_id, member.member_id))),
-                decode_version(member.metadata(classic.protocol_name)),
-            )
-            for member in classic.in_order()
-        }
-    except MalformedConsumerProtocol as error:
-        message = f"Cannot downgrade the classic group {group.group_id}: {error}."
-        raise ApiError(Errors.GROUP_ID_NOT_FOUND, message) from None
+    assignments = _assignments(ctx, group, classic, {new: old for old, new in renamed.items()})
     written = [*records, *group_tombstones(group, renamed)]
     sizes = {member_id: len(data) for member_id, data in assignments.items()}
     if not ctx.fits([*(record.sizes for record in written), group_metadata_sizes(classic, sizes)]):
@@ -261,6 +250,23 @@ def convert_to_classic(
     if rebalance_reason is not None:
         reason = rebalance_reason or f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         prepare_rebalance(ctx, classic, GroupEvent.DOWNGRADED, reason)
+
+
+def _assignments(
+    ctx: Context, group: ConsumerGroup, classic: ClassicGroup, old_ids: Mapping[str, str]
+) -> dict[str, bytes]:
+    """What each member shall have, as its own version of the consumer protocol writes it."""
+    try:
+        return {
+            member.member_id: encode_assignment(
+                _by_name(ctx.topics, group.target(old_ids.get(member.member_id, member.member_id))),
+                decode_version(member.metadata(classic.protocol_name)),
+            )
+            for member in classic.in_order()
+        }
+    except MalformedConsumerProtocol as error:
+        message = f"Cannot downgrade the classic group {group.group_id}: {error}."
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND, message) from None
 
 
 def _classic_group(ctx: Context, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> ClassicGroup:

@@ -1,45 +1,31 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetDelete; expiry and what else writes tombstones.
-
-Source: OffsetMetadataManager and ClassicGroup (validateOffsetCommit, validateOffsetDelete, offsetExpirationCondition).
-"""
+"""OffsetCommit and TxnOffsetCommit. Source: OffsetMetadataManager and ClassicGroup (validateOffsetCommit)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator_udf.groups.classic.rebalance import restart_session
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic import ClassicGroup
-from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
-from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
+from coordinator_udf.groups.model.classic_states import ClassicGroupState
+from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.offsets.consumer_commit import PartitionCheck, member_commit_check, txn_commit_check
-from coordinator_udf.groups.records.classic import (
-    GROUP_METADATA,
-    OFFSET_COMMIT,
-    group_metadata_key,
-    offset_sizes,
-)
-from coordinator_udf.groups.records.consumer import NewRecord, group_tombstones
+from coordinator_udf.groups.offsets.shared import offset_key, partition_answer, partition_exists, write_or_refuse
+from coordinator_udf.groups.records.classic import OFFSET_COMMIT, offset_sizes
 from coordinator_udf.groups.store import Group, GroupStore
-from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import (
     ZERO_UUID,
     CommitPartition,
     CommitTopic,
-    DeleteTopic,
     OffsetCommit,
-    OffsetDelete,
     TxnOffsetCommit,
 )
 
 #: From this version on an unknown group is called by its name in the error, before it is an ILLEGAL_GENERATION.
 _GROUP_ID_NOT_FOUND_VERSION = 9
 _TOPIC_ID_VERSION = 10
-
-#: A record that is about to be applied: type, key and value; None is a tombstone.
-Change = tuple[str, dict[str, Any], dict[str, Any] | None]
 
 
 def commit_offsets(
@@ -106,7 +92,7 @@ def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str
         {
             "name": topic.name,
             "topicId": topic.topic_id,
-            "partitions": [_partition(partition.partition_index, error) for partition in topic.partitions],
+            "partitions": [partition_answer(partition.partition_index, error) for partition in topic.partitions],
         }
         for topic in topics
     ]
@@ -125,7 +111,7 @@ def _resolve_topics(
             continue
         name = topic_name(ctx, topic.topic_id)
         if name is None:
-            errors = [_partition(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in topic.partitions]
+            errors = [partition_answer(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in topic.partitions]
             answers.append({"name": "", "topicId": topic.topic_id, "partitions": errors})
         else:
             known.append((CommitTopic(name=name, topic_id=topic.topic_id, partitions=topic.partitions), topic.topic_id))
@@ -144,8 +130,8 @@ def _existing(
     known: list[tuple[CommitTopic, str]] = []
     answers = []
     for topic, topic_id in topics:
-        there = tuple(p for p in topic.partitions if _exists(ctx, topic.name, p.partition_index))
-        missing = tuple(p for p in topic.partitions if not _exists(ctx, topic.name, p.partition_index))
+        there = tuple(p for p in topic.partitions if partition_exists(ctx, topic.name, p.partition_index))
+        missing = tuple(p for p in topic.partitions if not partition_exists(ctx, topic.name, p.partition_index))
         if there:
             known.append((CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=there), topic_id))
         if missing:
@@ -213,14 +199,14 @@ def _commit(
         partitions = []
         for partition in topic.partitions:
             error = _refusal(ctx, partition)
-            partitions.append(_partition(partition.partition_index, error))
+            partitions.append(partition_answer(partition.partition_index, error))
             if error is Errors.NONE:
                 if check is not None:
                     check(topic.name, topic_id, partition.partition_index)
                 value = _offset_value(ctx, partition, topic_id, expire)
                 values.append((topic.name, partition.partition_index, value))
         answers.append({"name": topic.name, "topicId": topic.topic_id, "partitions": partitions})
-    changes = [(OFFSET_COMMIT, _offset_key(group_id, name, index), value) for name, index, value in values]
+    changes = [(OFFSET_COMMIT, offset_key(group_id, name, index), value) for name, index, value in values]
     # What a transaction brings takes no offset's place before its end.
     write_or_refuse(
         ctx, store, [offset_sizes(group_id, name, value) for name, _, value in values], [] if producer else changes
@@ -238,11 +224,6 @@ def _refusal(ctx: Context, partition: CommitPartition) -> Errors:
     if metadata is not None and _java_length(metadata) > ctx.settings.offset_metadata_max_bytes:
         return Errors.OFFSET_METADATA_TOO_LARGE
     return Errors.NONE
-
-
-def _exists(ctx: Context, topic: str, partition: int) -> bool:
-    there = ctx.topics.get(topic)
-    return there is not None and 0 <= partition < there.partitions
 
 
 def _java_long(number: int) -> int:
@@ -273,138 +254,3 @@ def _offset_value(ctx: Context, partition: CommitPartition, topic_id: str, expir
     }
     # A tagged field: where the id isn't known the record doesn't have it.
     return value if topic_id == ZERO_UUID else {**value, "topicId": topic_id}
-
-
-def write_or_refuse(ctx: Context, store: GroupStore, sizes: Sequence[Sizes], records: Iterable[Change]) -> None:
-    """Refuses a request whose records are larger together than the log takes; it writes all of them or none.
-
-    Args:
-        sizes: how large each of its records is.
-        records: those that replace or end something, if they are applied.
-
-    Raises:
-        ApiError: UNKNOWN_SERVER_ERROR.
-    """
-    if sizes and not store.make_room(ctx, sizes):
-        store.put_back(ctx, records)
-        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
-
-
-def _offset_key(group_id: str, topic: str, partition: int) -> dict[str, Any]:
-    return {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
-
-
-def _partition(index: int, error: Errors) -> dict[str, Any]:
-    return {"partitionIndex": index, "errorCode": int(error)}
-
-
-# -- deletion and expiry ------------------------------------------------------------------------------------------
-
-
-def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[dict[str, Any]]:
-    """Deletes offsets of topics to which no member is subscribed; the answer's topics.
-
-    Raises:
-        ApiError: the whole request is refused.
-    """
-    group = store.get(body.group_id)
-    if group is None or group.state is ClassicGroupState.DEAD:
-        raise ApiError(Errors.GROUP_ID_NOT_FOUND)
-    if isinstance(group, ClassicGroup) and not group.is_empty() and not group.uses_consumer_protocol():
-        raise ApiError(Errors.NON_EMPTY_GROUP)
-    there = set(offset_partitions(store, body.group_id))
-    doomed: list[tuple[str, int]] = []
-    answers = [_delete_topic(ctx, group, topic, there, doomed) for topic in body.topics]
-    sizes = [offset_sizes(body.group_id, name, None) for name, _ in doomed]
-    write_or_refuse(ctx, store, sizes, offset_tombstones(body.group_id, doomed))
-    for name, index in doomed:
-        delete_offset(ctx, store, body.group_id, name, index)
-    return answers
-
-
-def _delete_topic(
-    ctx: Context, group: Group, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
-) -> dict[str, Any]:
-    subscribed = group.is_subscribed_to(topic.name)
-    partitions = []
-    for partition in topic.partitions:
-        index = partition.partition_index
-        if ctx.settings.offsets_topic_partition_check and not _exists(ctx, topic.name, index):
-            partitions.append(_partition(index, Errors.UNKNOWN_TOPIC_OR_PARTITION))
-            continue
-        if subscribed:
-            partitions.append(_partition(index, Errors.GROUP_SUBSCRIBED_TO_TOPIC))
-            continue
-        partitions.append(_partition(index, Errors.NONE))
-        if (topic.name, index) in there:
-            doomed.append((topic.name, index))
-    return {"name": topic.name, "partitions": partitions}
-
-
-def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]:
-    """The partitions for which a group has an offset, committed or pending."""
-    committed = [
-        (topic, partition)
-        for topic, partitions in store.offsets.committed.get(group_id, {}).items()
-        for partition in partitions
-    ]
-    return committed + sorted(store.offsets.pending_partitions(group_id) - set(committed))
-
-
-def offset_tombstones(group_id: str, partitions: Iterable[tuple[str, int]]) -> Iterator[Change]:
-    """The records that end offsets."""
-    return ((OFFSET_COMMIT, _offset_key(group_id, topic, partition), None) for topic, partition in partitions)
-
-
-def delete_all_offsets(ctx: Context, store: GroupStore, group_id: str) -> None:
-    """Deletes every offset of a group, pending ones too."""
-    for topic, partition in offset_partitions(store, group_id):
-        delete_offset(ctx, store, group_id, topic, partition)
-
-
-def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent) -> None:
-    """Writes the tombstones of an empty group, which end it."""
-    group = store.groups[group_id]
-    previous = group.state
-    for type_, key, value in group_end(group):
-        offset = ctx.append(type_, key, None, value)
-        store.apply(ctx, offset, type_, key, value, event=event)
-    if isinstance(group, ConsumerGroup):
-        ctx.note(group, previous, event, to=ConsumerGroupState.DEAD)
-
-
-def group_end(group: Group) -> list[NewRecord]:
-    """The tombstones that end an empty group."""
-    if isinstance(group, ConsumerGroup):
-        return group_tombstones(group)
-    return [NewRecord(GROUP_METADATA, group_metadata_key(group.group_id), None)]
-
-
-def forget_topics(ctx: Context, store: GroupStore, deleted: dict[str, str]) -> None:
-    """Deletes the offsets of topics that are no more.
-
-    Args:
-        deleted: topic name -> topic id. An offset that was committed with another id belongs to another topic.
-    """
-    doomed = [
-        (group_id, topic, partition)
-        for group_id, topics in store.offsets.committed.items()
-        for topic, partitions in topics.items()
-        if topic in deleted
-        for partition, value in partitions.items()
-        if value.topic_id in (ZERO_UUID, deleted[topic])
-    ]
-    doomed += [
-        (group_id, topic, partition)
-        for group_id, topic, partition, value in store.offsets.all_pending()
-        if topic in deleted and value.topic_id in (ZERO_UUID, deleted[topic])
-    ]
-    for group_id, topic, partition in doomed:
-        delete_offset(ctx, store, group_id, topic, partition)
-
-
-def delete_offset(ctx: Context, store: GroupStore, group_id: str, topic: str, partition: int) -> None:
-    """Writes the tombstone of an offset."""
-    key = _offset_key(group_id, topic, partition)
-    offset = ctx.append(OFFSET_COMMIT, key, None, None)
-    store.apply(ctx, offset, OFFSET_COMMIT, key, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.offsets import CommittedOffset
-from coordinator_udf.groups.offsets.commit import delete_offset, end_group
+from coordinator_udf.groups.offsets.delete import delete_offset, end_group
 from coordinator_udf.groups.store import Group, GroupStore
 
 

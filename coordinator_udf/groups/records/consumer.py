@@ -8,7 +8,6 @@ GroupMetadataManager named replay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -385,33 +384,6 @@ _APPLY: dict[str, Callable[[ConsumerGroup, Mapping[str, Any], Value | None], Non
     CURRENT_ASSIGNMENT: _apply_current_assignment,
     REGEX: _apply_regex,
 }
-
-
-def restore_order(group: ConsumerGroup, records: Sequence[tuple[str, Mapping[str, Any], Value | None]]) -> None:
-    """Brings a group's tables into the order that they have after Kafka applied records and took them back.
-
-    What they replaced or removed is put back behind the others of its slot, and a table that grew doesn't shrink
-    (SnapshottableHashTable.executeRevert).
-    """
-    applied = deepcopy(group)
-    members: dict[str, None] = {}
-    assignors: dict[str | None, None] = {}
-    for type_, key, value in records:
-        member_id = key.get("memberId", "")
-        if type_ in (MEMBER, CURRENT_ASSIGNMENT):
-            members[member_id] = None
-        before = applied.members.get(member_id)
-        apply_record(applied, type_, key, value)
-        after = applied.members.get(member_id)
-        if before is not after:
-            assignors |= {member.server_assignor: None for member in (before, after) if member is not None}
-    group.table = applied.table
-    for member_id in members:
-        if member_id in group.members:
-            group.members[member_id] = group.members.pop(member_id)
-    for name in assignors:
-        if name in group.assignors:
-            group.assignors[name] = group.assignors.pop(name)
 
 
 #: Every type of record that a consumer group writes.
