@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,9 @@ from coordinator_udf.protocol.wire import (
 _log = logging.getLogger(__name__)
 
 _LENGTH: Final = struct.Struct(">i")
+
+#: The most answers of one write.
+_TOGETHER_MAX: Final = 64
 
 #: A frame up to this size is read without asking the budget: every connection may hold one.
 FREE_FRAME_BYTES: Final = 16 * 1024
@@ -183,7 +187,8 @@ class Connection:
         self.peer = f"{peer[0]}:{peer[1]}"
         # As Java writes an address without a name.
         self._host = f"/{peer[0]}"
-        self._answers: asyncio.Queue[_Outgoing | Passed] = asyncio.Queue()
+        self._answers: deque[_Outgoing | Passed] = deque()
+        self._more_answers = asyncio.Event()
         self._slots = asyncio.Semaphore(self._settings.max_in_flight_per_connection)
         self._unanswered = 0
         self._lane = object()
@@ -223,8 +228,8 @@ class Connection:
 
     def _give_up(self) -> None:
         """Lets go of what will not be answered any more."""
-        while not self._answers.empty():
-            outgoing = self._answers.get_nowait()
+        while self._answers:
+            outgoing = self._answers.popleft()
             if isinstance(outgoing, _Outgoing):
                 outgoing.started.answer.cancel()
                 outgoing.incoming.held.release()
@@ -259,7 +264,8 @@ class Connection:
             if isinstance(outgoing, Passed) and outgoing.answer is None:
                 self._note_answered()
             else:
-                self._answers.put_nowait(outgoing)
+                self._answers.append(outgoing)
+                self._more_answers.set()
             # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
             await asyncio.sleep(0)
 
@@ -338,13 +344,32 @@ class Connection:
 
     async def _write_answers(self) -> None:
         while True:
-            outgoing = await self._answers.get()
+            while not self._answers:
+                self._more_answers.clear()
+                await self._more_answers.wait()
+            outgoing = self._answers.popleft()
             if isinstance(outgoing, Passed):
                 if outgoing.answer is not None:
                     await outgoing.answer(self._write)
+                self._note_answered()
             else:
-                await self._write(await self._answer(*outgoing))
-            self._note_answered()
+                await self._write_together(await self._answer(*outgoing))
+
+    async def _write_together(self, data: bytes) -> None:
+        """Writes an answer, and in one go those behind it that are there too: most answers come many at a time."""
+        parts = [data]
+        try:
+            while len(parts) < _TOGETHER_MAX and self._answers:
+                following = self._answers[0]
+                if isinstance(following, Passed) or not following.started.answer.done():
+                    break
+                self._answers.popleft()
+                parts.append(await self._answer(*following))
+        finally:
+            # What comes before an answer that can't be made is said.
+            await self._write(b"".join(parts))
+            for _ in parts:
+                self._note_answered()
 
     async def _answer(self, incoming: Incoming, started: Started) -> bytes:
         try:
