@@ -20,8 +20,8 @@ KNOWN = topics(t1=4, t2=2)
 PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}
 BOTH = ("t1", "t2")
 
-#: Sessions short enough for a crash to be seen in seconds.
-KAFKA = {"group.min.session.timeout.ms": 1_000}
+#: Sessions short enough for a crash to be seen in seconds; what Kafka hasn't got is on, for nobody must notice.
+KAFKA = {"group.min.session.timeout.ms": 1_000, "group.classic.client.extensions.enable": True}
 
 
 @pytest.fixture
