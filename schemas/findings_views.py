@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from schemas.replay_differences import REBASED, OLDER
+
+#: What members of groups ask.
+_OF_MEMBERS: Final = ", ".join(
+    f"'{api}'"
+    for api in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat")
+)
+
 #: What is wrong with a group, in words, with how often and the setting to look at.
 FINDINGS: Final = """
 WITH joins AS (
@@ -107,33 +115,45 @@ SELECT source, group_id, finding, times, cost_ms, text, setting, first_at FROM f
 """
 
 #: From when on what is told of a group can be relied on. A log that begins in the middle doesn't say who was in the
-#: group; as long as answers of the replay are not the recorded ones, neither is what is told of it.
-RELIABILITY: Final = """
+#: group, and as long as answers of the replay are not the recorded ones, neither is what is told of it. It is right
+#: again once the replay gives, as recorded, an answer that lists all members: that to the leader of a new generation,
+#: or one to the first member of a new group; and after it no other than recorded.
+RELIABILITY: Final = f"""
 WITH asked AS (
-    SELECT source, group_id, min(log_ts) AS first_ts, min_by(api, log_ts) AS first_api,
-           min_by(generation_or_epoch, log_ts) AS first_generation
-    FROM request_log WHERE group_id IS NOT NULL AND api IN ('JoinGroup', 'SyncGroup', 'Heartbeat', 'LeaveGroup',
-                                                            'OffsetCommit', 'ConsumerGroupHeartbeat')
+    SELECT source, group_id, min(log_ts) AS first_ts FROM request_log
+    WHERE group_id IS NOT NULL AND api IN ({_OF_MEMBERS})
     GROUP BY source, group_id
-), diverged AS (
-    SELECT q.source, q.group_id, count(DISTINCT q.request_id) AS diverged, min(q.log_ts) AS first_ts,
-           max(q.log_ts) AS last_ts
+), differing AS (
+    SELECT q.source, q.group_id, q.log_ts, q.request_id, d.undecided
     FROM replay_differences d JOIN request_log q ON q.source = d.source AND q.request_id = d.request_id
-    WHERE d.undecided IS NULL AND q.group_id IS NOT NULL
-    GROUP BY q.source, q.group_id
-), later AS (
-    SELECT r.source, r.group_id, min(started) AS started
-    FROM rebalances r JOIN diverged d ON d.source = r.source AND d.group_id = r.group_id
-    WHERE unix_millis(r.started) > d.last_ts GROUP BY r.source, r.group_id
+    WHERE q.group_id IS NOT NULL AND d.api IN ({_OF_MEMBERS})
+      AND (d.undecided IS NULL OR d.undecided IN ('{OLDER}', '{REBASED}'))
+), diverged AS (
+    SELECT source, group_id, count(DISTINCT CASE WHEN undecided IS NULL THEN request_id END) AS diverged,
+           min(CASE WHEN undecided IS NULL THEN log_ts END) AS first_ts,
+           max(CASE WHEN undecided IS NULL THEN log_ts END) AS last_ts, max(log_ts) AS trouble_ts,
+           bool_or(undecided = '{OLDER}') AS is_older
+    FROM differing GROUP BY source, group_id
+), started AS (
+    SELECT DISTINCT source, get_json_object(body, '$.key.group') AS group_id FROM request_log WHERE api = 'LoadGroup'
+), begun AS (
+    SELECT source, group_id, asked.first_ts, diverged, diverged.first_ts AS diverged_ts, diverged.last_ts, trouble_ts,
+           coalesce(is_older, false) OR started.group_id IS NOT NULL AS begins_in_the_middle
+    FROM asked LEFT JOIN diverged USING (source, group_id) LEFT JOIN started USING (source, group_id)
+), proven AS (
+    SELECT a.source, a.group_id, min(a.ts) AS ts
+    FROM group_responses a JOIN begun ON begun.source = a.source AND begun.group_id = a.group_id
+    WHERE a.error_code = 0 AND a.ts > coalesce(trouble_ts, 0)
+      AND ((a.api = 'JoinGroup' AND a.leader = a.member_id)
+           OR (a.api = 'ConsumerGroupHeartbeat' AND a.generation_id = 1))
+    GROUP BY a.source, a.group_id
 )
 SELECT source, group_id,
-       CASE WHEN diverged IS NULL THEN timestamp_millis(asked.first_ts) ELSE later.started END AS reliable_from,
-       first_api IN ('SyncGroup', 'Heartbeat', 'LeaveGroup')
-           OR (first_api IN ('ConsumerGroupHeartbeat', 'OffsetCommit') AND coalesce(first_generation, 0) > 0)
-           AS begins_in_the_middle,
-       coalesce(diverged, 0) AS diverged, timestamp_millis(diverged.first_ts) AS diverged_from,
-       timestamp_millis(diverged.last_ts) AS diverged_until, timestamp_millis(asked.first_ts) AS first_request
-FROM asked LEFT JOIN diverged USING (source, group_id) LEFT JOIN later USING (source, group_id)
+       CASE WHEN NOT begins_in_the_middle AND trouble_ts IS NULL THEN timestamp_millis(first_ts)
+            ELSE timestamp_millis(proven.ts) END AS reliable_from,
+       begins_in_the_middle, coalesce(diverged, 0) AS diverged, timestamp_millis(diverged_ts) AS diverged_from,
+       timestamp_millis(last_ts) AS diverged_until, timestamp_millis(first_ts) AS first_request
+FROM begun LEFT JOIN proven USING (source, group_id)
 """
 
 #: What the evidence can't show.

@@ -97,8 +97,9 @@ SELECT source, group_id, identity, instance_id AS group_instance_id,
        lag(member_id) OVER following AS member_id_before, lag(gone.event) OVER following AS ended_before,
        ts - lag(gone.ts) OVER following AS away_ms,
        coalesce(own_client_id, client_id) AS current_client_id, same_connection,
-       count_if(NOT coalesce(same_connection, false)) OVER (following ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
-           AS process
+       count_if(NOT coalesce(same_connection, false)) OVER (
+           PARTITION BY source, group_id, identity ORDER BY ts, seq
+           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS process
 FROM placed
 WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY ts, seq)
 """

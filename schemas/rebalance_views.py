@@ -27,7 +27,7 @@ SELECT source, group_id, timestamp_millis(ts) AS at,
             WHEN rule = 'MEMBER_ADDED' THEN 'joined' WHEN rule = 'STATIC_MEMBER_REPLACED' THEN 'came back'
             WHEN rule = 'MEMBER_LEFT' THEN 'left' WHEN rule = 'PENDING_MEMBER_EXPIRED' THEN 'never joined'
             ELSE 'expelled' END AS event,
-       cause_member_id AS member_id, cause_client_id AS client_id, cause_client_host AS client_host, rule,
+       cause_member_id AS member_id, nullif(cause_client_id, '') AS client_id, cause_client_host AS client_host, rule,
        cause_timer AS timer, generation, to_state AS state, nullif(cause_client_reason, '') AS client_reason, reason,
        cause_request_id AS request_id, ts, seq
 FROM group_transitions
@@ -146,7 +146,7 @@ SELECT ended.source, ended.group_id, outcome.generation,
        end_ts - joined.ts AS waiting_for_sync_ms,
        start.rule AS trigger, coalesce(start.reason, grown.topics) AS reason, start.cause_timer AS trigger_timer,
        start.cause_api AS trigger_api,
-       start.cause_member_id AS trigger_member_id, start.cause_client_id AS trigger_client_id,
+       start.cause_member_id AS trigger_member_id, nullif(start.cause_client_id, '') AS trigger_client_id,
        start.cause_client_host AS trigger_client_host, start.cause_client_reason AS client_reason,
        start.cause_request_id AS trigger_request_id,
        joined.rule AS join_ended_by,

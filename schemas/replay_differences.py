@@ -10,6 +10,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 REPLAY_DIFFERENCES_TABLE: Final = "replay_differences"
 
+#: Reasons in the column ``undecided`` that mean that the replay's group was another than the broker's.
+OLDER: Final = "it was there before the log began"
+REBASED: Final = "it waited in a group that was then put in the state that the answers of the broker tell"
+
 #: One row a difference. The option --differences writes them in full, with both sides.
 REPLAY_DIFFERENCES = StructType(
     [

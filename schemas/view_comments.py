@@ -83,7 +83,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "text": "in a sentence",
     "setting": "the setting to look at",
     "reliable_from": "what is told of the group before is not reliable; null: nothing is",
-    "begins_in_the_middle": "whether the log's first request of the group shows that it was there before",
+    "begins_in_the_middle": "whether answers show that the group was there before the log began",
     "diverged": "requests that the replay answered otherwise than was recorded, where the log can tell what is right",
     "gap": "no requests, diverged, begins in the middle, coordinator away, unanswered, unreadable or unknown lines",
 }

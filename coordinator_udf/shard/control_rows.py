@@ -71,6 +71,19 @@ def _read_entry(body: str) -> dict[str, Any]:
         raise BadRequest("body of LoadGroup", body, expected) from None
 
 
+def loaded_assignments(body: str) -> tuple[int, dict[str, bytes]]:
+    """The offset of the record that a LoadGroup row brings, and the assignments of members in it.
+
+    Raises:
+        BadRequest: the body is none of a LoadGroup row.
+    """
+    loaded = _read_entry(body).get("loaded")
+    if loaded is None:
+        return 0, {}
+    offset, _, _, value, _ = loaded
+    return offset, {member["memberId"]: member["assignment"] for member in (value or {}).get("members") or ()}
+
+
 def load_end(shard: ShardState, _: Request) -> None:
     """The shard is loaded: members get fresh sessions, and groups that are too large a rebalance."""
     shard.availability = Availability.ACTIVE

@@ -22,6 +22,7 @@ from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import Availability
+from coordinator_udf.shard.control_rows import loaded_assignments
 from coordinator_udf.shard.sessions.columns import SessionColumns
 from coordinator_udf.shard.shard import Shard
 
@@ -101,6 +102,9 @@ class GroupMachine:
         Raises:
             PoisonRow: a handler raised; the state is then undefined.
         """
+        if row.api == "LoadGroup" and row.body is not None:
+            offset, assignments = loaded_assignments(row.body)
+            self._assignments[offset] = assignments
         self._shard.handle_row(row, 0)
         return self._take()
 

@@ -11,14 +11,16 @@ import pyarrow as pa
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
+from coordinator_udf.shard.control_rows import loaded_assignments
 from coordinator_udf.shard.shard import Shard
-from coordinator_udf.tables.assignment_join import complete_assignments
+from coordinator_udf.tables.assignment_join import RecordAt, complete_assignments
 from coordinator_udf.tables.outputs import OutputRows, Outputs
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
 _SCHEMA = request_log_arrow()
 #: The control row that only a shard with a log of its own can follow.
 FAILOVER = "Failover"
+LOAD_GROUP = "LoadGroup"
 #: A row that makes its handler raise has the rows of its slice before it run again, so slices are short.
 _SLICE_ROWS = 5_000
 
@@ -33,7 +35,18 @@ def run_in_process(source: ReplaySource) -> Outputs:
         for partition, of_shard in sorted(shards.items())
         for rows in _said(source.source, source.settings, partition, of_shard)
     ]
-    return complete_assignments(Outputs.of(said), lambda refs: {})
+    loaded = _loaded(source.source, source.rows)
+    return complete_assignments(Outputs.of(said), lambda refs: {ref: loaded[ref] for ref in refs if ref in loaded})
+
+
+def _loaded(source: str, rows: Sequence[Mapping[str, Any]]) -> dict[RecordAt, dict[str, bytes]]:
+    """The assignments in the records that the source's shards begin with, by record and member."""
+    found: dict[RecordAt, dict[str, bytes]] = {}
+    for row in rows:
+        if row["api"] == LOAD_GROUP and row["body"] is not None:
+            offset, assignments = loaded_assignments(row["body"])
+            found[source, row["partition"], offset] = assignments
+    return found
 
 
 def run_shard(source: str, settings: Settings, partition: int, rows: Sequence[Mapping[str, Any]]) -> Outputs:

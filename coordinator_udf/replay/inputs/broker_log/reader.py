@@ -10,12 +10,14 @@ from typing import Any
 
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
+from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import VERSIONS, Topic
 from coordinator_udf.replay.inputs.broker_log.availability import Availability, availability
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.inputs.broker_log.order import in_order, set_row_times
+from coordinator_udf.replay.inputs.broker_log.starting_groups import starting_groups
 from coordinator_udf.replay.inputs.broker_log.topics import OFFSETS_TOPIC, TopicHistory, topic_history
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
@@ -96,7 +98,7 @@ class _KafkaReader:
             return
         start_ms = entries[0].log_ts
         self._topics(history.at_start, start_ms)
-        self._control("LoadEnd", start_ms)
+        self._start(starting_groups(entries), start_ms)
         changes = iter(history.changes)
         change = next(changes, None)
         elsewhere = decided_elsewhere(entries)
@@ -208,6 +210,18 @@ class _KafkaReader:
             )
             touched = self._transactions.pop(producer_id, set(range(self.out.partitions)))
             self.out.rows += [{**row, "parts": len(touched)} for row in rows if row["partition"] in touched]
+
+    def _start(self, records: Sequence[dict[str, Any]], ts: int) -> None:
+        """The coordinator loads groups that were there before the log began; then it is active."""
+        for offset, record in enumerate(records):
+            place = partition_for(record["key"]["group"], self.out.partitions)
+            rows = control_rows(
+                partitions=self.out.partitions, log_ts=ts, api="LoadGroup", body={**record, "offset": offset}
+            )
+            self.out.rows += [row for row in rows if row["partition"] == place]
+        if records:
+            self.out.notes["groups that were there before the log began, begun with what answers tell"] += len(records)
+        self._control("LoadEnd", ts)
 
     def _topics(self, topics: Iterable[Topic], ts: int) -> None:
         listed = [{"name": topic.name, "partitions": topic.partitions, "id": topic.id} for topic in topics]

@@ -14,10 +14,11 @@ from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, answer_error
+from schemas.replay_differences import OLDER, REBASED
 
-OLDER: Final = "it was there before the log began"
+__all__ = ["ENDED", "LOST", "OLDER", "REBASED", "LogFacts"]
+
 LOST: Final = "the broker had lost and loaded the shard; what waited and what it loaded is not in the log"
-REBASED: Final = "it waited in a group that was then put in the state that the broker's answers tell"
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
 
 #: The APIs whose answers list groups, or a group's offsets.

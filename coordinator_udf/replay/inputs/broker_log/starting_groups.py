@@ -1,0 +1,179 @@
+"""What the first answers of a log tell of classic groups that were there before it began: their starting state.
+
+A member that was there is one that the coordinator answers as its own although the log doesn't show how it came. What a
+member's subscription and timeouts are, its next JoinGroup tells, or the answer to a leader or to DescribeGroups that
+lists it. Of the groups of the consumer protocol (KIP-848) answers tell too little: they begin empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+
+#: What a member is answered that the coordinator knows.
+_KNOWN: Final = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
+_SESSION_MS: Final = 45_000
+_REBALANCE_MS: Final = 300_000
+_VALUE_VERSION: Final = 3
+
+
+class _Group:
+    """What the log tells of one group so far."""
+
+    def __init__(self) -> None:
+        #: Ids that the log shows being given to new members.
+        self.given: set[str] = set()
+        #: Members that were there before, in the order in which they are told of.
+        self.older: dict[str, Entry | None] = {}
+        self.joins: dict[str, Mapping[str, Any]] = {}
+        self.listed: dict[str, Mapping[str, Any]] = {}
+        self.instances: dict[str, str] = {}
+        self.generation: int | None = None
+        self.first_answer: Mapping[str, Any] | None = None
+        self.described_protocol: str | None = None
+        self.protocol_type = "consumer"
+        self.is_consumer = False
+
+    def is_known(self, member_id: str, entry: Entry | None) -> None:
+        if member_id and member_id not in self.given and self.older.get(member_id) is None:
+            self.older[member_id] = entry
+
+
+def starting_groups(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The records (GroupMetadata) of the classic groups that were there before the first entry.
+
+    Args:
+        entries: the log in order.
+    """
+    groups: dict[str, _Group] = {}
+    for entry in entries:
+        for group_id in _named(entry):
+            _note(groups.setdefault(group_id, _Group()), group_id, entry)
+    found = ((group_id, _value(group)) for group_id, group in groups.items())
+    return [
+        {"key": {"type": "GroupMetadata", "group": group_id}, "valueVersion": _VALUE_VERSION, "value": value}
+        for group_id, value in found
+        if value is not None
+    ]
+
+
+def _named(entry: Entry) -> Iterable[str]:
+    group_id = entry.request.get("groupId")
+    if isinstance(group_id, str):
+        return (group_id,)
+    if entry.api == "DescribeGroups" and entry.response is not None:
+        return [each["groupId"] for each in entry.response.get("groups") or ()]
+    return ()
+
+
+def _note(group: _Group, group_id: str, entry: Entry) -> None:
+    request, answer = entry.request, entry.response
+    if answer is None:
+        return
+    if entry.api == "JoinGroup":
+        _note_join(group, entry, answer)
+    elif entry.api == "DescribeGroups":
+        _note_description(group, group_id, answer)
+    elif entry.api == "ConsumerGroupHeartbeat":
+        group.is_consumer |= answer.get("errorCode") == Errors.NONE
+    elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") in _KNOWN:
+        group.is_known(request["memberId"], entry)
+        _note_generation(group, request.get("generationId"))
+    elif entry.api == "OffsetCommit" and request.get("generationIdOrMemberEpoch", request.get("generationId", -1)) >= 0:
+        topics = answer.get("topics") or ()
+        if {part.get("errorCode") for topic in topics for part in topic.get("partitions") or ()} == {Errors.NONE}:
+            group.is_known(request["memberId"], entry)
+    elif entry.api == "LeaveGroup" and answer.get("errorCode") == Errors.NONE:
+        for member in answer.get("members") or ():
+            if member.get("errorCode") == Errors.NONE:
+                group.is_known(member.get("memberId") or "", None)
+    instance, member_id = request.get("groupInstanceId"), request.get("memberId")
+    if instance and member_id:
+        group.instances[member_id] = instance
+
+
+def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
+    member_id, code = entry.request["memberId"], answer.get("errorCode")
+    if not member_id:
+        if code in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}:
+            group.given.add(answer["memberId"])
+    elif code in _KNOWN:
+        group.is_known(member_id, entry)
+    if code not in _KNOWN:
+        return
+    group.joins.setdefault(member_id or answer["memberId"], entry.request)
+    group.protocol_type = entry.request.get("protocolType") or group.protocol_type
+    if code != Errors.NONE:
+        return
+    if group.first_answer is None:
+        group.first_answer = answer
+        _note_generation(group, answer["generationId"] - 1)
+    if answer.get("members") and not group.listed:
+        group.listed = {member["memberId"]: member for member in answer["members"]}
+
+
+def _note_generation(group: _Group, generation: Any) -> None:
+    if group.generation is None and isinstance(generation, int):
+        group.generation = generation
+
+
+def _note_description(group: _Group, group_id: str, answer: Mapping[str, Any]) -> None:
+    for described in answer.get("groups") or ():
+        if described["groupId"] != group_id or described.get("errorCode") != Errors.NONE:
+            continue
+        group.described_protocol = group.described_protocol or described.get("protocolData") or None
+        for member in described.get("members") or ():
+            group.is_known(member["memberId"], None)
+            group.listed.setdefault(member["memberId"], {**member, "metadata": member.get("memberMetadata")})
+
+
+def _value(group: _Group) -> dict[str, Any] | None:
+    """The record's value; None where the group began with the log, or answers tell too little."""
+    if group.is_consumer or group.generation is None or group.generation < (0 if group.older else 1):
+        return None
+    first = group.first_answer or {}
+    protocol = first.get("protocolName") or group.described_protocol or _first_protocol(group)
+    leader = first.get("leader")
+    if leader not in group.older:
+        leader = next(iter(group.older), None)
+    return {
+        "protocolType": group.protocol_type,
+        "generation": group.generation,
+        "protocol": protocol if group.older else None,
+        "leader": leader,
+        "currentStateTimestamp": -1,
+        "members": list(_members(group, protocol)),
+    }
+
+
+def _first_protocol(group: _Group) -> str | None:
+    return next((each["name"] for join in group.joins.values() for each in join["protocols"]), "range")
+
+
+def _members(group: _Group, protocol: str | None) -> Iterator[dict[str, Any]]:
+    usual = next(iter(group.joins.values()), {})
+    for member_id, entry in group.older.items():
+        join, listed = group.joins.get(member_id), group.listed.get(member_id, {})
+        timeouts = join or usual
+        session_ms = timeouts.get("sessionTimeoutMs") or _SESSION_MS
+        instance = group.instances.get(member_id) or listed.get("groupInstanceId")
+        # The coordinator goes on calling a static member as its first process called itself.
+        client_id = listed.get("clientId") if instance or entry is None else entry.client_id
+        yield {
+            "memberId": member_id,
+            "groupInstanceId": instance,
+            "clientId": client_id or "",
+            "clientHost": entry.client_host if entry is not None else listed.get("clientHost") or "",
+            "rebalanceTimeout": timeouts.get("rebalanceTimeoutMs") or _REBALANCE_MS,
+            "sessionTimeout": session_ms,
+            "subscription": _subscription(join, protocol) or listed.get("metadata") or _subscription(usual, protocol),
+            "assignment": listed.get("memberAssignment") or "",
+        }
+
+
+def _subscription(join: Mapping[str, Any] | None, protocol: str | None) -> str:
+    named = [each["metadata"] for each in (join or {}).get("protocols") or () if each["name"] == protocol]
+    return named[0] if named else ""

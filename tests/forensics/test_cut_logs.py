@@ -1,0 +1,111 @@
+"""A log cut in two: both parts are the whole, and the later part alone contradicts nothing of it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_udf.replay.judge.report import SourceReport
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from tests.conftest import shared
+
+pytestmark = pytest.mark.slow
+
+Rows = dict[str, list[dict[str, Any]]]
+SESSIONS = {"group.consumer.session.timeout.ms": "15000", "group.consumer.min.session.timeout.ms": "10000"}
+#: The moment at which a request was handled is reckoned from the lines around it, which a cut takes away.
+APART = timedelta(milliseconds=50)
+#: What is compared of each view, and the column with its moment.
+COMPARED = {
+    "rebalances": ("started", ("generation", "trigger", "trigger_client_id", "outcome", "members_after")),
+    "expulsions": ("at", ("member_id", "rule", "timer", "came_back_as")),
+    "member_events": ("at", ("event", "member_id", "client_id")),
+    "waited_for": ("started", ("generation", "how", "client_id")),
+    "assignment_history": ("since", ("topic", "partition", "member_id")),
+}
+SCENARIOS = ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolling-strategy", "kip848", "migrate")
+#: Where groups of the classic protocol go on for long enough after a cut for their members to be listed again.
+RIGHT_AGAIN = {"storm", "scale-1-5", "max-poll", "rolling-strategy"}
+
+
+def tables(paths: Sequence[Path], out: Path) -> tuple[list[SourceReport], Rows]:
+    request = ReplayRequest(tuple(paths), out, ReplayOptions(overrides=SESSIONS), overwrite=True)
+    reports = replay(None, request, print)
+    assert [report.failure for report in reports if report.failure is not None] == []
+    views = ViewsInProcess(str(out))
+    views.make(VIEWS_IN_PROCESS)
+    rows = {name: views.ask(f"SELECT * FROM {name}") for name in VIEWS_IN_PROCESS}
+    views.close()
+    return reports, rows
+
+
+def cut(log: Path, folder: Path, share: float) -> tuple[Path, Path, Path]:
+    """The first part, the later part (under a name that stands before that of the first), and the whole."""
+    lines = gzip.decompress(log.read_bytes()).splitlines(keepends=True)
+    place = int(len(lines) * share)
+    folder.mkdir()
+    first, later, whole = folder / "b.log", folder / "a.log", folder / "whole.log"
+    for path, part in ((first, lines[:place]), (later, lines[place:]), (whole, lines)):
+        path.write_bytes(b"".join(part))
+    return first, later, whole
+
+
+def plain(row: dict[str, Any]) -> str:
+    return repr({name: value for name, value in row.items() if name != "source"})
+
+
+def contradictions(later: Rows, whole: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of the later part that no row of the whole bears out, from where each group is reliable on."""
+    reliable = {row["group_id"]: row["reliable_from"] for row in later["reliability"]}
+    for view, (moment, columns) in COMPARED.items():
+        known: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in whole[view]:
+            known[row["group_id"]].append(row)
+        for row in later[view]:
+            since = reliable.get(row["group_id"])
+            if since is None or row[moment] < since:
+                continue
+            same = [each for each in known[row["group_id"]] if bears_out(each, row, columns)]
+            # The first owner that the later part tells of may have had the partition for longer.
+            is_first = row.get("change") == "first"
+            if not any(each[moment] <= row[moment] + APART and (is_first or each[moment] >= row[moment] - APART)
+                       for each in same):  # fmt: skip
+                yield view, row
+
+
+def bears_out(whole: dict[str, Any], later: dict[str, Any], columns: Sequence[str]) -> bool:
+    """Whether all that the later part tells is so in the whole, too; what is null isn't told."""
+    return all(
+        later[name] is None or whole[name] == later[name]
+        or (isinstance(later[name], list) and sorted(whole[name]) == sorted(later[name]))
+        for name in columns
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> None:
+    log = shared("evidence", "dev", f"{scenario}.request.log.gz")
+    share = random.Random(scenario).uniform(0.2, 0.7)
+    first, later, whole = cut(log, tmp_path / "in", share)
+    _, all_of_it = tables([whole], tmp_path / "whole")
+    parts, both = tables([later, first], tmp_path / "both")
+    assert len(parts) == 1
+    for name in VIEWS_IN_PROCESS:
+        assert sorted(map(plain, both[name])) == sorted(map(plain, all_of_it[name])), name
+    _, alone = tables([later], tmp_path / "later")
+    assert list(contradictions(alone, all_of_it)) == []
+    reliable = {row["group_id"]: row["reliable_from"] for row in alone["reliability"]}
+    begun = {row["group_id"] for row in alone["gaps"] if row["gap"] == "begins in the middle"}
+    assert begun
+    if scenario in RIGHT_AGAIN:
+        assert any(reliable[group] is not None for group in begun)
+        assert any(row["started"] >= reliable[row["group_id"]] for row in alone["rebalances"])
