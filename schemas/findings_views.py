@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.replay_differences import REBASED, OLDER
+from schemas.replay_differences import OLDER, REBASED
 
 #: What members of groups ask.
 _OF_MEMBERS: Final = ", ".join(
@@ -128,6 +128,10 @@ WITH asked AS (
     FROM replay_differences d JOIN request_log q ON q.source = d.source AND q.request_id = d.request_id
     WHERE q.group_id IS NOT NULL AND d.api IN ({_OF_MEMBERS})
       AND (d.undecided IS NULL OR d.undecided IN ('{OLDER}', '{REBASED}'))
+    UNION ALL
+    -- Where the replay put the group in another state, what it told before was wrong.
+    SELECT source, get_json_object(body, '$.groupId'), log_ts, NULL, '{REBASED}' FROM request_log
+    WHERE api = 'AdoptGroup'
 ), diverged AS (
     SELECT source, group_id, count(DISTINCT CASE WHEN undecided IS NULL THEN request_id END) AS diverged,
            min(CASE WHEN undecided IS NULL THEN log_ts END) AS first_ts,
