@@ -9,11 +9,12 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
@@ -335,7 +336,7 @@ def _with_coordinators(settings: GatewaySettings, coordinators: Settings) -> Gat
         GroupConfig(name, coordinators.shared_by_groups(name), default.shared_by_groups(name))
         for name in SETTINGS_OF_GROUPS
     )
-    return replace(
+    return msgspec.structs.replace(
         settings,
         client_assignors=coordinators.group_consumer_client_assignors_enable,
         classic_extensions=coordinators.group_classic_client_extensions_enable,

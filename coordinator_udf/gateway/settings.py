@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from typing import Annotated, Final
+
+import msgspec
 
 from coordinator_udf.settings.coordinator import SettingsError
 
@@ -11,8 +13,16 @@ class GatewaySettingsError(SettingsError):
     """A setting of the gateway has a value that it can't work with; the text names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Milliseconds = Annotated[int, msgspec.Meta(ge=0)]
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+#: The least that a client may send at once: a request with little more than its names fits.
+_LEAST_REQUEST_BYTES: Final = 1024
+
+
+class GroupConfig(msgspec.Struct, frozen=True):
     """A setting that consumer groups have from the coordinator: its name for a group, what it is, and by default."""
 
     name: str
@@ -20,8 +30,7 @@ class GroupConfig:
     default: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway's settings. Where Kafka has the same limit the default is Kafka's, unless said otherwise.
 
     Attributes:
@@ -56,25 +65,25 @@ class GatewaySettings:
     """
 
     host: str = "127.0.0.1"
-    port: int = 9092
+    port: _Port = 9092
     advertised_host: str | None = None
-    advertised_port: int | None = None
-    node_id: int = 1
+    advertised_port: _Port | None = None
+    node_id: _Size = 1
     cluster_id: str = "muster"
     gateways: tuple[tuple[str, int], ...] = ()
-    max_connections: int = 10_000
-    max_request_bytes: int = 16 * 1024 * 1024
-    queued_bytes_max: int = 64 * 1024 * 1024
-    max_in_flight_per_connection: int = 64
-    max_in_flight: int = 20_000
-    unanswered_rows_max: int = 10_000
-    idle_timeout_ms: int = 600_000
-    frame_timeout_ms: int = 30_000
-    write_timeout_ms: int = 30_000
-    request_timeout_ms: int = 30_000
-    loading_hold_ms: int = 3_000
-    append_linger_ms: int = 25
-    append_rows_max: int = 5_000
+    max_connections: _Count = 10_000
+    max_request_bytes: Annotated[int, msgspec.Meta(ge=_LEAST_REQUEST_BYTES)] = 16 * 1024 * 1024
+    queued_bytes_max: _Size = 64 * 1024 * 1024
+    max_in_flight_per_connection: _Count = 64
+    max_in_flight: _Count = 20_000
+    unanswered_rows_max: _Count = 10_000
+    idle_timeout_ms: _Milliseconds = 600_000
+    frame_timeout_ms: _Milliseconds = 30_000
+    write_timeout_ms: _Milliseconds = 30_000
+    request_timeout_ms: _Milliseconds = 30_000
+    loading_hold_ms: _Milliseconds = 3_000
+    append_linger_ms: _Milliseconds = 25
+    append_rows_max: _Count = 5_000
     client_assignors: bool = False
     classic_extensions: bool = False
     of_groups: tuple[GroupConfig, ...] = ()
@@ -85,22 +94,15 @@ class GatewaySettings:
         return self.client_assignors or self.classic_extensions
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int) and value < 0:
-                raise GatewaySettingsError(f"{field.name} is {value}, expected at least 0")
-        for name in (
-            "max_connections",
-            "max_in_flight_per_connection",
-            "max_in_flight",
-            "append_rows_max",
-            "unanswered_rows_max",
-        ):
-            if getattr(self, name) < 1:
-                raise GatewaySettingsError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if not 1024 <= self.max_request_bytes <= self.queued_bytes_max:
+            try:
+                msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                raise GatewaySettingsError(f"{field.name} is {value!r}: {error}") from None
+        if self.max_request_bytes > self.queued_bytes_max:
             raise GatewaySettingsError(
-                f"max_request_bytes is {self.max_request_bytes}, expected at least 1024 and at most queued_bytes_max "
+                f"max_request_bytes is {self.max_request_bytes}, expected at most queued_bytes_max "
                 f"({self.queued_bytes_max}): a request that can't be queued would wait for ever"
             )
 

@@ -48,6 +48,7 @@ class ConsumerMetadata:
         self._seen_partitions: set[TopicPartition] = set()
         self._nodes: set[str] = set()
         self.update_version = 1
+        self._asked: MetadataQuery | None = None
         self.topics: dict[str, TopicView] = {}
         self.topic_ids: dict[str, str] = {}
         self.topic_names: dict[str, str] = {}
@@ -86,6 +87,26 @@ class ConsumerMetadata:
         self._equivalent_answers = 0
         self._request_version += 1
         return self.update_version
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._asked is not None
+
+    def ask(self, now_ms: int) -> MetadataQuery | None:
+        """Returns what to ask for, where it is time and no answer is awaited; it is awaited from then on."""
+        if self._asked is not None or self.time_to_next_update_ms(now_ms) != 0:
+            return None
+        self._asked = self.query()
+        return self._asked
+
+    def take(self, view: ClusterView, now_ms: int) -> bool:
+        """Takes the answer that is awaited. Returns False where none is."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return False
+        self.update(asked, view, now_ms)
+        return True
 
     def query(self) -> MetadataQuery:
         """Returns what to ask for now."""

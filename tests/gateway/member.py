@@ -58,6 +58,20 @@ class Reporter:
             say("assigned", partitions=now)
 
 
+def python_options(config: dict[str, Any]) -> dict[str, Any]:
+    """What kafka-python and aiokafka, which took its names, are told alike."""
+    return {
+        "bootstrap_servers": config["address"],
+        "group_id": config["group"],
+        "client_id": config["name"],
+        "group_instance_id": config.get("instance"),
+        "session_timeout_ms": config["session_ms"],
+        "heartbeat_interval_ms": config["heartbeat_ms"],
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+    }
+
+
 def kafka_python(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> None:
     from kafka import KafkaConsumer, TopicPartition
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -74,15 +88,8 @@ def kafka_python(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> N
     }
     consumer = KafkaConsumer(
         *config["topics"],
-        bootstrap_servers=config["address"],
-        group_id=config["group"],
-        client_id=config["name"],
-        group_instance_id=config.get("instance"),
-        session_timeout_ms=config["session_ms"],
-        heartbeat_interval_ms=config["heartbeat_ms"],
         partition_assignment_strategy=[strategies[config["strategy"]]],
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        **python_options(config),
     )
     reporter = Reporter()
     while True:
@@ -169,15 +176,8 @@ async def _aiokafka(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -
     }
     consumer = AIOKafkaConsumer(
         *config["topics"],
-        bootstrap_servers=config["address"],
-        group_id=config["group"],
-        client_id=config["name"],
-        group_instance_id=config.get("instance"),
-        session_timeout_ms=config["session_ms"],
-        heartbeat_interval_ms=config["heartbeat_ms"],
         partition_assignment_strategy=[strategies[config["strategy"]]],
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        **python_options(config),
     )
     await consumer.start()
     reporter = Reporter()

@@ -17,7 +17,7 @@ from coordinator_udf.members.classic.requests import RequestBuilder
 from coordinator_udf.members.cluster_view import ClusterView
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.exceptions import ClientException, disconnect_exception
-from coordinator_udf.members.metadata import ConsumerMetadata, MetadataQuery
+from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import Hangup, MetadataRequest, Output, Request, Unsendable
 from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer, deadline_after
 
@@ -58,7 +58,6 @@ class NetworkClient:
         self._arrived: deque[_Sent] = deque()
         self._completed: deque[_Sent] = deque()
         self._disconnects: deque[str] = deque()
-        self._query: MetadataQuery | None = None
         self._woken = False
         self._next_req = 0
         self.progress = 0
@@ -90,7 +89,7 @@ class NetworkClient:
     @property
     def metadata_deadline_ms(self) -> int | None:
         """When metadata will be asked for next; None while an answer is awaited."""
-        if self._query is not None:
+        if self._metadata.is_asked:
             return None
         return deadline_after(self._clock.now_ms, self._metadata.time_to_next_update_ms(self._clock.now_ms))
 
@@ -118,12 +117,9 @@ class NetworkClient:
 
     def give_metadata(self, view: ClusterView) -> bool:
         """Takes the answer to the last metadata request. Returns False if there is none under way."""
-        query, self._query = self._query, None
-        if query is None:
-            return False
-        self.progress += 1
-        self._metadata.update(query, view, self._clock.now_ms)
-        return True
+        taken = self._metadata.take(view, self._clock.now_ms)
+        self.progress += taken
+        return taken
 
     # ---- polling
 
@@ -211,10 +207,9 @@ class NetworkClient:
         self._outputs.append(Request(req, sent.node, builder.api, version, sent.timeout_ms, body))
 
     def _ask_for_metadata(self) -> None:
-        if self._query is None and self._metadata.time_to_next_update_ms(self._clock.now_ms) == 0:
-            self._query = self._metadata.query()
+        if (query := self._metadata.ask(self._clock.now_ms)) is not None:
             self.progress += 1
-            self._outputs.append(MetadataRequest(self._query.topics, self._query.topic_ids))
+            self._outputs.append(MetadataRequest(query.topics, query.topic_ids))
 
     def _poll_network(self, timeout_ms: int) -> Flow[None]:
         self._ask_for_metadata()

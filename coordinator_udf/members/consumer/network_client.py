@@ -13,7 +13,7 @@ from coordinator_udf.members.cluster_view import ClusterView
 from coordinator_udf.members.consumer.answers import check_answer
 from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.exceptions import ClientException, disconnect_exception, timeout_exception
-from coordinator_udf.members.metadata import ConsumerMetadata, MetadataQuery
+from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import MetadataRequest, Output, Request, Unsendable
 from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
 
@@ -98,7 +98,6 @@ class NetworkClient:
         self._unsent: list[tuple[UnsentRequest, Timer]] = []
         self._in_flight: dict[int, tuple[str, UnsentRequest]] = {}
         self._arrived: list[Callable[[], None]] = []
-        self._query: MetadataQuery | None = None
         self._next_req = 0
         self._closed = False
         self.progress = 0
@@ -213,22 +212,18 @@ class NetworkClient:
 
     def awaits_metadata(self) -> bool:
         """Tells whether metadata was asked for and isn't here yet."""
-        return self._query is not None
+        return self._metadata.is_asked
 
     def update_metadata(self, view: ClusterView) -> bool:
         """Takes the metadata that was asked for. Returns whether any was."""
-        query, self._query = self._query, None
-        if query is None:
-            return False
-        self.progress += 1
-        self._metadata.update(query, view, self._clock.now_ms)
-        return True
+        taken = self._metadata.take(view, self._clock.now_ms)
+        self.progress += taken
+        return taken
 
     def _ask_for_metadata(self) -> None:
-        if self._query is None and not self._closed and self._metadata.time_to_next_update_ms(self._clock.now_ms) == 0:
-            self._query = self._metadata.query()
+        if not self._closed and (query := self._metadata.ask(self._clock.now_ms)) is not None:
             self.progress += 1
-            self._emit(MetadataRequest(self._query.topics, self._query.topic_ids))
+            self._emit(MetadataRequest(query.topics, query.topic_ids))
 
     def close(self) -> None:
         """Sends nothing any more."""
