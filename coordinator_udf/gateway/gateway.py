@@ -304,6 +304,7 @@ class Gateway:
             in_flight=asyncio.Semaphore(settings.max_in_flight),
             on_close=self._count_close,
             admission=None if self._security is None else self._security.entrance,
+            allowance=None if self._security is None else self._security.quotas,
         )
         if self._behind is not None:
             await self._behind.open()

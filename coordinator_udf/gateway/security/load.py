@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coordinator_udf.gateway.security.acls import Acls
 from coordinator_udf.gateway.security.entrance import Entrance, Strangers
+from coordinator_udf.gateway.security.quotas import Quotas
 from coordinator_udf.gateway.security.sasl import user_mechanisms
 from coordinator_udf.gateway.security.settings import SecuritySettings, read_security, server_tls, upstream_tls
 from coordinator_udf.gateway.security.users import UserFile
@@ -35,6 +36,7 @@ class Security:
         self.settings = read_security(path)
         self.directory = path.parent
         self._acls = _acls(self.settings)
+        self.quotas = Quotas(self.settings.quotas)
         settings = self.settings
         self._users = None
         if settings.has_sasl and settings.users is not None:

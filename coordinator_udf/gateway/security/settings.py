@@ -45,6 +45,14 @@ class Acl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "*"
 
 
+class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much a principal may take; ``User:*`` is whoever has no quota of its own."""
+
+    principal: Annotated[str, msgspec.Meta(pattern="^User:.+$")]
+    requests_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    connections: _Count | None = None
+
+
 class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the file says. Paths are as in the file; `path` makes them relative to it.
 
@@ -77,6 +85,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     upstream_username: str | None = _field("upstream.sasl.username", None)
     upstream_password: str | None = _field("upstream.sasl.password.location", None)
     acls: tuple[Acl, ...] = ()
+    quotas: tuple[Quota, ...] = ()
 
     @property
     def has_tls(self) -> bool:
@@ -94,6 +103,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Raises:
             GatewaySettingsError: something is missing, or can't be.
         """
+        if len({quota.principal for quota in self.quotas}) < len(self.quotas):
+            raise _wrong("quotas", "two of a principal", "one for each")
         if self.has_tls and self.keystore is None:
             raise _wrong("ssl.keystore.location", None, "a PEM file with the gateway's key and certificates")
         if self.client_auth != "none" and (self.truststore is None or not self.has_tls):
@@ -109,7 +120,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             )
 
 
-_LISTS: Final = ("acls",)
+_LISTS: Final = ("acls", "quotas")
 
 
 def read_security(path: Path) -> SecuritySettings:

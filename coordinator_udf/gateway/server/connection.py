@@ -151,6 +151,19 @@ class Admission(Protocol):
         """
 
 
+class Allowance(Protocol):
+    """Counts what principals take."""
+
+    def throttle_ms(self, principal: str) -> int:
+        """Counts a request; returns for how long who sent it is to wait."""
+
+    def enter(self, principal: str) -> bool:
+        """Counts a connection; returns whether there may be one more. Who gets True calls `leave` in the end."""
+
+    def leave(self, principal: str) -> None:
+        """Counts that a connection is closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What all connections of a gateway share."""
@@ -161,11 +174,13 @@ class Shared:
     in_flight: asyncio.Semaphore
     on_close: Callable[[str], None]
     admission: Admission | None = None
+    allowance: Allowance | None = None
 
 
 class _Outgoing(NamedTuple):
     incoming: Incoming
     started: Started
+    throttle_ms: int = 0
 
 
 class Connection:
@@ -206,7 +221,7 @@ class Connection:
         try:
             if self._shared.admission is not None:
                 stranger = Stranger(self.peer, self._reader, self._writer, self._write, self._answer_at_once)
-                self.principal = await self._shared.admission.admit(stranger)
+                self._enter(await self._shared.admission.admit(stranger))
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read_requests())
                 tasks.create_task(self._write_answers())
@@ -221,6 +236,8 @@ class Connection:
         finally:
             if self._idle_timer is not None:
                 self._idle_timer.cancel()
+            if self.principal is not None and self._shared.allowance is not None:
+                self._shared.allowance.leave(self.principal)
             self._give_up()
             self._shared.on_close(reason)
             _log.log(logging.DEBUG if quietly else logging.WARNING, "connection %s closed: %s", self.peer, reason)
@@ -261,13 +278,30 @@ class Connection:
             in_turn = None
             if isinstance(outgoing, _Outgoing) and outgoing.started.in_turn:
                 in_turn = outgoing.started.answer
+            throttle_ms = self._throttle_ms()
             if isinstance(outgoing, Passed) and outgoing.answer is None:
                 self._note_answered()
             else:
+                if throttle_ms and isinstance(outgoing, _Outgoing):
+                    outgoing = outgoing._replace(throttle_ms=throttle_ms)
                 self._answers.append(outgoing)
                 self._more_answers.set()
+            if throttle_ms:
+                # It is told to wait; if it doesn't, TCP makes it.
+                await asyncio.sleep(throttle_ms / 1_000)
             # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
             await asyncio.sleep(0)
+
+    def _enter(self, principal: str) -> None:
+        allowance = self._shared.allowance
+        if allowance is not None and not allowance.enter(principal):
+            raise Closed(f"too many connections of {principal}")
+        self.principal = principal
+
+    def _throttle_ms(self) -> int:
+        if self.principal is None or self._shared.allowance is None:
+            return 0
+        return self._shared.allowance.throttle_ms(self.principal)
 
     async def _take(self, frame: bytes, held: HeldBytes) -> _Outgoing | Passed:
         if self._passage is not None:
@@ -371,11 +405,14 @@ class Connection:
             for _ in parts:
                 self._note_answered()
 
-    async def _answer(self, incoming: Incoming, started: Started) -> bytes:
+    async def _answer(self, incoming: Incoming, started: Started, throttle_ms: int = 0) -> bytes:
         try:
             make_body = await started.answer
             header = incoming.header
-            return response_bytes(header.api or "", started.version, header.correlation_id, make_body())
+            body = make_body()
+            if throttle_ms and "throttleTimeMs" in body:
+                body = {**body, "throttleTimeMs": throttle_ms}
+            return response_bytes(header.api or "", started.version, header.correlation_id, body)
         finally:
             incoming.held.release()
 
