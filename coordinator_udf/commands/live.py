@@ -22,6 +22,7 @@ from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
 from coordinator_udf.streaming.metrics import CoordinatorMetrics
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
+from coordinator_udf.streaming.startup import StartupPhases
 
 
 class Source(StrEnum):
@@ -91,6 +92,7 @@ def main(
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
     if log_json:
         configure_logging(as_json=True)
+    phases = StartupPhases()
     with told_in_words("coordinator"):
         if listen is None and (upstream is not None or security is not None):
             raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
@@ -124,12 +126,14 @@ def main(
             door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
             settings = door.reserve(Path(options.log), settings)
         stop = threading.Event()
+        phases.end("Python")
         spark = coordinator_session(spark_conf)
         stop_on_signals(spark, stop)
+        phases.end("Spark's session")
         with (
             nullcontext() if told is None else told,
             _coordinator(spark, options, settings, door, told) as coordinator,
-            nullcontext() if door is None else door.open(coordinator, stop),
+            nullcontext() if door is None else door.open(coordinator, stop, phases),
         ):
             if told is not None:
                 told.metrics.watch(coordinator)

@@ -36,6 +36,7 @@ from coordinator_udf.streaming.ticker import Ticker
 
 if TYPE_CHECKING:
     from coordinator_udf.streaming.coordinator import Coordinator
+    from coordinator_udf.streaming.startup import StartupPhases
 
 _log = logging.getLogger(__name__)
 
@@ -223,23 +224,27 @@ class FrontDoor:
             self._gateway.loaded()
 
     @contextmanager
-    def open(self, coordinator: Coordinator, stop: threading.Event) -> Iterator[None]:
+    def open(self, coordinator: Coordinator, stop: threading.Event, phases: StartupPhases) -> Iterator[None]:
         """Serves clients for as long as the context lasts, once the coordinator has been through its first batch.
 
         Args:
             coordinator: it runs, and has put the topics on its log; time passes on that log once it has answered.
             stop: ends the waiting.
+            phases: what the start took so far; the line of it is printed.
 
         Raises:
             GatewaySettingsError: the address can't be listened on, or the coordinator reads no embedded log.
         """
         if coordinator.log is None:
             raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
+        phases.end("query")
         while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
             pass
         gateway = self._gateway or self._started(coordinator.log, coordinator.config, is_loading=False)
         try:
             coordinator.start_clock()
+            phases.end("first micro-batch")
+            print(phases.line(), file=sys.stderr, flush=True)
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             with BackgroundThread(partial(_watch_files, gateway, self._options), "files"):
                 yield

@@ -9,8 +9,6 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from coordinator_udf.streaming.sources.clock import ClockSource
-from coordinator_udf.streaming.sources.embedded import EmbeddedLogSource
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import UserError
 
@@ -58,14 +56,7 @@ def coordinator_session(conf: Path | None = None, more: Mapping[str, str] | None
     spark = delta_session("muster-coordinator", {**settings, **REQUIRED, **(more or {})})
     # What plans a source's micro-batches on the driver doesn't get --py-files by itself.
     spark.sparkContext.environment.setdefault("PYTHONPATH", str(ROOT))
-    register_sources(spark)
     return spark
-
-
-def register_sources(spark: SparkSession) -> None:
-    """Lets a session read the embedded log and the clock as streams."""
-    spark.dataSource.register(EmbeddedLogSource)
-    spark.dataSource.register(ClockSource)
 
 
 def read_spark_conf(path: Path) -> dict[str, str]:

@@ -21,7 +21,6 @@ from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
-from coordinator_udf.streaming.session import register_sources
 from coordinator_udf.streaming.sink import Rows
 from coordinator_udf.tables.rows import to_tables
 from schemas.requests import LIVE, REQUEST_COLUMNS
@@ -39,7 +38,6 @@ ORDER = {"consumer_offsets": "offset", "group_responses": "seq", "group_transiti
 
 @pytest.fixture(scope="session")
 def coordinator_spark(spark: SparkSession) -> SparkSession:
-    register_sources(spark)
     return spark
 
 

@@ -27,6 +27,7 @@ class SourceError(UserError, ValueError):
 
 def embedded_requests(spark: SparkSession, path: Path, *, starting_append: int, max_rows: int) -> DataFrame:
     """The embedded log as a stream. Whoever runs the job appends ticks to it (ticker.Ticker)."""
+    spark.dataSource.register(log_source.EmbeddedLogSource)
     return (
         spark.readStream.format(log_source.FORMAT)
         .option("path", str(path))
@@ -69,6 +70,7 @@ def json_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame:
 
 def with_clock(requests: DataFrame, partitions: int, config: CoordinatorConfig) -> DataFrame:
     """Requests and the ticks of the job's own clock, one a micro-batch: it takes a trigger to tell how often."""
+    requests.sparkSession.dataSource.register(clock_source.ClockSource)
     ticks = (
         requests.sparkSession.readStream.format(clock_source.FORMAT)
         .option("partitions", partitions)
