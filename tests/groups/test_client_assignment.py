@@ -723,6 +723,17 @@ def test_without_the_setting_nothing_of_it_is_there() -> None:
     assert member.prepare().waits, "an API that isn't known is set aside, as before"
 
 
+def test_a_member_that_goes_back_to_version_0_is_not_waited_for(world: World) -> None:
+    member = Computing(world, "a")
+    member.join()
+    body = {
+        "groupId": G, "memberId": "a", "memberEpoch": member.epoch, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": -1, "subscribedTopicNames": None, "serverAssignor": None, "topicPartitions": None,
+    }  # fmt: skip
+    answer = world.ask("ConsumerGroupHeartbeat", 0, body).body
+    assert answer["assignment"]["topicPartitions"], "the coordinator assigns"
+
+
 def test_version_0_knows_nothing_of_it(world: World) -> None:
     body = {
         "groupId": G, "memberId": "a", "memberEpoch": 0, "instanceId": None, "rackId": None,

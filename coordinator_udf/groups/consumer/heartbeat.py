@@ -253,8 +253,9 @@ class ConsumerHeartbeat:
     def _wishes(self, member: ConsumerMember) -> ConsumerMember:
         """The member with what the request says; null leaves things as they are."""
         body = self.body
-        # Who joins again says everything anew.
-        kept_assignors = () if body.member_epoch == 0 else member.client_assignors
+        # Who joins again says everything anew, and whose version can't be told of it can't compute.
+        is_told = body.member_epoch != 0 and self.row.api_version >= _OWN_MEMBER_ID_VERSION
+        kept_assignors = member.client_assignors if is_told else ()
         names, regex = body.subscribed_topic_names, body.subscribed_topic_regex
         return replace(
             member,
