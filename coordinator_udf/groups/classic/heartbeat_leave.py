@@ -25,6 +25,7 @@ from coordinator_udf.groups.model.classic_states import (
     ClassicGroupState,
     GroupEvent,
 )
+from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import MemberIdentity
 
@@ -56,7 +57,9 @@ def heartbeat(
     return answer
 
 
-def leave_group(ctx: Context, group: ClassicGroup, leaving: tuple[MemberIdentity, ...]) -> list[dict[str, Any]]:
+def leave_group(
+    ctx: Context, _: GroupStore, group: ClassicGroup, leaving: tuple[MemberIdentity, ...]
+) -> list[dict[str, Any]]:
     """Lets members go, each with an answer of its own, and rebalances if any went.
 
     Raises:
@@ -77,6 +80,9 @@ def leave_group(ctx: Context, group: ClassicGroup, leaving: tuple[MemberIdentity
             rebalance_or_complete_join(ctx, group, GroupEvent.MEMBER_LEFT, reason)
         elif group.state is PREPARING_REBALANCE:
             maybe_complete_join(ctx, group)
+    if ctx.append_failed:
+        # The last member is gone, but that nobody is there could not be stored.
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
     return answers
 
 
