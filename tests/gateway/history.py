@@ -53,6 +53,10 @@ class Committer:
     def __exit__(self, *_: object) -> None:
         self._thread.stop()
 
+    def is_heard_since(self, attempt: int) -> bool:
+        """Whether a commit was acknowledged, of those from an attempt's number on."""
+        return any(later.acknowledged for later in self.attempts[attempt:])
+
     def _run(self, stop: threading.Event) -> None:
         wire: Wire | None = None
         while not stop.is_set():

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.responses_table import NewRows
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings
 from schemas.tables import table_arrow
 from tests.conftest import ROOT
+from tests.gateway import history
 from tests.gateway.fleet import Fleet, wait
 from tests.gateway.in_process import PARTITIONS, InProcessCoordinator
 from tests.gateway.wire import HEARTBEAT, Wire
@@ -71,11 +76,16 @@ def test_a_table_that_was_replaced_is_followed_from_its_end(tmp_path: Path, monk
     assert read(table) == ["y"]
 
 
-@contextmanager
-def gateway_process(tmp_path: Path, log: Path) -> Iterator[int]:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def gateway_process(tmp_path: Path, log: Path, port: int | None = None, *, killed: bool = False) -> Iterator[int]:
+    port = port or free_port()
     config = tmp_path / "settings.toml"
     config.write_text('[[topics]]\nname = "t1"\npartitions = 4\n')
     command = [sys.executable, str(JOB), "--listen", f"127.0.0.1:{port}", "--log", str(log)]
@@ -89,8 +99,9 @@ def gateway_process(tmp_path: Path, log: Path) -> Iterator[int]:
     try:
         wait(lambda: _listens(port), "the gateway listens", (tmp_path / f"gateway-{port}.log").read_text)
         yield port
-        process.terminate()
-        assert process.wait(20) == 0
+        if not killed:
+            process.terminate()
+            assert process.wait(20) == 0
     finally:
         process.kill()
         output.close()
@@ -99,6 +110,44 @@ def gateway_process(tmp_path: Path, log: Path) -> Iterator[int]:
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_when_gateways_are_killed_no_acknowledged_commit_is_lost_and_none_is_half(tmp_path: Path, seed: int) -> None:
+    log = EmbeddedLog.create(tmp_path / "log.db", PARTITIONS)
+    tables = tmp_path / "tables"
+
+    def store(table: pa.Table) -> None:
+        if table.num_rows:
+            write_deltalake(str(tables / "group_responses"), table, mode="append")
+
+    coordinator = InProcessCoordinator(log, Settings(), store, 0.02)
+    coordinator.ends = Written(tables / "consumer_offsets")
+    coordinator.start()
+    port = free_port()
+    committer = history.Committer(f"127.0.0.1:{port}", "simple", {("t1", number) for number in range(4)}, seed)
+    moments = random.Random(seed)
+    with committer:
+        for life in range(3):
+            with gateway_process(tmp_path, log.path, port, killed=life < 2):
+                wait(partial(committer.is_heard_since, len(committer.attempts)), "commits are acknowledged")
+                time.sleep(moments.uniform(0, 0.5))
+    coordinator.stop()
+    log.close()
+    assert history.assert_commits_are_whole(history.records(tables), committer) >= 3
+
+
+class Written(PartitionEnds):
+    """Writes the records to a table."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def add(self, records: pa.Table) -> None:
+        if len(records):
+            write_deltalake(str(self._path), records, mode="append")
 
 
 @pytest.mark.slow
