@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.settings.coordinator import FIELDS
 from tests.conftest import ROOT
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 
@@ -66,10 +67,7 @@ def drivers(
 def start(root: Path, death: Death, scenario: Scenario, fold_after: int, max_rows: int) -> subprocess.Popen[bytes]:
     """A driver in a process group of its own, so that its JVM dies with it. It waits for a word before it begins."""
     which = [str(root), str(max_rows), death.point, str(death.after), str(fold_after), str(int(death.recover))]
-    settings = [f"offsets.topic.partition.check={str(scenario.settings.offsets_topic_partition_check).lower()}"]
-    settings += [f"group.initial.rebalance.delay.ms={scenario.settings.group_initial_rebalance_delay_ms}"]
-    extensions = str(scenario.settings.group_classic_client_extensions_enable).lower()
-    settings += [f"group.classic.client.extensions.enable={extensions}"]
+    settings = [f"{name}={_text(getattr(scenario.settings, field.name))}" for name, field in FIELDS.items()]
     with (root / "driver.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, str(DRIVER), *which, *settings],
@@ -80,6 +78,13 @@ def start(root: Path, death: Death, scenario: Scenario, fold_after: int, max_row
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             start_new_session=True,
         )
+
+
+def _text(value: object) -> str:
+    """A setting's value as a command line has it."""
+    return (
+        ",".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 def kill(driver: subprocess.Popen[bytes]) -> None:
