@@ -14,31 +14,25 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from schemas.tables import GROUP_TRANSITIONS, REJECTED_REQUESTS
+from schemas.tables import CONSUMER_OFFSETS, GROUP_RESPONSES, GROUP_TRANSITIONS, REJECTED_REQUESTS
 
-_SAID: Final = [
-    StructField("source", StringType(), False),
-    StructField("partition", IntegerType(), False),
-    # Dense within a partition over all kinds, in the order in which the outputs came to be.
-    StructField("seq", LongType(), False),
-    StructField("ts", LongType(), False),
-]
+
+def _columns(table: StructType, *names: str) -> list[StructField]:
+    """Columns that stand in a table as they are said."""
+    return [table[name] for name in names]
+
+
+#: ``seq`` is dense within a partition over all kinds, in the order in which the outputs came to be.
+_SAID: Final = _columns(GROUP_RESPONSES, "source", "partition", "seq", "ts")
 
 #: One row an answer: to be completed (tables.assignment_join), then a row of group_responses.
 RESPONSES = StructType(
     [
         *_SAID,
-        # The request that is answered.
-        StructField("request_id", StringType(), True),
-        # The request in whose handling the answer was given; null is a timer.
-        StructField("answered_by", StringType(), True),
-        StructField("api", StringType(), True),
-        StructField("api_version", IntegerType(), True),
-        StructField("group_id", StringType(), True),
-        StructField("member_id", StringType(), True),
-        StructField("error_code", IntegerType(), True),
+        # Of the request that is answered, and of that in whose handling it was, which is null for a timer.
+        *_columns(GROUP_RESPONSES, "request_id", "answered_by", "api", "api_version", "group_id", "member_id"),
         # The answer; null where it failed and can't say so.
-        StructField("body", StringType(), True),
+        *_columns(GROUP_RESPONSES, "error_code", "body"),
         # As in the request: the answers of all parts make up one answer.
         StructField("parts", IntegerType(), True),
         StructField("assignment_refs", StringType(), True),
@@ -49,20 +43,11 @@ RESPONSES = StructType(
 RECORDS = StructType(
     [
         *_SAID,
-        # The request that caused the record; null is a timer.
-        StructField("request_id", StringType(), True),
-        StructField("offset", LongType(), False),
-        StructField("record_type", StringType(), False),
+        *_columns(CONSUMER_OFFSETS, "request_id", "offset", "record_type"),
         # The whole key in JSON, and what it is made of.
-        StructField("key", StringType(), False),
-        StructField("group_id", StringType(), True),
-        StructField("topic", StringType(), True),
-        StructField("topic_partition", IntegerType(), True),
-        StructField("member_id", StringType(), True),
-        StructField("value_version", IntegerType(), True),
+        *_columns(CONSUMER_OFFSETS, "key", "group_id", "topic", "topic_partition", "member_id", "value_version"),
         # Of transactional commits, and of the markers that end their transactions.
-        StructField("producer_id", LongType(), True),
-        StructField("producer_epoch", IntegerType(), True),
+        *_columns(CONSUMER_OFFSETS, "producer_id", "producer_epoch"),
         # The value; null is a tombstone.
         StructField("body", StringType(), True),
         StructField("assignment_refs", StringType(), True),
