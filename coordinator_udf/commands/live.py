@@ -12,6 +12,15 @@ import typer
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
+from coordinator_udf.commands.gateway_options import (
+    Advertise,
+    BrokerPorts,
+    Gateways,
+    LogJson,
+    Metrics,
+    SecurityFile,
+    Upstream,
+)
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
 from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
@@ -64,30 +73,13 @@ def main(
         bool, typer.Option("--recover-from-offsets", help="Load the groups from consumer_offsets; new checkpoint.")
     ] = False,
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve Kafka clients there.")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
-    ] = None,
-    upstream: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,...", help="A Kafka cluster: its topics and records, groups kept by Muster."),
-    ] = None,
-    broker_ports: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="PORT", help="Where broker 0 of --upstream is reached, 1 a port further. [listen+1]"
-        ),
-    ] = None,
-    security: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who may come in, as conf/security.toml; TLS to --upstream.")
-    ] = None,
-    gateways: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Where clients reach all gateways of the log, this one among them."),
-    ] = None,
-    metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Tell there /metrics (Prometheus), /healthz and /readyz.")
-    ] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log lines of JSON.")] = False,
+    advertise: Advertise = None,
+    upstream: Upstream = None,
+    broker_ports: BrokerPorts = None,
+    security: SecurityFile = None,
+    gateways: Gateways = None,
+    metrics: Metrics = None,
+    log_json: LogJson = False,
 ) -> None:
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
     if log_json:
