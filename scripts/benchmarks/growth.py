@@ -46,7 +46,12 @@ def _classic(assignor: str, *, extensions: bool) -> Way:
     return Way(properties, _EXTENDED if extensions else {})
 
 
-#: By name. The server-side way is KIP-848's, with its default heartbeat interval of 5 s; all others send one in 3 s.
+def _client_side(assignor: str) -> Way:
+    properties = {"group.protocol": "consumer", "group.local.assignors": f"{_KAFKAS}{assignor}Assignor"}
+    return Way(properties, {"group.consumer.client.assignors.enable": True})
+
+
+#: By name. Members of KIP-848 send heartbeats in its default interval of 5 s, all others in 3 s.
 WAYS: Final[dict[str, Way]] = {
     "eager rejoin, range": _classic("Range", extensions=False),
     "eager resync, range": _classic("Range", extensions=True),
@@ -55,6 +60,8 @@ WAYS: Final[dict[str, Way]] = {
     "cooperative rejoin": _classic("CooperativeSticky", extensions=False),
     "cooperative resync": _classic("CooperativeSticky", extensions=True),
     "server-side (KIP-848)": Way({"group.protocol": "consumer"}),
+    "client-side (KIP-848), sticky": _client_side("CooperativeSticky"),
+    "client-side (KIP-848), range": _client_side("Range"),
 }
 
 
