@@ -10,12 +10,16 @@ _BASE = 2
 
 
 class ExponentialBackoff:
-    """Doubles from ``initial_ms`` up to ``max_ms``, each time multiplied by a random factor."""
+    """Doubles from ``initial_ms`` up to ``max_ms``, each time multiplied by a random factor.
+
+    Attributes:
+        max_ms: no wait is longer.
+    """
 
     def __init__(self, initial_ms: int, max_ms: int, jitter: Jitter | None) -> None:
         """Takes the random factor from ``jitter``; there is none where that is None."""
         self._initial_ms = min(initial_ms, max_ms)
-        self._max_ms = max_ms
+        self.max_ms = max_ms
         self._jitter = jitter
         self._last_attempt = math.log(max_ms / max(initial_ms, 1)) / math.log(_BASE) if initial_ms < max_ms else 0.0
 
@@ -25,4 +29,4 @@ class ExponentialBackoff:
             return self._initial_ms
         even = self._initial_ms * math.pow(_BASE, min(attempts, self._last_attempt))
         factor = 1.0 if self._jitter is None else self._jitter()
-        return min(int(factor * even), self._max_ms)
+        return min(int(factor * even), self.max_ms)

@@ -72,6 +72,9 @@ class ConsumerMetadata:
     def time_to_next_update_ms(self, now_ms: int) -> int:
         """Returns how long until the next request is due, in milliseconds."""
         expires_in = 0 if self.update_requested else self._expires_in_ms(now_ms)
+        if expires_in >= self._refresh_backoff.max_ms:
+            # No backoff is longer.
+            return expires_in
         return max(expires_in, self.time_to_allow_update_ms(now_ms))
 
     def request_update(self, *, reset_equivalent_backoff: bool) -> None:
@@ -93,9 +96,13 @@ class ConsumerMetadata:
         """Whether an answer is awaited."""
         return self._asked is not None
 
+    def is_due(self, now_ms: int) -> bool:
+        """Tells whether it is time to ask, and no answer is awaited."""
+        return self._asked is None and self.time_to_next_update_ms(now_ms) == 0
+
     def ask(self, now_ms: int) -> MetadataQuery | None:
         """Returns what to ask for, where it is time and no answer is awaited; it is awaited from then on."""
-        if self._asked is not None or self.time_to_next_update_ms(now_ms) != 0:
+        if not self.is_due(now_ms):
             return None
         self._asked = self.query()
         return self._asked
