@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from coordinator_udf.groups.model.timers import JOIN, KEY, REBALANCE, SESSION, SYNC
+from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
@@ -87,6 +88,13 @@ class Coordinator:
         self._is_down = False
         self._node = (self._node + 1) % BROKERS
         self.shard.load(now_ms)
+
+    def committed(self, group_id: str, partition: TopicPartition) -> int | None:
+        """Returns the committed offset of a partition, 0 if there is none; None while the coordinator is down."""
+        if self._is_down:
+            return None
+        found = self.shard.shard.store.offsets.get(group_id, partition.topic, partition.partition)
+        return 0 if found is None else found.offset
 
     def sessions(self) -> int | None:
         """Returns how many sessions are open; None if the coordinator is down or waits for anything else of a group."""

@@ -45,6 +45,17 @@ class AnsweredRequest:
     response: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A committed offset that a process was told of. ``ts_ms`` is in milliseconds since the epoch."""
+
+    ts_ms: int
+    group_id: str
+    partition: TopicPartition
+    offset: int
+    process: str
+
+
 @dataclass(slots=True)
 class History:
     """All that happened in a world, in order.
@@ -52,6 +63,10 @@ class History:
     Attributes:
         requests: how many requests of each API came to the coordinator.
         answered: the answered requests, where the plan wants them kept.
+        commits: the last acknowledged commit of each group's partitions.
+        overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
+        lost: acknowledged commits that are not there in the end.
+        waiting: groups and names of processes that in the end are neither settled nor gone.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
         removals: when the coordinator removed which member id because it was silent.
@@ -64,10 +79,21 @@ class History:
     events: list[MemberEvent] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     answered: list[AnsweredRequest] = field(default_factory=list)
+    commits: dict[tuple[str, TopicPartition], Commit] = field(default_factory=dict)
+    overtaken: list[tuple[Commit, Commit]] = field(default_factory=list)
+    lost: list[Commit] = field(default_factory=list)
+    waiting: list[tuple[str, str]] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[tuple[int, str]] = field(default_factory=list)
     subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def acknowledge(self, commit: Commit) -> None:
+        """Takes note of a commit that was acknowledged."""
+        before = self.commits.get((commit.group_id, commit.partition))
+        if before is not None and commit.offset < before.offset:
+            self.overtaken.append((before, commit))
+        self.commits[commit.group_id, commit.partition] = commit
 
     def count(self, api: str, number: int = 1) -> None:
         """Counts requests."""

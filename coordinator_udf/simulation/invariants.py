@@ -3,6 +3,9 @@
 A partition has one owner at a time, as far as the protocols promise it: a member that is cut off or stalled may believe
 to own what the coordinator has given to another once its session is over, so an owner that the coordinator has removed
 doesn't count, nor one whose application stands still.
+
+A commit that was acknowledged stays, until one of a higher offset is: applications read on from what is committed, so
+only a process that doesn't know that its partitions are another's could commit less.
 """
 
 from __future__ import annotations
@@ -34,7 +37,13 @@ class Violation:
 
 def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
-    found = [*_two_owners(history), *_falling_numbers(history), *_unsettled(history)]
+    found = [
+        *_two_owners(history),
+        *_falling_numbers(history),
+        *_commits(history),
+        *_unsettled(history),
+        *_waiting(history),
+    ]
     return sorted(found, key=lambda violation: violation.ts_ms)
 
 
@@ -80,6 +89,25 @@ def _falling_numbers(history: History) -> Iterator[Violation]:
                 detail = f"{_RISING[kind]} {number} after {last[group_id, kind]}"
                 yield Violation(row[_RECORD["ts"]], group_id, "falling number", detail)
             last[group_id, kind] = number
+
+
+def _commits(history: History) -> Iterator[Violation]:
+    """Yields commits that were acknowledged, and overtaken by one of an earlier owner or lost."""
+    for before, after in history.overtaken:
+        where = f"{after.partition.topic}-{after.partition.partition}"
+        detail = (
+            f"{after.process} committed {after.offset} of {where} after {before.process} had committed {before.offset}"
+        )
+        yield Violation(after.ts_ms, after.group_id, "overtaken commit", detail)
+    for commit in history.lost:
+        where = f"{commit.partition.topic}-{commit.partition.partition}"
+        detail = f"offset {commit.offset} of {where}, which {commit.process} committed, is not there at the end"
+        yield Violation(history.end_ms, commit.group_id, "lost commit", detail)
+
+
+def _waiting(history: History) -> Iterator[Violation]:
+    for group_id, process in history.waiting:
+        yield Violation(history.end_ms, group_id, "waiting", f"{process} waits at the end, long after the last fault")
 
 
 def _unsettled(history: History) -> Iterator[Violation]:

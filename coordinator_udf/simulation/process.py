@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
@@ -25,6 +25,10 @@ class Doing(Enum):
     GONE = auto()
 
 
+#: Tells the committed offset of a partition, or None while nobody knows.
+Committed = Callable[[TopicPartition], int | None]
+
+
 @dataclass(slots=True)
 class Process:
     """A member's process.
@@ -33,6 +37,7 @@ class Process:
         is_threaded: whether a thread behind the application does the member's work (KIP-848).
         in_callback: the callback that runs, and when it returns.
         owned: what it was told that it owns.
+        positions: the offsets from which it reads on, of what it owns.
         loop_ms: when its application's loop of poll and work began.
         last_poll_ms: when it last polled.
         poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
@@ -81,15 +86,24 @@ class Process:
         if self.poll_at_ms is not None:
             self.poll_at_ms += by_ms
 
-    def reactions(self, callback: Callback) -> Iterator[Input]:
+    def reactions(self, callback: Callback, committed: Committed) -> Iterator[Input]:
         """Yields what the application does in a callback, its end included if it takes no time."""
         if callback.method == "onPartitionsAssigned":
             self.owned |= frozenset(callback.partitions)
-            yield Seek({partition: self.positions.get(partition, 0) for partition in callback.partitions})
+            yield from self.fetch_positions(callback.partitions, committed)
         else:
             self.owned -= frozenset(callback.partitions)
+            for partition in callback.partitions:
+                self.positions.pop(partition, None)
         if self.plan.callback_ms == 0:
             yield CallbackDone(callback.method)
+
+    def fetch_positions(self, partitions: Iterable[TopicPartition], committed: Committed) -> Iterator[Input]:
+        """Yields where it reads partitions from: what is committed, as far as the coordinator is there to tell."""
+        found = {partition: offset for partition in partitions if (offset := committed(partition)) is not None}
+        self.positions.update(found)
+        if found:
+            yield Seek(found)
 
 
 def make_process(plan: MemberPlan, draws: Random, jitter: Jitter) -> Process:

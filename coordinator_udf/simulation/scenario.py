@@ -23,10 +23,11 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic of a scenario."""
+    """A topic of a scenario, with so many records a second in each partition."""
 
     name: str
     partitions: Count
+    records_s: Annotated[float, Meta(ge=0)] = 2.0
 
 
 class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,13 +107,15 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
     draws = Random(f"{scenario.title}/{seed}")
     names = tuple(topic.name for topic in scenario.topics)
     members = [member for family in scenario.members for member in _family(family, names, draws)]
-    topics = [TopicPlan(topic.name, topic.partitions) for topic in scenario.topics]
+    topics = [TopicPlan(topic.name, topic.partitions, records_s=topic.records_s) for topic in scenario.topics]
     failovers: list[Failover] = []
     for fault in scenario.faults:
         if fault.kind == "failover":
             failovers += [Failover(_ms(fault.at_s, draws), _ms(fault.length_s, draws)) for _ in range(fault.count)]
         elif fault.kind == "grow":
-            topics.append(TopicPlan(fault.topic or names[0], fault.partitions, _ms(fault.at_s, draws)))
+            name = fault.topic or names[0]
+            rate = next((topic.records_s for topic in scenario.topics if topic.name == name), 0.0)
+            topics.append(TopicPlan(name, fault.partitions, _ms(fault.at_s, draws), rate))
         else:
             members = _disturbed(members, fault, draws)
     return WorldPlan(

@@ -33,11 +33,11 @@ from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import BROKERS, Answered, Coordinator
-from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent
+from coordinator_udf.simulation.history import AnsweredRequest, Commit, History, MemberEvent
 from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
-from coordinator_udf.simulation.process import Doing, Process, make_process, waits_for_time
+from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
 from coordinator_udf.simulation.stretches import (
     boundaries_ms,
     is_settled,
@@ -108,6 +108,15 @@ class World:
         end_ms = self._plan.start_ms + self._plan.end_ms
         while self._step(end_ms):
             pass
+        for (group_id, partition), commit in self.history.commits.items():
+            offset = self._coordinator.committed(group_id, partition)
+            if offset is not None and offset < commit.offset:
+                self.history.lost.append(commit)
+        self.history.waiting = [
+            (process.plan.group_id, process.plan.name)
+            for process in self._processes.values()
+            if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
+        ]
         self.history.decisions = self._coordinator.shard.decisions
         self.history.removals = removals(self.history.decisions)
         return self.history
@@ -327,11 +336,16 @@ class World:
         if process.in_callback is not None:
             return False
         process.last_poll_ms = self._now_ms
-        read = self._records.end_offsets(process.owned, self._now_ms)
-        if any(process.positions.get(partition, 0) < offset for partition, offset in read.items()):
+        for seek in process.fetch_positions(process.owned - process.positions.keys(), self._committed_of(process)):
+            self._give(process, seek)
+        read = self._records.end_offsets(process.positions, self._now_ms)
+        if any(process.positions[partition] < offset for partition, offset in read.items()):
             process.positions.update(read)
             self._give(process, inputs.Seek(read))
         return self._give(process, inputs.Poll())
+
+    def _committed_of(self, process: Process) -> Committed:
+        return lambda partition: self._coordinator.committed(process.plan.group_id, partition)
 
     def _plan_poll(self, process: Process) -> None:
         """Plans an application's next poll, if none is planned before it."""
@@ -364,7 +378,7 @@ class World:
                 self._network.close(name, node)
             case Callback(method, partitions):
                 self._tell(process, _EVENT_OF[method], partitions)
-                for reaction in process.reactions(output):
+                for reaction in process.reactions(output, self._committed_of(process)):
                     self._give(process, reaction)
                 if process.plan.callback_ms:
                     over_ms = self._now_ms + process.plan.callback_ms
@@ -444,12 +458,32 @@ class World:
             connection = answer.connection
             connection.handling = None
             arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
+            if answer.request.api == "OffsetCommit":
+                self._note_commit(answer)
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms)
             if connection.is_open and not self._is_cut(connection.member):
                 arrives_ms = self._network.answer(connection, self._now_ms)
                 self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._at(self._now_ms, e.NextRequest(connection))
+
+    def _note_commit(self, answer: Answered) -> None:
+        """Notes offsets that were acknowledged."""
+        names = {topic.id: topic.name for topic in self._topics.values()}
+        refused = {
+            (topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
+            for topic in answer.body["topics"]
+            for place in topic["partitions"]
+            if place["errorCode"]
+        }
+        process, group_id = answer.connection.member, answer.request.body["groupId"]
+        for topic in answer.request.body["topics"]:
+            name = topic.get("name") or names[topic["topicId"]]
+            for place in topic["partitions"]:
+                partition = inputs.TopicPartition(name, place["partitionIndex"])
+                if partition not in refused:
+                    committed = Commit(answer.ts_ms, group_id, partition, place["committedOffset"], process)
+                    self.history.acknowledge(committed)
 
     def _keep(self, answer: Answered, arrived_ms: int) -> None:
         process, request = answer.connection.member, answer.request

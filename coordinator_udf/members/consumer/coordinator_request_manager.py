@@ -14,6 +14,7 @@ from coordinator_udf.members.consumer.network_client import (
 )
 from coordinator_udf.members.consumer.request_state import RequestState
 from coordinator_udf.members.exceptions import ClientException, exception_for, illegal_state
+from coordinator_udf.members.timers import FOREVER_MS
 from coordinator_udf.protocol.errors import Errors
 
 _GROUP_KEY_TYPE = 0
@@ -45,7 +46,8 @@ class CoordinatorRequestManager:
         if self._closing or self.coordinator is not None:
             return EMPTY
         if not self._state.can_send(now_ms):
-            return PollResult((), self._state.remaining_backoff_ms(now_ms))
+            # Java's loop goes round without waiting until the answer is here, and nothing comes of it.
+            return PollResult((), FOREVER_MS if self._state.in_flight else self._state.remaining_backoff_ms(now_ms))
         self._state.on_send()
         request = UnsentRequest(RequestBuilder("FindCoordinator", 0, 6, self._body), None)
         request.answer.when_complete(lambda body, error: self._on_answer(request.completed_ms, body, error))
