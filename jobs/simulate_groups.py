@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.shrink import event_list, run, shrink
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
 from coordinator_udf.user_errors import UserError
 
@@ -19,15 +21,30 @@ from coordinator_udf.user_errors import UserError
 _TOLD = 20
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
 def main(
     *,
     scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files (conf/scenarios).")],
-    out: Annotated[Path, typer.Option(help="The folder for the tables.")],
+    out: Annotated[Path | None, typer.Option(help="The folder for the tables.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many worlds of each scenario.")] = 100,
-    first_seed: Annotated[int, typer.Option(min=0, help="The seed of the first; --seeds 1 runs that one again.")] = 0,
+    first_seed: Annotated[int, typer.Option(min=0, help="The seed of the first.")] = 0,
+    replay: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Run the world of this seed alone, and find the shortest list of events that shows it."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
     """Runs scenarios in virtual time and looks in each world for what must not be; exit status 1 if there is any."""
+    if replay is not None:
+        raise typer.Exit(_replay(scenarios, replay))
+    if out is None:
+        typer.echo("simulate: --out is missing: the folder for the tables", err=True)
+        raise typer.Exit(2)
     request = SimulationRequest(tuple(scenarios), out, first_seed, seeds, overwrite)
     try:
         check_request(request)
@@ -43,11 +60,32 @@ def main(
         violation = one.violation
         typer.echo(
             f"{one.scenario}, seed {one.seed}: {violation.kind} in {violation.group_id}: {violation.detail} "
-            f"(again: --first-seed {one.seed} --seeds 1)"
+            f"(again: --replay {one.seed})"
         )
     if found:
         raise typer.Exit(1)
 
 
+def _replay(scenarios: list[Path], seed: int) -> int:
+    """Tells what must not be in one world, and the shortest list of events that shows it. Returns the exit status."""
+    is_broken = False
+    for path in scenarios:
+        try:
+            plan = draw_world(read_scenario(path), seed)
+        except UserError as error:
+            typer.echo(f"simulate: {error}", err=True)
+            return 2
+        found = run(plan, seed)
+        typer.echo(f"{path.stem}, seed {seed}: {len(found)} violations")
+        for kind in dict.fromkeys(violation.kind for violation in found):
+            is_broken = True
+            short = shrink(plan, seed, kind, lambda line: typer.echo(f"simulate: {line}", err=True))
+            first = next(violation for violation in run(short, seed) if violation.kind == kind)
+            typer.echo(f"{kind}: {first.detail}, {(first.ts_ms - short.start_ms) / 1000:.3f} s after the start of")
+            for line in event_list(short):
+                typer.echo(f"  {line}")
+    return 1 if is_broken else 0
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    app()

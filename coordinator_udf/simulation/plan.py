@@ -38,6 +38,15 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """Messages of a process take so much longer for a while, both ways."""
+
+    at_ms: int
+    length_ms: int
+    by_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemberPlan:
     """One process of a member.
 
@@ -63,6 +72,7 @@ class MemberPlan:
     crash_at_ms: int | None = None
     stalls: tuple[Stall, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    slow: tuple[Slow, ...] = ()
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0

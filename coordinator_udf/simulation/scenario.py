@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.user_errors import InputError
 
 Seconds = Annotated[float, Meta(ge=0)]
@@ -47,18 +47,22 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that happens to members, topics or the coordinator.
 
     Attributes:
-        kind: deploy and migrate take all members in turn, one each ``every_s``; restart takes all at once.
+        kind: deploy and migrate take all members in turn, ``wave`` of them each ``every_s``; restart takes all at once;
+            scale starts as many more members as ``count`` says, ``wave`` of them each ``every_s``.
         count: how many members it happens to, drawn from all; how often for a failover.
         back_s: how long until a crashed or deployed process is replaced; None: never.
-        length_s: how long a stall, a cut or a failover lasts.
+        length_s: how long a stall, a cut, a slow link or a failover lasts.
+        by_s: how much longer messages take over a slow link.
     """
 
-    kind: Literal["deploy", "crash", "stall", "cut", "restart", "migrate", "failover", "grow"]
+    kind: Literal["deploy", "crash", "stall", "cut", "slow", "restart", "migrate", "scale", "failover", "grow"]
     at_s: Span
     count: Count = 1
     every_s: Seconds = 1.0
     back_s: Span | None = None
     length_s: Span = 0.0
+    by_s: Span = 0.0
+    wave: Count = 1
     topic: str = ""
     partitions: int = 0
 
@@ -143,10 +147,12 @@ def _family(family: Members, topics: tuple[str, ...], draws: Random) -> list[Mem
 
 def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[MemberPlan]:
     """Returns the members with what a fault does to some of their processes, and the processes that replace these."""
+    if fault.kind == "scale":
+        return [*members, *_added(members, fault, draws)]
     newest = {member.client_id: place for place, member in enumerate(members)}
     everybody = list(newest.values())
     chosen = everybody
-    if fault.kind in {"crash", "stall", "cut"}:
+    if fault.kind in {"crash", "stall", "cut", "slow"}:
         chosen = draws.sample(everybody, min(fault.count, len(everybody)))
     changed = list(members)
     start_ms = _ms(fault.at_s, draws)
@@ -155,7 +161,7 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
         if member.close_at_ms is not None or member.crash_at_ms is not None:
             continue
         in_turn = fault.kind in {"deploy", "migrate"}
-        at_ms = start_ms + round(number * fault.every_s * 1000) if in_turn else _ms(fault.at_s, draws)
+        at_ms = start_ms + round(number // fault.wave * fault.every_s * 1000) if in_turn else _ms(fault.at_s, draws)
         at_ms = max(at_ms, member.start_ms + 1)
         length_ms = _ms(fault.length_s, draws)
         match fault.kind:
@@ -164,6 +170,10 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
                 continue
             case "cut":
                 changed[place] = replace(member, cuts=(*member.cuts, Cut(at_ms, length_ms)))
+                continue
+            case "slow":
+                slow = Slow(at_ms, length_ms, _ms(fault.by_s, draws))
+                changed[place] = replace(member, slow=(*member.slow, slow))
                 continue
             case "crash":
                 changed[place] = replace(member, crash_at_ms=at_ms)
@@ -174,13 +184,30 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     return changed
 
 
+def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[MemberPlan]:
+    """Returns more members, set up as the first of each group is, the groups in turn."""
+    first = list({member.group_id: member for member in reversed(members)}.values())
+    start_ms = _ms(fault.at_s, draws)
+    return [
+        MemberPlan(
+            f"{first[number % len(first)].client_id}-more{number + 1}",
+            1,
+            first[number % len(first)].group_id,
+            first[number % len(first)].topics,
+            start_ms + round(number // fault.wave * fault.every_s * 1000),
+            first[number % len(first)].properties,
+        )
+        for number in range(fault.count)
+    ]
+
+
 def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:
     properties: Mapping[str, Any] = member.properties
     if fault.kind == "migrate":
         of_classic = {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
         kept = {name: value for name, value in properties.items() if name not in of_classic}
         properties = {**kept, "group.protocol": "consumer"}
-    return replace(member, run=member.run + 1, start_ms=start_ms, properties=properties, stalls=(), cuts=())
+    return replace(member, run=member.run + 1, start_ms=start_ms, properties=properties, stalls=(), cuts=(), slow=())
 
 
 def _apart(failovers: list[Failover]) -> tuple[Failover, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import lcm
 
-from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.plan import Cut, MemberPlan, Slow, WorldPlan
 from coordinator_udf.simulation.process import Doing, Process
 
 #: On top of the longest interval, so that every message of it has arrived.
@@ -80,5 +80,9 @@ def is_settled(processes: Collection[Process]) -> bool:
 
 
 def boundaries_ms(members: Collection[MemberPlan]) -> list[int]:
-    """Returns when something changes that is no event: members are cut off, and there again."""
-    return sorted(time for member in members for cut in member.cuts for time in (cut.at_ms, cut.at_ms + cut.length_ms))
+    """Returns when something changes that is no event: members are cut off or slow, and no longer."""
+    spans: list[Cut | Slow] = []
+    for member in members:
+        spans += member.cuts
+        spans += member.slow
+    return sorted(time for one in spans for time in (one.at_ms, one.at_ms + one.length_ms))

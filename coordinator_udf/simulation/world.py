@@ -409,6 +409,7 @@ class World:
 
     def _send(self, connection: Connection, request: Request) -> None:
         late_ms = self._draws.choice(self._plan.sync_delays_ms) if request.api == "SyncGroup" else 0
+        late_ms += self._slowed_by_ms(connection.member)
         arrives_ms = self._network.send(connection, request, self._now_ms + late_ms)
         self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
         if self._is_cut(connection.member):
@@ -417,6 +418,11 @@ class World:
             self._at(arrives_ms, e.Lost(connection))
         else:
             self._at(arrives_ms, e.RequestArrives(connection, request))
+
+    def _slowed_by_ms(self, member: str) -> int:
+        since_ms = self._now_ms - self._plan.start_ms
+        slow = self._processes[member].plan.slow
+        return sum(one.by_ms for one in slow if one.at_ms <= since_ms < one.at_ms + one.length_ms)
 
     def _is_cut(self, member: str) -> bool:
         return self._cut_until_ms(member) > self._now_ms
@@ -463,7 +469,7 @@ class World:
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms)
             if connection.is_open and not self._is_cut(connection.member):
-                arrives_ms = self._network.answer(connection, self._now_ms)
+                arrives_ms = self._network.answer(connection, self._now_ms + self._slowed_by_ms(connection.member))
                 self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._at(self._now_ms, e.NextRequest(connection))
 

@@ -1,0 +1,85 @@
+"""A check that somebody takes out of the coordinator or of a member is found in a few worlds, and shown in short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from coordinator_udf.groups.consumer import change
+from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
+from coordinator_udf.groups.model.consumer import ConsumerMember
+from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
+from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
+from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.shrink import event_list, run, shrink
+from jobs.simulate_groups import app
+from tests.conftest import ROOT
+
+#: A mutation is to be found in a thousand worlds; each of these is in so many.
+_SEEDS = 20
+
+
+def _give_away_what_is_not_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def eager(member: ConsumerMember, goal: Goal) -> ConsumerMember:
+        return reconcile(member, replace(goal, partition_epoch=lambda *_: -1))
+
+    monkeypatch.setattr(change, "reconcile", eager)
+
+
+def _take_commits_of_any_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator_udf.groups.offsets.commit.member_commit_check", lambda *_: None)
+
+
+def _stay_when_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deaf(self: HeartbeatRequestManager, code: int, message: str | None) -> None:
+        """Makes nothing of an error."""
+
+    monkeypatch.setattr(HeartbeatRequestManager, "_on_error", deaf)
+
+
+def _never_send_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: HeartbeatTimers) -> bool:
+        return False
+
+    monkeypatch.setattr(HeartbeatTimers, "is_heartbeat_due", never)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "scenario", "kinds"),
+    [
+        (_give_away_what_is_not_revoked, "rolling-deploy", {"two owners"}),
+        (_take_commits_of_any_epoch, "slow-links", {"overtaken commit"}),
+        (_stay_when_fenced, "network-cut", {"unsettled", "waiting"}),
+        (_never_send_heartbeats, "rolling-deploy", {"unsettled", "waiting"}),
+    ],
+)
+def test_a_missing_check_is_found(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None], scenario: str, kinds: set[str]
+) -> None:
+    mutate(monkeypatch)
+    family = read_scenario(ROOT / "conf" / "scenarios" / f"{scenario}.toml")
+    found = (violation for seed in range(_SEEDS) for violation in run(draw_world(family, seed), seed))
+    assert next(violation.kind for violation in found) in kinds
+
+
+def test_a_violation_is_shown_by_the_fewest_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    _give_away_what_is_not_revoked(monkeypatch)
+    plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "rolling-deploy.toml"), 0)
+    short = shrink(plan, 0, "two owners")
+    # Two members suffice: one that has everything, and one that is given some of it at once.
+    assert len(short.members) == 2
+    assert [line.split("s  ", 1)[1].split(",")[0] for line in event_list(short)][1:] == [
+        f"{member.name} starts" for member in sorted(short.members, key=lambda member: member.start_ms)
+    ]
+    assert any(violation.kind == "two owners" for violation in run(short, 0))
+
+
+def test_the_job_replays_one_world() -> None:
+    scenario = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
+    result: Any = CliRunner().invoke(app, [scenario, "--replay", "3"])
+    assert result.exit_code == 0, result.output
+    assert "crash-loop, seed 3: 0 violations" in result.output
