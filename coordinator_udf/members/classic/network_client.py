@@ -145,7 +145,8 @@ class NetworkClient:
 
     def poll_no_wakeup(self) -> Flow[None]:
         """Sends what is unsent and handles what has come, without waiting."""
-        if self._completed or self._disconnects or self._unsent or self._arrived or self._metadata.is_due(self._clock.now_ms):
+        has_work = self._completed or self._disconnects or self._unsent or self._arrived
+        if has_work or self._metadata.is_due(self._clock.now_ms):
             yield from self.poll(Timer(self._clock, 0))
 
     def poll_for(self, future: RequestFuture[Any], timer: Timer) -> Flow[bool]:
