@@ -63,10 +63,11 @@ WITH stored AS (
     WHERE record_type IN ('ConsumerGroupMemberMetadata', 'ConsumerGroupCurrentMemberAssignment')
     GROUP BY source, group_id, member_id
 ), assigned AS (
-    SELECT source, group_id, member_id, who, has.memberEpoch AS epoch, topic_id, partitions
-    FROM acknowledged
-    LATERAL VIEW OUTER inline(has.assignedPartitions) AS topic_id, partitions
-    WHERE who IS NOT NULL
+    SELECT source, group_id, member_id, who, has.memberEpoch AS epoch, each.topicId AS topic_id, each.partitions
+    FROM (SELECT *, CASE WHEN size(has.assignedPartitions) > 0 THEN has.assignedPartitions ELSE array(NULL) END
+                        AS topics
+          FROM acknowledged WHERE who IS NOT NULL)
+    LATERAL VIEW explode(topics) AS each
 ), names AS (
     SELECT source, offset_commit.topic_id, max(topic) AS topic
     FROM consumer_offsets
@@ -103,7 +104,8 @@ SELECT source, group_id, member.member_id, member.group_instance_id, member.clie
 FROM read
 UNION ALL
 SELECT named.source, named.group_id, member_id, who.instanceId, who.clientId, who.clientHost, member_id = computes,
-       epoch, who.rebalanceTimeoutMs, NULL, who.subscribedTopicNames, assignment, NULL, who.clientAssignors.name
+       epoch, who.rebalanceTimeoutMs, NULL, who.subscribedTopicNames, assignment, NULL,
+       transform(who.clientAssignors, assignor -> assignor.name)
 FROM named LEFT JOIN computing ON computing.source = named.source AND computing.group_id = named.group_id
 """
 
@@ -111,7 +113,9 @@ FROM named LEFT JOIN computing ON computing.source = named.source AND computing.
 ASSIGNMENTS: Final = """
 SELECT source, group_id, member_id, client_id, topic, partition
 FROM (
-    SELECT source, group_id, member_id, client_id, explode(assignment) AS (topic, partitions) FROM members
+    SELECT source, group_id, member_id, client_id, entry.key AS topic, entry.value AS partitions
+    FROM (SELECT source, group_id, member_id, client_id, map_entries(assignment) AS topics FROM members)
+    LATERAL VIEW explode(topics) AS entry
 )
 LATERAL VIEW explode(partitions) AS partition
 """

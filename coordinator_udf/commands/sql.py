@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.registration import NoTables, fit_to_size
-from coordinator_udf.sql.shell import OutputFormat, Shell, in_a_line
+from coordinator_udf.sql.shell import OutputFormat, Shell, Statements, in_a_line
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import UserError
 from schemas.tables import TABLES
@@ -38,6 +40,7 @@ def main(
     rows: Annotated[int, typer.Option(min=1, help="How many rows of a result to show.")] = 1000,
     form: Annotated[OutputFormat, typer.Option("--format", help="How results are written.")] = OutputFormat.TABLE,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in it.")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Run all in Spark, also what needs none.")] = False,
     vertical: Annotated[bool, typer.Option(help="Show one line a column instead of one line a row.")] = False,
 ) -> None:
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
@@ -48,11 +51,13 @@ def main(
     except (UserError, OSError) as error:
         typer.echo(f"sql: {error}", err=True)
         raise typer.Exit(1) from error
-    spark = delta_session("muster-sql", SETTINGS)
-    quiet(spark)
-    fit_to_size(spark, folder)
-    log = root / "log"
-    shell = Shell(spark, folder, log if log.is_file() else None, max_rows=rows, vertical=vertical, form=form)
+    log = root / "log" if (root / "log").is_file() else None
+    how: dict[str, Any] = {"max_rows": rows, "vertical": vertical, "form": form}
+    shell: Statements
+    if spark or is_uri(folder):
+        shell = Shell(start_spark(folder), folder, log, **how)
+    else:
+        shell = LocalShell(folder, log, lambda: start_spark(folder), **how)
     try:
         if text is not None:
             shell.run_all(text)
@@ -61,6 +66,14 @@ def main(
     except (UserError, PySparkException) as error:
         typer.echo(f"sql: {in_a_line(error)}", err=True)
         raise typer.Exit(1) from error
+
+
+def start_spark(folder: str) -> SparkSession:
+    """A session that is as quick as one can be on small tables."""
+    spark = delta_session("muster-sql", SETTINGS)
+    quiet(spark)
+    fit_to_size(spark, folder)
+    return spark
 
 
 def look_for_tables(folder: str) -> None:

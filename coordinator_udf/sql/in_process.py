@@ -88,9 +88,24 @@ class ViewsInProcess:
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement in Spark's SQL on tables and computed views."""
-        result = self._duck.execute(translate(statement))
+        columns, rows = self.rows(sqlglot.parse_one(statement, read="spark"))
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def rows(self, parsed: exp.Expr, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The columns and rows of a parsed statement, at most so many.
+
+        Raises:
+            duckdb.Error: it names what isn't there, or can't be said in DuckDB's SQL.
+        """
+        result = self._duck.execute(_translated(parsed))
         columns = [column[0] for column in result.description or ()]
-        return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+        return columns, result.fetchall() if limit is None else result.fetchmany(limit)
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a table or computed view, with the types that they have in Spark."""
+        if name in SHAPES:
+            return to_arrow_schema(SHAPES[name])
+        return self.arrow(name).schema
 
     def arrow(self, name: str) -> pa.Table:
         """A computed view, whole, with the types that it has in Spark."""
@@ -116,7 +131,11 @@ def _embedded(subscription: bytes | None, assignment: bytes | None) -> dict[Any,
 
 def translate(text: str) -> str:
     """A statement of Spark's SQL in DuckDB's."""
-    return sqlglot.parse_one(text, read="spark").transform(_with_shape).sql(dialect="duckdb")
+    return _translated(sqlglot.parse_one(text, read="spark"))
+
+
+def _translated(parsed: exp.Expr) -> str:
+    return parsed.transform(_with_shape).sql(dialect="duckdb")
 
 
 def _with_shape(node: exp.Expr) -> exp.Expr:

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -47,7 +48,45 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-class Shell:
+class Statements(ABC):
+    """Runs statements that are given, or as they are typed."""
+
+    @abstractmethod
+    def run(self, statement: str) -> None:
+        """Runs one statement and prints its result.
+
+        Raises:
+            PySparkException, UserError: it can't be run.
+        """
+
+    def run_all(self, text: str) -> None:
+        """Runs the statements of a text; the first that fails ends it.
+
+        Raises:
+            PySparkException, NoTables: as `run`.
+        """
+        for statement in split(text):
+            if statement.lower() in _END:
+                return
+            self.run(statement)
+
+    def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> bool:
+        """Runs statements until the input ends, also after one that fails; whether all went well."""
+        if lines.isatty():
+            say(BANNER)
+        well = True
+        for statement in statements(typed_lines(lines)):
+            if statement.lower() in _END:
+                break
+            try:
+                self.run(statement)
+            except (PySparkException, UserError) as error:
+                well = False
+                say(in_a_line(error))
+        return well
+
+
+class Shell(Statements):
     """Runs statements in a session in which the tables of one folder are registered.
 
     Args:
@@ -128,36 +167,10 @@ class Shell:
         writer = csv.writer(sys.stdout)
         writer.writerow(rows.columns)
         for row in rows.collect():
-            writer.writerow([_cell(value) for value in row])
-
-    def run_all(self, text: str) -> None:
-        """Runs the statements of a text; the first that fails ends it.
-
-        Raises:
-            PySparkException, NoTables: as `run`.
-        """
-        for statement in split(text):
-            if statement.lower() in _END:
-                return
-            self.run(statement)
-
-    def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> bool:
-        """Runs statements until the input ends, also after one that fails; whether all went well."""
-        if lines.isatty():
-            say(BANNER)
-        well = True
-        for statement in statements(typed_lines(lines)):
-            if statement.lower() in _END:
-                break
-            try:
-                self.run(statement)
-            except (PySparkException, UserError) as error:
-                well = False
-                say(in_a_line(error))
-        return well
+            writer.writerow([cell(value) for value in row])
 
 
-def _cell(value: object) -> object:
+def cell(value: object) -> object:
     """A value as a cell of a CSV file."""
     return json.dumps(value, default=str) if isinstance(value, list | dict | tuple) else value
 

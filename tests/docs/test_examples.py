@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from coordinator_udf.replay.judge.report import summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
-from coordinator_udf.sql.shell import Shell
+from coordinator_udf.sql.local_shell import LocalShell
 from jobs.what_if import app as what_if
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.docs.pages import PAGES, Example, examples
@@ -31,12 +31,12 @@ def name_of(example: Example) -> str:
 
 
 @pytest.fixture(scope="module")
-def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The tables of the sample, and what is said of them."""
     folder = tmp_path_factory.mktemp("replayed")
     request = ReplayRequest((SAMPLE_LOG,), folder, ReplayOptions.load(None, (), None))
     check_request(request)
-    return folder, list(summary(replay(spark, request, lambda _: None)))
+    return folder, list(summary(replay(None, request, lambda _: None)))
 
 
 @pytest.mark.parametrize("example", REPLAYS, ids=name_of)
@@ -46,11 +46,15 @@ def test_a_replay_says_what_is_shown(example: Example, replayed: tuple[Path, lis
     assert shown.splitlines() == lines[: len(shown.splitlines())] if dots else shown.splitlines() == lines
 
 
+def no_spark() -> SparkSession:
+    pytest.fail("what a page shows needs no Spark")
+
+
 @pytest.mark.parametrize("example", QUESTIONS, ids=name_of)
 def test_a_question_has_the_answer_that_is_shown(
-    example: Example, spark: SparkSession, replayed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+    example: Example, replayed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell = Shell(spark, str(replayed[0]), max_rows=1000, vertical=False)
+    shell = LocalShell(str(replayed[0]), None, no_spark, max_rows=1000, vertical=False)
     shell.run_all(example.command[-1])
     assert capsys.readouterr().out.strip() == example.output.strip()
 

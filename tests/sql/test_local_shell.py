@@ -1,0 +1,88 @@
+"""The SQL shell where it needs no Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql.local_shell import BadStatement, LocalShell, text_of
+from coordinator_udf.sql.shell import OutputFormat
+from tests.conftest import SAMPLE_LOG
+
+
+class SparkWasStarted(Exception):
+    pass
+
+
+def start_spark() -> SparkSession:
+    raise SparkWasStarted
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tables")
+    replay(None, ReplayRequest((SAMPLE_LOG,), out, ReplayOptions(), overwrite=True), print)
+    return out
+
+
+def shell(tables: Path, form: OutputFormat = OutputFormat.TABLE, max_rows: int = 1000) -> LocalShell:
+    return LocalShell(str(tables), None, start_spark, max_rows=max_rows, vertical=False, form=form)
+
+
+def test_several_statements_end_with_exit(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables).run_all(
+        "SELECT count(*) FROM rebalances; SELECT max(generation) FROM rebalances; exit; SELECT nothing"
+    )
+    printed = capsys.readouterr().out
+    assert "|count(1)|" in printed
+    assert "|max(generation)|" in printed
+
+
+def test_every_view_and_table_can_be_asked(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("groups", "members", "assignments", "offsets", "waited_for", "gaps", "request_log", "coordinator_log"):
+        shell(tables, OutputFormat.CSV).run(f"SELECT * FROM {name}")
+        assert capsys.readouterr().out.startswith("source,"), name
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT genration FROM rebalances", 'Candidate bindings: "generation"'),
+        ("SELECT * FROM rebalancs", "there is no table or view rebalancs; did you mean rebalances"),
+    ],
+)
+def test_a_typo_is_told_in_a_line_with_what_was_meant(tables: Path, statement: str, told: str) -> None:
+    with pytest.raises(BadStatement) as caught:
+        shell(tables).run(statement)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_only_spark_can_goes_to_spark(tables: Path) -> None:
+    for statement in ("CREATE TEMPORARY VIEW v AS SELECT 1", "SELECT spark_partition_id() FROM groups"):
+        with pytest.raises(SparkWasStarted):
+            shell(tables).run(statement)
+
+
+def test_json_has_a_line_a_row(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables, OutputFormat.JSON, max_rows=2).run("SELECT group_id, started, members_after, stable FROM rebalances")
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 2
+    assert rows[0]["started"].endswith("Z")
+    assert isinstance(rows[0]["members_after"], list)
+
+
+def test_values_are_shown_as_spark_shows_them() -> None:
+    assert [text_of(value) for value in (None, True, b"\x00\xff", [1, None], {"a": [0]})] == [
+        "NULL", "true", "[00 FF]", "[1, NULL]", "{a -> [0]}",
+    ]  # fmt: skip
+
+
+def test_comments_of_columns_are_described(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables).run("DESCRIBE waited_for")
+    assert "joined, reconciled, left, expelled" in capsys.readouterr().out
