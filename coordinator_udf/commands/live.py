@@ -170,5 +170,4 @@ def _coordinator(
         door.records,
         clients=door.status,
         written=written,
-        on_log=door.let_in,
     )

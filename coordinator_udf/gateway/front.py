@@ -210,19 +210,6 @@ class FrontDoor:
         told = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
         return f", {found.connections:,} connections, {found.unanswered:,} unanswered{told}"
 
-    def let_in(self) -> None:
-        """Lets requests go to the log, which the coordinator is about to read.
-
-        Raises:
-            GatewaySettingsError: the address can't be listened on.
-            DeltaError: the offsets that were committed can't be read.
-        """
-        if self._opened is not None:
-            with _address_in_words(self._options):
-                self._opened.result()
-        if self._gateway is not None:
-            self._gateway.loaded()
-
     @contextmanager
     def open(self, coordinator: Coordinator, stop: threading.Event, phases: StartupPhases) -> Iterator[None]:
         """Serves clients for as long as the context lasts, once the coordinator has been through its first batch.
@@ -234,13 +221,19 @@ class FrontDoor:
 
         Raises:
             GatewaySettingsError: the address can't be listened on, or the coordinator reads no embedded log.
+            DeltaError: the offsets that were committed can't be read.
         """
         if coordinator.log is None:
             raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
         phases.end("query")
         while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
             pass
+        if self._opened is not None:
+            with _address_in_words(self._options):
+                self._opened.result()
         gateway = self._gateway or self._started(coordinator.log, coordinator.config, is_loading=False)
+        # Only now: the first batch takes longer than clients wait for an answer.
+        gateway.loaded()
         try:
             coordinator.start_clock()
             phases.end("first micro-batch")

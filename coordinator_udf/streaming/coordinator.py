@@ -96,7 +96,6 @@ class Coordinator:
         records: is given the records of each micro-batch once they are written, before the answers.
         written: is given the rows of each micro-batch once they are written, by table.
         clients: says at the end of the status line what is to be told of clients.
-        on_log: is called when the log is ready to be appended to, just before the query starts to read it.
     """
 
     def __init__(
@@ -109,7 +108,6 @@ class Coordinator:
         *,
         clients: Callable[[], str] = str,
         written: Written | None = None,
-        on_log: Callable[[], object] = lambda: None,
     ) -> None:
         self._written = written
         self.options = options
@@ -118,7 +116,6 @@ class Coordinator:
         self._answers = answers
         self._records = records
         self._clients = clients
-        self._on_log = on_log
         self._ticker: Ticker | None = None
         self._exit = ExitStack()
         self.log: EmbeddedLog | None = None
@@ -201,9 +198,7 @@ class Coordinator:
         undo.callback(tables.close)
         self._refuse_new_checkpoint_on_old_tables(tables)
         self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
-        requests = self._requests(undo)
-        self._on_log()
-        outputs = coordinate(requests, self.config.settings)
+        outputs = coordinate(self._requests(undo), self.config.settings)
         writer = (
             outputs.writeStream.queryName("coordinator")
             .foreachBatch(self._sink)
