@@ -11,7 +11,7 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, disable_created_metrics, make_wsgi_app
 
 from coordinator_udf.user_errors import UserError
 
@@ -71,6 +71,8 @@ class MonitoringEndpoint:
         health: Callable[[], str | None],
         readiness: Callable[[], str | None],
     ) -> None:
+        # When each counter was made is of no use, and as many lines again.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._metrics: Application = make_wsgi_app(registry)
         self._checks = {"/healthz": health, "/readyz": readiness}
         host, port = address

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from coordinator_udf.gateway.security.acls import CLUSTER, Acls
 from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
 from coordinator_udf.gateway.security.groups import GROUP_RULES
-from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling
+from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused_on_top
 from coordinator_udf.gateway.server.connection import Closed, Handler, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.topics import TopicCatalog
-from coordinator_udf.protocol.wire import RequestHeader, decode, request_message
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.wire import RequestHeader, decode, request_message, response_message
 from coordinator_udf.protocol.wire.shaping import answer
 
 _RULES: Final = {**GROUP_RULES, **CLUSTER_RULES}
@@ -35,6 +36,11 @@ class Judge:
         self._acls = acls
         self._catalog = catalog
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether not everybody may do everything."""
+        return self._acls() is not None
+
     def of_frame(self, header: RequestHeader, frame: bytes, principal: str, host: str) -> Ruling | None:
         """Returns what is to be done with a request that would go on to the cluster; None if it is allowed.
 
@@ -48,6 +54,8 @@ class Judge:
         if header.api not in _RULES:
             if acls.allows(principal, host.removeprefix("/"), "ALTER", "CLUSTER", CLUSTER):
                 return None
+            if header.api is not None and _has_error_on_top(header.api, header.api_version):
+                return refused_on_top(header.api, header.api_version, Errors.CLUSTER_AUTHORIZATION_FAILED)
             raise Closed(f"{principal} may not ask for api key {header.api_key}: that needs ALTER on the cluster")
         body = decode(request_message(header.api, header.api_version), frame, header.body_at)
         return self.of_body(header.api, header.api_version, body, principal, host)
@@ -58,6 +66,11 @@ class Judge:
         if acls is None or rule is None:
             return None
         return rule(version, body, Asker(principal, host.removeprefix("/"), acls, self._catalog()))
+
+
+@cache
+def _has_error_on_top(api: str, version: int) -> bool:
+    return any(field.name == "errorCode" for field in response_message(api, version).fields)
 
 
 class JudgedHandler:

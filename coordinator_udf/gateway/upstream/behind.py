@@ -45,7 +45,7 @@ class ClusterBehind:
         self._accept = accept
         self._ports = BrokerPorts(settings, cluster.settings, self._accept_at)
         self.dispatcher = UpstreamDispatcher(
-            pending, cluster, self._ports, client_assignors=settings.client_assignors, peers=peers
+            pending, cluster, self._ports, client_assignors=settings.client_assignors, peers=peers, judge=judge
         )
 
     async def open(self) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from coordinator_udf.gateway.apis import cluster as answers
 from coordinator_udf.gateway.peers import Peers
+from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.connection import Incoming, Started
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
-from coordinator_udf.gateway.upstream.passing import told_features, told_ranges
+from coordinator_udf.gateway.upstream.passing import DESCRIBE_TOPIC_PARTITIONS, told_features, told_ranges
 from coordinator_udf.gateway.upstream.ports import BrokerPorts
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.gateway.versions import coordinated as coordinated_apis
@@ -32,11 +33,13 @@ class UpstreamDispatcher:
         *,
         client_assignors: bool = False,
         peers: Peers | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._pending = pending
         self._cluster = cluster
         self._ports = ports
         self._peers = peers
+        self._judge = judge
         #: What is served here, by API.
         self._served = {**coordinated_apis(client_assignors=client_assignors), **_LOCAL}
 
@@ -59,7 +62,11 @@ class UpstreamDispatcher:
 
     def _api_versions(self, version: int, error: Errors) -> Mapping[str, Any]:
         served = self._cluster.served
-        return answers.api_versions(version, error, told_ranges(served, self._served), told_features(served))
+        ranges = told_ranges(served, self._served)
+        if self._judge is not None and self._judge.has_rules:
+            # Clients ask for topics by Metadata then, of whose answer everybody gets what they may see.
+            ranges.pop(DESCRIBE_TOPIC_PARTITIONS, None)
+        return answers.api_versions(version, error, ranges, told_features(served))
 
     def _find_coordinator(self, version: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Spreads the groups over the gateways, or over this one's ports: all of them lead to the coordinator."""

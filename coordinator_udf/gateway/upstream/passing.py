@@ -17,6 +17,7 @@ from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 
 _PRODUCE: Final = 0
 _FIND_COORDINATOR: Final = 10
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 #: Produce is told of from v0 on, as Kafka does; see gateway.versions.
 _TOLD_FROM_0: Final = frozenset((_PRODUCE,))
@@ -57,7 +58,7 @@ _LAST_PASSED: Final[dict[int, int]] = {
     61: 0,  # DescribeProducers
     65: 0,  # DescribeTransactions
     66: 2,  # ListTransactions
-    75: 0,  # DescribeTopicPartitions
+    DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 
 #: The last level of a feature that clients may use through the gateway.

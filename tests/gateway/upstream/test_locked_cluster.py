@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +33,7 @@ RULES = (
     "alice WRITE TOPIC t1",
     "bob READ GROUP *",
     "bob DESCRIBE TOPIC t1",
+    "bob DESCRIBE_CONFIGS TOPIC t1",
 )
 UPSTREAM = """
 upstream.security.protocol = "SASL_SSL"
@@ -121,6 +125,25 @@ def test_kafkas_own_consumer_reads_all(front: Front, locked: Locked, protocol: s
     command = java_command()
     found = consumers.java(command, front.address, "t1", f"java-{protocol}", len(WRITTEN), properties=properties)
     assert found == WRITTEN
+
+
+def test_kafkas_own_tool_shows_each_what_they_may_see(front: Front, locked: Locked, tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    config = tmp_path / "bob.properties"
+    lines = [
+        "security.protocol=SASL_SSL",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={locked.ca}",
+        "sasl.mechanism=SCRAM-SHA-512",
+        f'sasl.jaas.config={module} required username="bob" password="{PASSWORDS["bob"]}";',
+    ]
+    config.write_text("\n".join(lines))
+    tool = [*java_command(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", front.address]
+    done = subprocess.run(
+        [*tool, "--command-config", str(config), "--describe"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(re.findall(r"^Topic: (\S+)\s", done.stdout, re.MULTILINE)) == {"t1"}
 
 
 def test_who_may_not_see_a_topic_is_not_told_of_it(front: Front, locked: Locked) -> None:
