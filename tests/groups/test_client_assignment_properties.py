@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import pytest
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,6 +15,8 @@ from tests.groups.computing_member import CLIENT_SIDE, Computing, assignor, erro
 from tests.groups.consumer_member import Consumer
 from tests.groups.coordinators import OurCoordinator
 from tests.groups.harness import World
+
+pytestmark = pytest.mark.slow
 
 REBALANCE_MS = 20_000
 BEAT_MS = 5_000

@@ -8,6 +8,7 @@ what they decide. Source: KIP-848 (client-side mode).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,9 @@ from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.client_assignment import Computation, Departure
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.timers import TimerKey
+
+#: They stand in a record that each of them writes anew.
+MOST_DEPARTURES: Final = 1_000
 
 
 def assign_to_member(
@@ -100,10 +104,13 @@ def failed(computation: Computation, group_epoch: int, error: int, *, refused: b
 def with_departures(
     computation: Computation, member_ids: Iterable[str], group_epoch: int, replaced_by: str = ""
 ) -> Computation:
-    """The computation with the note that members went, ``group_epoch`` being the first without them."""
+    """The computation with the note that members went, ``group_epoch`` being the first without them.
+
+    Only the newest are kept: an assignment that names one of the others is refused, and asked for again.
+    """
     gone = {member_id: Departure(member_id, group_epoch, replaced_by) for member_id in member_ids}
     kept = [each for each in computation.departures if each.member_id not in gone]
-    return replace(computation, departures=(*kept, *gone.values()))
+    return replace(computation, departures=(*kept, *gone.values())[-MOST_DEPARTURES:])
 
 
 def watch(ctx: Context, group: ConsumerGroup, before: Computation | None) -> None:
