@@ -289,8 +289,9 @@ class Connection:
             if throttle_ms:
                 # It is told to wait; if it doesn't, TCP makes it.
                 await asyncio.sleep(throttle_ms / 1_000)
-            # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
-            await asyncio.sleep(0)
+            if self._buffer:
+                # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
+                await asyncio.sleep(0)
 
     def _enter(self, principal: str) -> None:
         allowance = self._shared.allowance

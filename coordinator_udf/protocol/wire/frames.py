@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from kio.index import KioIndexError
@@ -13,8 +14,7 @@ from coordinator_udf.protocol.wire.reader import Cursor, MalformedFrame, decode
 from coordinator_udf.protocol.wire.schema import API_KEYS, KEYS_BY_NAME, request_message, response_message
 from coordinator_udf.protocol.wire.writer import encode
 
-_REQUEST_START: Final = struct.Struct(">hhi")
-_CLIENT_ID_SIZE: Final = struct.Struct(">h")
+_REQUEST_START: Final = struct.Struct(">hhih")
 _LENGTH: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 
@@ -45,20 +45,32 @@ def read_request_header(frame: bytes) -> RequestHeader:
     Raises:
         MalformedFrame: it is cut short, or the client id is no text.
     """
-    cursor = Cursor(frame)
-    api_key, version, correlation_id = _REQUEST_START.unpack_from(frame, cursor.advance(_REQUEST_START.size))
-    (size,) = _CLIENT_ID_SIZE.unpack_from(frame, cursor.advance(_CLIENT_ID_SIZE.size))
+    if len(frame) < _REQUEST_START.size:
+        raise MalformedFrame(f"{len(frame)} bytes are no header, which has {_REQUEST_START.size} at the least")
+    api_key, version, correlation_id, size = _REQUEST_START.unpack_from(frame)
+    at = _REQUEST_START.size
     client_id = None
     if size >= 0:
-        start = cursor.advance(size)
+        if size > len(frame) - at:
+            raise MalformedFrame(f"{size} bytes are announced at byte {at}, where {len(frame) - at} are left")
         try:
-            client_id = frame[start : start + size].decode()
+            client_id = frame[at : at + size].decode()
         except UnicodeDecodeError as error:
-            raise MalformedFrame(f"the client id at byte {start} is not UTF-8: {error.reason}") from None
-    api = API_KEYS.get(api_key)
-    if api is not None and _is_flexible_request(api, version):
+            raise MalformedFrame(f"the client id at byte {at} is not UTF-8: {error.reason}") from None
+        at += size
+    api, is_flexible = _known(api_key, version)
+    if is_flexible:
+        cursor = Cursor(frame, at)
         cursor.skip_tags()
-    return RequestHeader(api_key, api, version, correlation_id, client_id, cursor.pos)
+        at = cursor.pos
+    return RequestHeader(api_key, api, version, correlation_id, client_id, at)
+
+
+@lru_cache(maxsize=4_096)
+def _known(api_key: int, version: int) -> tuple[str | None, bool]:
+    """The API of a key, and whether the header of this version of it has tagged fields."""
+    api = API_KEYS.get(api_key)
+    return api, api is not None and _is_flexible_request(api, version)
 
 
 def _is_flexible_request(api: str, version: int) -> bool:
@@ -89,8 +101,9 @@ def request_bytes(api: str, version: int, correlation_id: int, client_id: str | 
         EncodeError: the body is no request of that API and version.
     """
     message = request_message(api, version)
-    start = _REQUEST_START.pack(KEYS_BY_NAME[api], version, correlation_id)
-    client = b"\xff\xff" if client_id is None else _CLIENT_ID_SIZE.pack(len(client_id.encode())) + client_id.encode()
+    client = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(client)
+    start = _REQUEST_START.pack(KEYS_BY_NAME[api], version, correlation_id, size)
     content = b"".join((start, client, _NO_TAGS if message.flexible else b"", encode(message, body)))
     return _LENGTH.pack(len(content)) + content
 
