@@ -66,20 +66,24 @@ class Entrance:
 
     async def admit(self, stranger: Stranger) -> str:
         """Returns whose connection it is (``User:NAME``). See `Admission.admit`."""
-        place = self.strangers.enter(stranger.writer.transport.abort)
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout(self.settings.strangers_timeout_ms / 1000)
+        # What is under way ends at once then, and lets go of its memory: a handshake holds 256 KiB.
+        host = stranger.peer.rpartition(":")[0]
+        place = self.strangers.enter(host, lambda: limit.reschedule(loop.time()))
         try:
-            async with asyncio.timeout(self.settings.strangers_timeout_ms / 1000):
+            async with limit:
                 principal = ANONYMOUS
                 if self.tls is not None:
-                    principal = await _shake_hands(stranger, self.tls)
+                    principal = await _shake_hands(stranger, self.tls, self.settings.strangers_timeout_ms / 1000)
                 if self.settings.has_sasl:
                     principal = await self._authenticate(stranger)
         except TimeoutError:
-            raise Closed(f"it did not authenticate within {self.settings.strangers_timeout_ms} ms") from None
+            raise Closed("it did not authenticate in time, or was the oldest of too many") from None
         except ssl.SSLError as error:
             raise Closed(f"TLS failed: {error.reason or error}", quietly=True) from None
         finally:
-            self.strangers.leave(place)
+            self.strangers.leave(host, place)
         return principal
 
     async def _authenticate(self, stranger: Stranger) -> str:
@@ -137,7 +141,9 @@ class Entrance:
 
 
 class Strangers:
-    """Those who have not authenticated yet. For one too many the oldest goes: who is honest isn't old here.
+    """Those who have not authenticated yet. For one too many one goes who came from where most of them came from.
+
+    Of those it is the oldest: who is honest isn't old here.
 
     Args:
         most: how many there may be.
@@ -145,26 +151,36 @@ class Strangers:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: OrderedDict[int, Callable[[], None]] = OrderedDict()
+        #: By address those of it, the oldest first.
+        self._waiting: dict[str, OrderedDict[int, Callable[[], None]]] = {}
+        self._size = 0
         self._count = 0
         self.evicted = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._size
 
-    def enter(self, close: Callable[[], None]) -> int:
+    def enter(self, host: str, close: Callable[[], None]) -> int:
         """Takes a place; `close` is called if it has to be given up."""
-        if len(self._waiting) >= self._most:
-            _, oldest = self._waiting.popitem(last=False)
+        if self._size >= self._most:
+            crowd = max(self._waiting, key=lambda other: len(self._waiting[other]))
+            oldest = next(iter(self._waiting[crowd]))
+            close_oldest = self._waiting[crowd][oldest]
+            self.leave(crowd, oldest)
             self.evicted += 1
-            oldest()
+            close_oldest()
         self._count += 1
-        self._waiting[self._count] = close
+        self._size += 1
+        self._waiting.setdefault(host, OrderedDict())[self._count] = close
         return self._count
 
-    def leave(self, place: int) -> None:
-        """Gives the place up."""
-        self._waiting.pop(place, None)
+    def leave(self, host: str, place: int) -> None:
+        """Gives the place up, if it wasn't taken away."""
+        mine = self._waiting.get(host)
+        if mine is not None and mine.pop(place, None) is not None:
+            self._size -= 1
+            if not mine:
+                del self._waiting[host]
 
 
 def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
@@ -177,8 +193,8 @@ def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
     return response_bytes("ApiVersions", version, correlation_id, told)
 
 
-async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext) -> str:
-    await stranger.writer.start_tls(tls)
+async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext, timeout_s: float) -> str:
+    await stranger.writer.start_tls(tls, ssl_handshake_timeout=timeout_s)
     certificate = stranger.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if certificate is None:
         return ANONYMOUS

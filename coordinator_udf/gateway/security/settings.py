@@ -57,7 +57,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """What the file says. Paths are as in the file; `path` makes them relative to it.
 
     Attributes:
-        strangers_max: connections that have not authenticated yet; for one more the oldest is closed.
+        strangers_max: connections that have not authenticated yet; for one more one is closed. A TLS
+            handshake takes a quarter of a MiB.
         strangers_timeout_ms: how long TLS and SASL may take together.
         failure_delay_ms: how long a wrong password waits for its answer.
         token_bytes_max: the largest frame of who has not authenticated.
@@ -71,7 +72,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     users: str | None = _field("sasl.users.location", None)
     super_users: tuple[str, ...] = _field("super.users", ())
     allow_without_acl: bool = _field("allow.everyone.if.no.acl.found", False)
-    strangers_max: _Count = _field("strangers.max", 1_000)
+    strangers_max: _Count = _field("strangers.max", 300)
     strangers_timeout_ms: _Count = _field("strangers.timeout.ms", 10_000)
     failure_delay_ms: _Milliseconds = _field("connection.failed.authentication.delay.ms", 100)
     token_bytes_max: _Count = _field("sasl.server.max.receive.size", 524_288)

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from coordinator_udf.gateway.security.entrance import Strangers
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
@@ -167,3 +168,24 @@ def test_a_user_is_added_while_the_gateway_runs(tmp_path: Path) -> None:
     assert not users.is_password("dave", "newer")
     assert PASSWORDS["alice"] not in users.path.read_text()
     assert (users.path.stat().st_mode & 0o077) == 0
+
+
+def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
+    gone: list[str] = []
+    strangers = Strangers(3)
+
+    def enter(host: str, name: str) -> int:
+        return strangers.enter(host, lambda: gone.append(name))
+
+    enter("attacker", "a1")
+    honest = enter("honest", "h1")
+    enter("attacker", "a2")
+    enter("attacker", "a3")
+    assert gone == ["a1"]
+    enter("other", "o1")
+    assert gone == ["a1", "a2"]
+    strangers.leave("honest", honest)
+    strangers.leave("honest", honest)
+    assert len(strangers) == 2
+    enter("attacker", "a4")
+    assert gone == ["a1", "a2"]
