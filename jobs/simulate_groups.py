@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.simulation.planning import fleet_load, load_lines
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
@@ -37,11 +38,17 @@ def main(
             min=0, help="Run the world of this seed alone, and find the shortest list of events that shows it."
         ),
     ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(min=1, help="Reckon from the worlds what a fleet of so many members asks of its coordinators."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
     """Runs scenarios in virtual time and looks in each world for what must not be; exit status 1 if there is any."""
     if replay is not None:
         raise typer.Exit(_replay(scenarios, replay))
+    if members is not None:
+        raise typer.Exit(_reckon(scenarios, members, seeds))
     if out is None:
         typer.echo("simulate: --out is missing: the folder for the tables", err=True)
         raise typer.Exit(2)
@@ -64,6 +71,18 @@ def main(
         )
     if found:
         raise typer.Exit(1)
+
+
+def _reckon(scenarios: list[Path], members: int, worlds: int) -> int:
+    """Tells what a fleet asks of its coordinators, each world's groups standing for many. Returns the exit status."""
+    try:
+        for path in scenarios:
+            for line in load_lines(fleet_load(read_scenario(path), members, worlds)):
+                typer.echo(line)
+    except UserError as error:
+        typer.echo(f"simulate: {error}", err=True)
+        return 2
+    return 0
 
 
 def _replay(scenarios: list[Path], seed: int) -> int:

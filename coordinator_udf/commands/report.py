@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
+from coordinator_udf.forensics.foretold import read_foretold
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.replay.judge.report import SourceReport, doubts, summary
 from coordinator_udf.replay.options import ReplayOptions
@@ -45,12 +46,16 @@ def main(
     ] = None,
     time_zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times that name none.")] = "UTC",
     one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
+    what_if: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json foretold of other settings.")
+    ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the tables here.")] = None,
 ) -> None:
     """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
     try:
         folder = tables_folder(inputs)
         window = Window(group, since, until)
+        foretold = {} if what_if is None else read_foretold(what_if)
         if not output.absolute().parent.is_dir():
             raise InputError(f"there is no directory {output.absolute().parent} for the report")
         with tempfile.TemporaryDirectory(prefix="incident-") as scratch:
@@ -62,7 +67,7 @@ def main(
                 reports = replay_inputs(request)
                 evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, _DOUBT_FROM)), *summary(reports)]
             groups = facts_of(folder or str(out), window)
-            output.write_text(render(groups, form, evidence), encoding="utf-8")
+            output.write_text(render(groups, form, evidence, foretold), encoding="utf-8")
             rebalances = sum(len(facts.rebalances) for facts in groups)
             typer.echo(f"{output}: {len(groups)} groups, {rebalances} rebalances")
     except (UserError, PySparkException) as error:

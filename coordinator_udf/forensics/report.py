@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,7 @@ import vl_convert
 
 from coordinator_udf.forensics.charts import group_data, group_spec, lane_height
 from coordinator_udf.forensics.facts import GroupFacts, span_of
+from coordinator_udf.forensics.foretold import Foretold
 from coordinator_udf.forensics.sentences import overview, rebalance_sentence, seconds
 
 TEMPLATES: Final = Path(__file__).parent
@@ -31,11 +32,17 @@ class ReportFormat(StrEnum):
     PERFETTO = "perfetto"
 
 
-def render(groups: Sequence[GroupFacts], form: ReportFormat, evidence: Sequence[str] = ()) -> str:
+def render(
+    groups: Sequence[GroupFacts],
+    form: ReportFormat,
+    evidence: Sequence[str] = (),
+    foretold: Mapping[str, Foretold] | None = None,
+) -> str:
     """A report as text.
 
     Args:
         evidence: lines on what was read.
+        foretold: what other settings would have done, by group.
     """
     if form is ReportFormat.PERFETTO:
         return json.dumps({"traceEvents": trace_events(groups), "displayTimeUnit": "ms"})
@@ -54,6 +61,7 @@ def render(groups: Sequence[GroupFacts], form: ReportFormat, evidence: Sequence[
         "shown": shown,
         "span": span,
         "evidence": evidence,
+        "foretold": foretold or {},
         "overview": overview,
         "sentence": rebalance_sentence,
         "listed": _listed,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from scripts.benchmarks import gateway, growth, history, replay, scale_plot, shard, stream
+from scripts.benchmarks import gateway, growth, history, replay, scale_plot, shard, simulation, stream
 from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
 from scripts.benchmarks.running import BenchmarkError, Options, say
 
@@ -26,6 +26,7 @@ class Name(StrEnum):
     scale = "scale"
     gateway = "gateway"
     growth = "growth"
+    simulation = "simulation"
     all = "all"
 
 
@@ -37,6 +38,7 @@ _RUN: dict[Name, Callable[[Options], Outcome]] = {
     Name.scale: scale_plot.run,
     Name.gateway: gateway.run,
     Name.growth: growth.run,
+    Name.simulation: simulation.run,
 }
 
 

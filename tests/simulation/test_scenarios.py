@@ -18,10 +18,16 @@ from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from tests.conftest import ROOT
 
+#: A world of it takes a minute.
+LARGE = {"thundering-restart"}
 SCENARIOS = sorted((ROOT / "conf" / "scenarios").glob("*.toml"))
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LARGE else []) for path in SCENARIOS],
+    ids=lambda path: path.stem,
+)
 def test_a_shipped_scenario_has_nothing_that_must_not_be(path: Path) -> None:
     scenario = read_scenario(path)
     for seed in range(1):

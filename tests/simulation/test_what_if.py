@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.forensics.foretold import read_foretold
 from coordinator_udf.simulation.measures import Measures
 from coordinator_udf.simulation.what_if.comparison import Change, Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG, shared
 
@@ -113,3 +115,15 @@ def test_a_log_of_any_settings_happens_again_with_the_same_triggers(run: str) ->
     for recorded, simulated in calibration.pairs:
         if recorded is not None and simulated is not None:
             assert recorded.trigger == simulated.trigger
+
+
+def test_what_was_foretold_is_read_for_a_report(tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+    arguments = [str(SAMPLE_LOG), "--group", "crash-a", "--static", "--seeds", "1", "--json", str(found)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    told = read_foretold(found)["crash-a"]
+    assert told.calibration.recorded == 5
+    assert next(name for name, _, _ in told.rows()) == "rebalances"
+    found.write_text("{}")
+    with pytest.raises(InputError, match="is no file of what_if --json"):
+        read_foretold(found)
