@@ -12,6 +12,7 @@ from typing import Any, Final
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.older import OlderThings
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from schemas.replay_differences import OLDER, REBASED
@@ -64,6 +65,9 @@ class LogFacts:
         self._groups: dict[str, int] = {}
         self._committed: dict[tuple[str, str], int] = {}
         self._last_join: dict[str, int] = {}
+        #: When a member last asked that was told that all is well.
+        self._calm: dict[str, int] = {}
+        self._older = OlderThings()
         for entry in entries:
             self._note(entry)
 
@@ -89,6 +93,7 @@ class LogFacts:
 
     def _note(self, entry: Entry) -> None:
         request, answer = entry.request, entry.response or {}
+        self._older.note(entry)
         group_id = request.get("groupId")
         if not isinstance(group_id, str):
             return
@@ -100,6 +105,8 @@ class LogFacts:
                 self._members.add(answer["memberId"])
             if entry.api == "JoinGroup" and error == Errors.NONE:
                 self._last_join[group_id] = max(self._last_join.get(group_id, 0), entry.answered_us)
+        if entry.api == "Heartbeat" and error == Errors.NONE:
+            self._calm[group_id] = max(self._calm.get(group_id, 0), entry.arrived_us)
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
             self._groups.setdefault(group_id, entry.log_ts)
             for topic in request.get("topics") or ():
@@ -121,41 +128,31 @@ class LogFacts:
         """Whether both answers agree but for what was there before; or the member is older than the log."""
         member_id = entry.request.get("memberId")
         members = [member_id] if member_id else [m.get("memberId") for m in entry.request.get("members") or ()]
-        if any(member and member not in self._members for member in members):
-            return answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
         group_id = entry.request.get("groupId")
-        if isinstance(group_id, str) and group_id not in self._groups:
-            return True
+        unknown = [member for member in members if member and member not in self._members]
+        if unknown and isinstance(group_id, str):
+            may_be = any(self._older.may_have_member(group_id, member) for member in unknown)
+            return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
+        if isinstance(group_id, str) and group_id not in self._groups and entry.api != "OffsetFetch":
+            return self._older.may_have_group(group_id)
         if entry.api not in _ASK_GROUPS:
             return False
+        if entry.api == "OffsetFetch":
+            return self._older.may_have_offsets(entry, difference)
         left, right = (self._without_older(entry, side["body"]) for side in (difference.recorded, difference.ours))
         return bool(left == right)
 
     def _without_older(self, entry: Entry, body: Mapping[str, Any]) -> Any:
-        """An answer without the groups, and the offsets, that the log has said nothing about so far."""
+        """An answer without the groups that the log has said nothing about so far."""
         canonical = canonical_answer(entry.api, body, of_many_shards=True)
         cut: dict[str, Any] = dict(canonical)
         for field in ("groups", "results"):
             if field in cut:
-                cut[field] = [
-                    self._without_old_offsets(entry, group) for group in cut[field] if self._has(entry, group)
-                ]
-        if entry.api == "OffsetFetch" and "groups" not in cut:
-            cut = self._without_old_offsets(entry, {**cut, "groupId": entry.request.get("groupId")})
+                cut[field] = [group for group in cut[field] if self._has(entry, group)]
         return cut
 
     def _has(self, entry: Entry, group: Mapping[str, Any]) -> bool:
         return self.knows(entry, group["groupId"])
-
-    def _without_old_offsets(self, entry: Entry, group: dict[str, Any]) -> dict[str, Any]:
-        if entry.api != "OffsetFetch" or not isinstance(group.get("topics"), list):
-            return group
-        topics = [topic for topic in group["topics"] if self._was_committed(entry, group["groupId"], topic)]
-        return {**group, "topics": topics}
-
-    def _was_committed(self, entry: Entry, group_id: str, topic: Mapping[str, Any]) -> bool:
-        since = self._committed.get((group_id, str(topic.get("name") or topic.get("topicId"))))
-        return since is not None and since <= entry.log_ts
 
     def _has_ended(self, group_id: str, entry: Entry, difference: Difference) -> bool:
         """A rebalance of which no member's answer is in the log any more."""
@@ -164,6 +161,8 @@ class LogFacts:
         )
         # Only a classic group waits for members, and then everybody may commit.
         may_wait = entry.api in _ASK_GROUPS or (group_id in self._last_join and entry.api != "OffsetCommit")
+        if self._calm.get(group_id, 0) > entry.answered_us:
+            return False
         return may_wait and going_on and self._last_join.get(group_id, 0) < entry.arrived_us
 
 

@@ -1,0 +1,124 @@
+"""What may have been there before a broker's log began: members, groups, and committed offsets.
+
+One answer alone says little: what others of the same log deny, it doesn't prove.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+
+#: The first member of a new group gets no higher epoch, or generation, than this.
+_FIRST_EPOCH: Final = 2
+#: What is answered where there is no such member, or no such group.
+_NOBODY: Final = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.GROUP_ID_NOT_FOUND, Errors.INVALID_GROUP_ID})
+_NO_OFFSET: Final = -1
+
+Place = tuple[str, str, int]
+
+
+class OlderThings:
+    """What the answers of a log say of things that it doesn't show the beginning of."""
+
+    def __init__(self) -> None:
+        self._first_epoch: dict[str, int] = {}
+        #: By group, and by group and member: how many answers are of one that is there, and how many of one that isn't.
+        self._groups: defaultdict[str, Counter[bool]] = defaultdict(Counter)
+        self._members: defaultdict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
+        #: What was told of offsets before anybody committed any.
+        self._offsets: defaultdict[Place, list[int]] = defaultdict(list)
+        self._committed: dict[Place, int] = {}
+
+    def note(self, entry: Entry) -> None:
+        """Takes note of a request with its answer."""
+        request, answer = entry.request, entry.response
+        if answer is None:
+            return
+        group_id = request.get("groupId")
+        if entry.api == "OffsetFetch":
+            for place, told in _fetched(request, answer):
+                if place not in self._committed and told.get("errorCode") == Errors.NONE:
+                    self._offsets[place].append(told.get("committedOffset", _NO_OFFSET))
+            return
+        if not isinstance(group_id, str):
+            return
+        error = answer.get("errorCode")
+        if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
+            for name, partition in _partitions(request):
+                self._committed.setdefault((group_id, name, partition["partitionIndex"]), entry.log_ts)
+            codes = {told.get("errorCode") for _, told in _partitions(answer)}
+            error = next((code for code in codes if code), 0)
+        exists = error not in _NOBODY
+        self._groups[group_id][exists] += 1
+        if request.get("memberId"):
+            self._members[group_id, request["memberId"]][exists] += 1
+        epoch = answer.get("generationId" if entry.api == "JoinGroup" else "memberEpoch")
+        if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error == Errors.NONE and isinstance(epoch, int):
+            self._first_epoch.setdefault(group_id, epoch)
+
+    def may_have_member(self, group_id: str, member_id: str) -> bool:
+        """Whether a member whose coming isn't in the log may be older than it."""
+        if 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH:
+            return False
+        return _is_likely(self._members[group_id, member_id])
+
+    def may_have_group(self, group_id: str) -> bool:
+        """Whether a group that nobody joins, and commits to, in the log may be older than it."""
+        return bool(group_id) and _is_likely(self._groups[group_id])
+
+    def may_have_offsets(self, entry: Entry, difference: Any) -> bool:
+        """Whether all that differs in an answer to OffsetFetch are offsets older than the log."""
+        theirs, ours = (dict(_fetched(entry.request, side["body"])) for side in (difference.recorded, difference.ours))
+        if _errors(difference.recorded["body"]) != _errors(difference.ours["body"]):
+            return False
+        for place in theirs.keys() | ours.keys():
+            told, own = theirs.get(place, {}), ours.get(place, {})
+            if told == own:
+                continue
+            said = told.get("committedOffset", _NO_OFFSET)
+            committed = self._committed.get(place)
+            if not _is_nothing(own) or _is_nothing(told) or told.get("errorCode") != Errors.NONE:
+                return False
+            if committed is not None and committed <= entry.log_ts:
+                return False
+            if not self._may_be_older(place, said):
+                return False
+        return True
+
+    def _may_be_older(self, place: Place, offset: int) -> bool:
+        """Whether an offset may be older than the log: such a one may go, but it neither comes nor changes."""
+        told = self._offsets[place]
+        if _NO_OFFSET in told[: told.index(offset)]:
+            return False
+        others = Counter(other for other in told if other not in {offset, _NO_OFFSET})
+        return not others or max(others.values()) <= told.count(offset)
+
+
+def _is_nothing(told: Mapping[str, Any]) -> bool:
+    """Whether nothing was committed; some clients commit an offset of -1."""
+    said = (told.get("committedOffset", _NO_OFFSET), told.get("committedLeaderEpoch", -1), told.get("metadata") or "")
+    return said == (_NO_OFFSET, -1, "")
+
+
+def _is_likely(said: Counter[bool]) -> bool:
+    return said[True] > 1 or not said[False]
+
+
+def _errors(body: Mapping[str, Any]) -> list[Any]:
+    return [body.get("errorCode"), *(group.get("errorCode") for group in body.get("groups") or ())]
+
+
+def _fetched(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for group in answer.get("groups") or [{**answer, "groupId": request.get("groupId")}]:
+        for name, told in _partitions(group):
+            yield (str(group.get("groupId")), name, told["partitionIndex"]), told
+
+
+def _partitions(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for topic in body.get("topics") or ():
+        for partition in topic.get("partitions") or ():
+            yield str(topic.get("name") or topic.get("topicId")), partition
