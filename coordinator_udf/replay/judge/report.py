@@ -29,6 +29,8 @@ class SourceReport(msgspec.Struct):
     #: How many orders other than the usual one explain answers; what was moved, and what nothing explains, a line each.
     explained: int = 0
     explanations: list[str] = []
+    #: Settings that the broker's answers say it had, where those that the replay was given contradict them.
+    proposals: list[str] = []
     #: Lines of the group coordinator in the broker's own log, by what they tell.
     info_events: dict[str, int] = {}
     #: What is wrong with the input although it was read.
@@ -122,6 +124,8 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         if report.incomparable:
             line += f", not compared {sum(report.incomparable.values())}"
     yield line
+    for proposal in report.proposals:
+        yield f"{report.source}: the broker may have had {proposal}"
 
 
 def explanation_lines(reports: Sequence[SourceReport]) -> Iterator[str]:

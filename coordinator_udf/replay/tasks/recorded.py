@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
+from coordinator_udf.replay.explain.proposals import proposal_lines
 from coordinator_udf.replay.explain.tables import explanation_lines, explanation_tables
 from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
@@ -144,6 +145,8 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     files.write({REPLAY_DIFFERENCES_TABLE: difference_table(verdict)})
     files.write(explanation_tables(source, verdict.differences))
     report.explained = 0 if source.explained is None else source.explained.moved
+    if source.facts is not None:
+        report.proposals = proposal_lines(source.facts.entries.values(), source.settings)
     report.explanations = list(explanation_lines(source, verdict.differences))
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])

@@ -26,6 +26,9 @@ ENDED: Final = "a rebalance that was still going on when the log ended; who join
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
 )
+_MEMBERS_ASK: Final = frozenset({"Heartbeat", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"})
+#: The APIs whose answers tell what state a group is in.
+_TELL_STATES: Final = frozenset({"ListGroups", "DescribeGroups", "ConsumerGroupDescribe"})
 #: What is answered to members that the coordinator knows only.
 _OF_KNOWN_MEMBERS: Final = frozenset(
     {
@@ -160,7 +163,7 @@ class LogFacts:
             group.get("groupState") == "PreparingRebalance" for group in _groups_of(difference.recorded).values()
         )
         # Only a classic group waits for members, and then everybody may commit.
-        may_wait = entry.api in _ASK_GROUPS or (group_id in self._last_join and entry.api != "OffsetCommit")
+        may_wait = entry.api in _TELL_STATES or (group_id in self._last_join and entry.api in _MEMBERS_ASK)
         if self._calm.get(group_id, 0) > entry.answered_us:
             return False
         return may_wait and going_on and self._last_join.get(group_id, 0) < entry.arrived_us

@@ -1,0 +1,79 @@
+"""Where nothing explains an answer the group goes on as later answers tell: a difference makes no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from tests.replay.broker_log import KafkaLog, one_member
+
+
+def read(log: KafkaLog, tmp_path: Path) -> ReplaySource:
+    return read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=1))
+
+
+def different(source: ReplaySource) -> list[str | None]:
+    _, verdict = run_and_compare(source)
+    return [difference.request_id for difference in verdict.differences if difference.undecided is None]
+
+
+def adoptions(source: ReplaySource) -> int:
+    return sum(row["api"] == "AdoptGroup" for row in source.rows)
+
+
+def test_a_generation_that_nothing_explains_is_adopted_once(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # The broker is five generations farther, and no line says how it came there.
+    first = log.heartbeat("m-1", generation=6, arrives=5_000)
+    for number in range(10):
+        log.heartbeat("m-1", generation=6, arrives=5_100 + 100 * number)
+    log.heartbeat("m-1", 22, generation=1, arrives=6_500)
+    source = read(log, tmp_path)
+    assert different(source) == [first]
+    assert adoptions(source) == 1
+
+
+def test_a_member_that_nothing_explains_is_adopted_once(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # The broker has forgotten the member long before its session ends.
+    first = log.heartbeat("m-1", 25, arrives=5_000)
+    for number in range(5):
+        log.heartbeat("m-1", 25, arrives=5_100 + 100 * number)
+    source = read(log, tmp_path)
+    assert different(source) == [first]
+
+
+def test_nothing_is_adopted_where_only_one_answer_is_wrong(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    wrong = log.heartbeat("m-1", 22, arrives=5_000)
+    for number in range(5):
+        log.heartbeat("m-1", arrives=5_100 + 100 * number)
+    source = read(log, tmp_path)
+    assert different(source) == [wrong]
+    assert adoptions(source) == 0
+
+
+def test_a_list_of_groups_is_read_at_a_moment_within_its_window(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    leave = {"groupId": "g", "memberId": "m-1"}
+    log.add("LEAVE_GROUP", leave, {"throttleTimeMs": 0, "errorCode": 0}, version=1, arrives=5_010, connection="b")
+    state = {"groupId": "g", "protocolType": "consumer", "groupState": "Empty"}
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
+    log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
+    source = read(log, tmp_path)
+    assert different(source) == []
+    assert source.explained is not None
+    assert len(source.explained.placed) == 1
+
+
+def test_a_list_of_groups_is_not_read_outside_its_window(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    leave = {"groupId": "g", "memberId": "m-1"}
+    log.add("LEAVE_GROUP", leave, {"throttleTimeMs": 0, "errorCode": 0}, version=1, arrives=5_500, connection="b")
+    state = {"groupId": "g", "protocolType": "consumer", "groupState": "Empty"}
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
+    wrong = log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
+    assert different(read(log, tmp_path)) == [wrong]
