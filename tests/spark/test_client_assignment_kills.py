@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,10 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.replay.recording import Recording, ReplaySource, number_offsets
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
-from schemas.requests import LIVE
-from tests.groups import test_client_assignment as scenarios
-from tests.groups.computing_member import CLIENT_SIDE
-from tests.groups.coordinators import Answer, OurCoordinator, Outcome
-from tests.groups.harness import TOPICS, G, World
+from tests.groups.harness import G
+from tests.groups.played_scenarios import play_all
 from tests.spark.conftest import Run, Scenario, assert_same_tables, scenario
 from tests.spark.test_kills import Death, drivers, wait_for_death
 
@@ -28,70 +22,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 MAX_ROWS = 700
 
 
-class Recorder(OurCoordinator):
-    """A coordinator that keeps the rows that it was given, and its answers."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.answers: list[Answer] = []
-        super().__init__(CLIENT_SIDE, TOPICS)
-
-    def feed(self, rows: list[dict[str, Any]]) -> Outcome:
-        self.rows += rows
-        outcome = super().feed(rows)
-        self.answers += outcome.answers
-        return outcome
-
-
-def every_scenario() -> Iterator[tuple[str, Callable[[World], None]]]:
-    """Each test of the module that plays in one world, once for each of its parameters."""
-    for name, test in vars(scenarios).items():
-        if not name.startswith("test_") or "world" not in inspect.signature(test).parameters:
-            continue
-        given: list[dict[str, Any]] = [{}]
-        for mark in getattr(test, "pytestmark", []):
-            names = mark.args[0] if isinstance(mark.args[0], tuple) else (mark.args[0],)
-            given = [
-                {**one, **dict(zip(names, values if len(names) > 1 else (values,), strict=True))}
-                for one in given
-                for values in mark.args[1]
-            ]
-        for number, arguments in enumerate(given):
-            yield f"{name.removeprefix('test_')}-{number}", lambda world, t=test, a=arguments: t(world, **a)  # type: ignore[misc]
-
-
-def renamed(text: str | None, group: str) -> str | None:
-    return None if text is None else text.replace(f'"{G}"', f'"{group}"')
-
-
 @pytest.fixture(scope="module")
 def recorded() -> tuple[Scenario, dict[str, str]]:
-    """All scenarios in one log, each a group and a partition of its own; and their answers as JSON by request id."""
-    rows: list[dict[str, Any]] = []
-    answers: dict[str, str] = {}
-    for partition, (name, play) in enumerate(every_scenario()):
-        recorder = Recorder()
-        play(World(recorder, recorder.records))
-        for row in recorder.rows:
-            request_id = row["request_id"] and f"{name}/{row['request_id']}"
-            group_id = name if row["group_id"] == G else row["group_id"]
-            body = renamed(row["body"], name)
-            # What a spanning request's parts and control rows say of all partitions is of this one alone.
-            rows.append(
-                {
-                    **row,
-                    "partition": partition,
-                    "request_id": request_id,
-                    "group_id": group_id,
-                    "body": body,
-                    "parts": 1,
-                }
-            )
-        for answer in recorder.answers:
-            answers[f"{name}/{answer.request_id}"] = msgspec.json.encode(answer.body).decode()
-    number_offsets(rows)
-    settings = OurCoordinator(CLIENT_SIDE, TOPICS).settings
-    source = ReplaySource(LIVE, settings, 1 + max(row["partition"] for row in rows), rows, Recording(exact=True))
+    """All scenarios in one log, and their answers as JSON by request id."""
+    source, answers = play_all()
     return scenario(source), answers
 
 
