@@ -59,6 +59,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("credentials", WRONG)
 def test_nobody_else_does_and_no_password_is_logged(
     tmp_path: Path, locked: Locked, credentials: tuple[str, str, str], caplog: pytest.LogCaptureFixture
