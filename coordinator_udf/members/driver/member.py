@@ -188,6 +188,9 @@ class DrivenMember:
         """Gives the machine an input; returns whether it did anything."""
         if self._machine is None:
             return False
+        if isinstance(event, inputs.CallbackDone):
+            # Not before: the application must not poll while the machine waits for the end of the callback.
+            self._no_callback.set()
         found = self._machine.handle(_now_ms(), event)
         for output in found:
             self._do(output)
@@ -272,7 +275,6 @@ class DrivenMember:
                     await running
         except Exception as raised:  # noqa: BLE001  the application's own error goes where Kafka's does
             error = inputs.CallbackError(type(raised).__name__, str(raised))
-        self._no_callback.set()
         self._events.put_nowait(inputs.CallbackDone(callback.method, error))
 
 
