@@ -26,7 +26,8 @@ KAFKA = {"group.min.session.timeout.ms": 1_000, "group.classic.client.extensions
 
 @pytest.fixture
 def front(tmp_path: Path) -> Iterator[Front]:
-    with Front(tmp_path / "log.db", KNOWN, settings=KAFKA) as front:
+    gateway = GatewaySettings(port=0, classic_extensions=True)
+    with Front(tmp_path / "log.db", KNOWN, settings=KAFKA, gateway=gateway) as front:
         yield front
         assert front.coordinator.rejected == 0
         assert front.gateway.status().timed_out == 0

@@ -23,7 +23,7 @@ from tests.spark.test_kills import Death, batches_done, drivers, wait_for_death
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SETTINGS = {"group.classic.client.extensions.enable": True, "group.initial.rebalance.delay.ms": 3_000}
-DEATHS = (Death("commit", 1), Death("stage"), Death("answer", 2), Death("write", 1))
+DEATHS = (Death("commit", 1), Death("stage"))
 
 
 class Recorder(OurCoordinator):
