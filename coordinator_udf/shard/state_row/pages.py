@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-#: How many values a page gets.
+#: How many values a page gets. Measured with 1,000 groups of ten, of which a micro-batch changes five (CPU time, three
+#: times, within 0.6 ms of each other): 7.2 ms and 169 kB with half as many, 7.6 ms and 161 kB with these, 8.4 ms and
+#: 154 kB with twice as many. All bytes go to Spark and back in every micro-batch, so neither is much better.
 PAGE_VALUES: Final = 32
 
 # Arrow takes level 1 by itself. Level 3 takes hardly longer and gives a seventh less to carry to the JVM and back in
