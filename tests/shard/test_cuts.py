@@ -57,6 +57,7 @@ def test_pieces_of_one_size_say_what_the_whole_says(log: Log, size: int) -> None
     assert run_cut(log, list(range(size, len(log[1]), size))) == log[2]
 
 
+@pytest.mark.slow
 def test_hundreds_of_random_cuts_say_what_the_whole_says(log: Log) -> None:
     dice = random.Random(4)
     for _ in range(25):

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -330,7 +331,7 @@ def _known(group: Any) -> Any:
     return group.state, group.generation_id, group.leader, group.protocol_name, members, sizes
 
 
-TestShardMachine = ShardMachine.TestCase
+TestShardMachine = pytest.mark.slow(ShardMachine.TestCase)
 TestShardMachine.settings = settings(
     max_examples=50,
     stateful_step_count=40,

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def made_log(steps: list[tuple[Step, int]]) -> list[Request]:
     return log.rows
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     steps=st.lists(st.tuples(step, st.sampled_from([1, 2, 2, 2, 3])), max_size=60),
