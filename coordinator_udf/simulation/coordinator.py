@@ -106,9 +106,11 @@ class Coordinator:
         """Lets sessions end so much later."""
         self.shard.shard.ctx.timers.put_off_sessions(by_ms)
 
-    def next_deadline_ms(self) -> int | None:
-        """Returns the time of the next timer, or None."""
-        return None if self._is_down else self.shard.next_deadline_ms()
+    def next_deadline_ms(self, by_ms: int) -> int | None:
+        """Returns the time of the next timer, or None where none is due by a time."""
+        if self._is_down or self.shard.shard.ctx.timers.bound_ms > by_ms:
+            return None
+        return self.shard.next_deadline_ms()
 
     def _answers(self, shard: VirtualTimeShard) -> list[Answered]:
         return [

@@ -168,10 +168,10 @@ class World:
         if self._skips and self._now_ms >= self._look_ms:
             self._skip_stretch()
         queued = self._queue[0].ts_ms if self._queue else end_ms + 1
-        timer = self._coordinator.next_deadline_ms()
-        timer = end_ms + 1 if timer is None else max(timer, self._now_ms)
         member = self._next_member()
         own = end_ms + 1 if member is None else max(member[0], self._now_ms)
+        timer = self._coordinator.next_deadline_ms(min(queued, own, end_ms))
+        timer = end_ms + 1 if timer is None else max(timer, self._now_ms)
         now_ms = min(queued, timer, own)
         if now_ms > end_ms:
             return False
