@@ -17,6 +17,8 @@ _FIRST_EPOCH: Final = 2
 #: What is answered where there is no such member, or no such group.
 _NOBODY: Final = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.GROUP_ID_NOT_FOUND, Errors.INVALID_GROUP_ID})
 _NO_OFFSET: Final = -1
+#: A group that begins in the log has older offsets only if so many are told of.
+_LEAST_TOLD: Final = 2
 
 Place = tuple[str, str, int]
 
@@ -24,7 +26,13 @@ Place = tuple[str, str, int]
 class OlderThings:
     """What the answers of a log say of things that it doesn't show the beginning of."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, str]) -> None:
+        """Nothing is told yet.
+
+        Args:
+            names: of topics, by id.
+        """
+        self._names = names
         self._first_epoch: dict[str, int] = {}
         #: By group, and by group and member: how many answers are of one that is there, and how many of one that isn't.
         self._groups: defaultdict[str, Counter[bool]] = defaultdict(Counter)
@@ -32,6 +40,8 @@ class OlderThings:
         #: What was told of offsets before anybody committed any.
         self._offsets: defaultdict[Place, list[int]] = defaultdict(list)
         self._committed: dict[Place, int] = {}
+        #: By group, how many offsets were told before anybody committed any.
+        self._told: Counter[str] = Counter()
 
     def note(self, entry: Entry) -> None:
         """Takes note of a request with its answer."""
@@ -40,17 +50,18 @@ class OlderThings:
             return
         group_id = request.get("groupId")
         if entry.api == "OffsetFetch":
-            for place, told in _fetched(request, answer):
+            for place, told in self._fetched(request, answer):
                 if place not in self._committed and told.get("errorCode") == Errors.NONE:
                     self._offsets[place].append(told.get("committedOffset", _NO_OFFSET))
+                    self._told[place[0]] += not _is_nothing(told)
             return
         if not isinstance(group_id, str):
             return
         error = answer.get("errorCode")
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
-            for name, partition in _partitions(request):
+            for name, partition in self._partitions(request):
                 self._committed.setdefault((group_id, name, partition["partitionIndex"]), entry.log_ts)
-            codes = {told.get("errorCode") for _, told in _partitions(answer)}
+            codes = {told.get("errorCode") for _, told in self._partitions(answer)}
             error = next((code for code in codes if code), 0)
         exists = error not in _NOBODY
         self._groups[group_id][exists] += 1
@@ -62,9 +73,11 @@ class OlderThings:
 
     def may_have_member(self, group_id: str, member_id: str) -> bool:
         """Whether a member whose coming isn't in the log may be older than it."""
-        if 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH:
-            return False
-        return _is_likely(self._members[group_id, member_id])
+        return not self._has_begun(group_id) and _is_likely(self._members[group_id, member_id])
+
+    def _has_begun(self, group_id: str) -> bool:
+        """Whether a group got its first members in the log."""
+        return 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH
 
     def may_have_group(self, group_id: str) -> bool:
         """Whether a group that nobody joins, and commits to, in the log may be older than it."""
@@ -72,7 +85,9 @@ class OlderThings:
 
     def may_have_offsets(self, entry: Entry, difference: Any) -> bool:
         """Whether all that differs in an answer to OffsetFetch are offsets older than the log."""
-        theirs, ours = (dict(_fetched(entry.request, side["body"])) for side in (difference.recorded, difference.ours))
+        theirs, ours = (
+            dict(self._fetched(entry.request, side["body"])) for side in (difference.recorded, difference.ours)
+        )
         if _errors(difference.recorded["body"]) != _errors(difference.ours["body"]):
             return False
         for place in theirs.keys() | ours.keys():
@@ -92,10 +107,23 @@ class OlderThings:
     def _may_be_older(self, place: Place, offset: int) -> bool:
         """Whether an offset may be older than the log: such a one may go, but it neither comes nor changes."""
         told = self._offsets[place]
+        if self._has_begun(place[0]) and self._told[place[0]] < _LEAST_TOLD:
+            return False
         if _NO_OFFSET in told[: told.index(offset)]:
             return False
         others = Counter(other for other in told if other not in {offset, _NO_OFFSET})
         return not others or max(others.values()) <= told.count(offset)
+
+    def _fetched(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+        for group in answer.get("groups") or [{**answer, "groupId": request.get("groupId")}]:
+            for name, told in self._partitions(group):
+                yield (str(group.get("groupId")), name, told["partitionIndex"]), told
+
+    def _partitions(self, body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for topic in body.get("topics") or ():
+            topic_id = str(topic.get("topicId"))
+            for partition in topic.get("partitions") or ():
+                yield str(topic.get("name") or self._names.get(topic_id, topic_id)), partition
 
 
 def _is_nothing(told: Mapping[str, Any]) -> bool:
@@ -110,15 +138,3 @@ def _is_likely(said: Counter[bool]) -> bool:
 
 def _errors(body: Mapping[str, Any]) -> list[Any]:
     return [body.get("errorCode"), *(group.get("errorCode") for group in body.get("groups") or ())]
-
-
-def _fetched(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
-    for group in answer.get("groups") or [{**answer, "groupId": request.get("groupId")}]:
-        for name, told in _partitions(group):
-            yield (str(group.get("groupId")), name, told["partitionIndex"]), told
-
-
-def _partitions(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for topic in body.get("topics") or ():
-        for partition in topic.get("partitions") or ():
-            yield str(topic.get("name") or topic.get("topicId")), partition

@@ -118,7 +118,7 @@ class _KafkaReader:
                 if entry.api == "WriteTxnMarkers":
                     self._markers(entry)
         self._tail(entries)
-        facts = out.facts = LogFacts(entries, self._request_ids, out.partitions, available.losses)
+        facts = out.facts = LogFacts(entries, self._request_ids, out.partitions, available.losses, _names(history))
         if available.losses:
             out.notes["shard lost by the broker"] += sum(map(len, available.losses.values()))
             if self._options.partitions is None and history.offsets_partitions is None:
@@ -239,6 +239,12 @@ class _KafkaReader:
         self.out.ends_ms = last_ms
         self._control("Tick", last_ms)
         self._control("Tick", last_ms + max(min(longest, most), _TAIL_MS))
+
+
+def _names(history: TopicHistory) -> dict[str, str]:
+    """The names of all topics of a log, by id."""
+    lists = (history.at_start, *(change.topics for change in history.changes))
+    return {topic.id: topic.name for topics in lists for topic in topics}
 
 
 def _recorded_choices(entry: Entry, answer: dict[str, Any]) -> dict[str, str | None]:

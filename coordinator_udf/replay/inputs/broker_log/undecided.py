@@ -51,6 +51,7 @@ class LogFacts:
         request_ids: Mapping[int, str],
         partitions: int,
         losses: Mapping[int, Sequence[int]],
+        topic_names: Mapping[str, str],
     ) -> None:
         """Goes through the log once.
 
@@ -59,6 +60,7 @@ class LogFacts:
             request_ids: by entry number.
             partitions: the number of shards.
             losses: by shard, when the broker had lost it (ms).
+            topic_names: by topic id.
         """
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
@@ -70,7 +72,7 @@ class LogFacts:
         self._last_join: dict[str, int] = {}
         #: When a member last asked that was told that all is well.
         self._calm: dict[str, int] = {}
-        self._older = OlderThings()
+        self._older = OlderThings(topic_names)
         for entry in entries:
             self._note(entry)
 
