@@ -56,6 +56,8 @@ def main(
         folder = tables_folder(inputs)
         window = Window(group, since, until)
         foretold = {} if what_if is None else read_foretold(what_if)
+        if output.is_dir():
+            raise InputError(f"{output} is a directory; the report needs the name of a file")
         if not output.absolute().parent.is_dir():
             raise InputError(f"there is no directory {output.absolute().parent} for the report")
         with tempfile.TemporaryDirectory(prefix="incident-") as scratch:

@@ -12,7 +12,6 @@ from typing import Any, Final
 import jinja2
 import vl_convert
 
-from coordinator_udf.forensics.charts import group_data, group_spec, lane_height
 from coordinator_udf.forensics.facts import GroupFacts, span_of
 from coordinator_udf.forensics.foretold import Foretold
 from coordinator_udf.forensics.sentences import overview, rebalance_sentence, seconds
@@ -44,6 +43,9 @@ def render(
         evidence: lines on what was read.
         foretold: what other settings would have done, by group.
     """
+    # Half a second to load, in which inputs that can't be read are told already.
+    from coordinator_udf.forensics.charts import group_data, group_spec, lane_height
+
     if form is ReportFormat.PERFETTO:
         return json.dumps({"traceEvents": trace_events(groups), "displayTimeUnit": "ms"})
     environment = jinja2.Environment(

@@ -8,6 +8,7 @@ of the four tables, that saves moving every output row to the JVM and reading it
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -64,11 +65,21 @@ def check_request(request: ReplayRequest) -> list[SourceInput]:
         SettingsError: the settings make no sense.
     """
     request.options.settings()
+    _refuse_impossible(request.out)
     refuse_existing(request.out, request.overwrite)
     found = plan(request.inputs, request.form, request.options.zone(), one_broker=request.one_broker)
     if all(source.failure is not None for source in found):
         raise InputError("; ".join(source.failure for source in found if source.failure is not None))
     return found
+
+
+def _refuse_impossible(out: Path) -> None:
+    """Sees that tables can be made in a directory, before the work for them is done."""
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"tables can't be made in {out}: {there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK) or there.is_relative_to("/proc"):
+        raise InputError(f"tables can't be made in {out}: {there} can't be written to")
 
 
 def needs_spark(sources: Iterable[SourceInput]) -> bool:
