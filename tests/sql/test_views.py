@@ -134,6 +134,7 @@ def test_members_and_assignments_are_those_stored_last(ask: Callable[..., Ask]) 
         "topics": ["t1", "t2"],
         "assignment": {"t1": [0, 3]},
         "malformed": None,
+        "client_assignors": None,
     }
     assert members[1]["assignment"] == {}
     assert query("SELECT member_id, topic, partition FROM assignments ORDER BY partition") == [
