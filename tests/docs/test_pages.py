@@ -22,9 +22,9 @@ from tests.groups import test_client_assignment
 COMMANDS = {
     "scripts/sql": "coordinator_udf.commands.sql",
     "scripts/run": "scripts.demo.__main__",
-    "scripts/offsets": "coordinator_udf.offsets_topic.cli",
+    "scripts/offsets": "coordinator_udf.commands.offsets",
     **{f"muster {name}": f"coordinator_udf.commands.{name}" for name in MUSTER},
-    "muster offsets": "coordinator_udf.offsets_topic.cli",
+    "muster offsets": "coordinator_udf.commands.offsets",
 }
 PROGRAM = re.compile(r"(jobs|scripts)/[\w/]+\.py")
 #: Where a path of a page may start.
