@@ -11,6 +11,7 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from coordinator_udf.sql.ddl import statements_for
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.registration import NoTables, fit_to_size
 from coordinator_udf.sql.shell import OutputFormat, Shell, Statements, in_a_line
@@ -41,6 +42,10 @@ def main(
     form: Annotated[OutputFormat, typer.Option("--format", help="How results are written.")] = OutputFormat.TABLE,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in it.")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Run all in Spark, also what needs none.")] = False,
+    ddl: Annotated[
+        str | None,
+        typer.Option(metavar="CATALOG.SCHEMA", help="Print the statements that make the tables and views there."),
+    ] = None,
     vertical: Annotated[bool, typer.Option(help="Show one line a column instead of one line a row.")] = False,
 ) -> None:
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
@@ -51,6 +56,10 @@ def main(
     except (UserError, OSError) as error:
         typer.echo(f"sql: {error}", err=True)
         raise typer.Exit(1) from error
+    if ddl is not None:
+        for each in statements_for(folder, ddl):
+            typer.echo(each if each.startswith("--") else f"{each};")
+        return
     log = root / "log" if (root / "log").is_file() else None
     how: dict[str, Any] = {"max_rows": rows, "vertical": vertical, "form": form}
     shell: Statements

@@ -1,0 +1,58 @@
+"""The statements that make the tables and views those of a catalog, so that any Spark with a metastore can ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deltalake import DeltaTable
+from pyspark.sql.types import StructType
+
+from coordinator_udf.sql.in_process import ViewsInProcess
+from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
+from schemas.view_comments import COLUMN_COMMENTS
+from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
+
+
+def statements_for(folder: str, schema: str) -> Iterator[str]:
+    """CREATE statements for the tables of a folder and the views on them, in the order in which they have to be run.
+
+    Views that read assignments of classic groups are left out: they need a function in Python, which a catalog can't
+    hold; a comment says so.
+
+    Args:
+        folder: where the Delta tables are; one that isn't there is made, without rows, when a statement is run.
+        schema: where they shall be, as CATALOG.SCHEMA or SCHEMA.
+    """
+    yield f"CREATE SCHEMA IF NOT EXISTS {schema}"
+    yield f"USE {schema}"
+    for name, shape in SHAPES.items():
+        place = table_path(folder, name)
+        # A table that is there says its columns itself; Delta compares others' with its own to the last comment.
+        columns = "" if DeltaTable.is_deltatable(place) else f" ({_typed(shape)})"
+        yield f"CREATE TABLE IF NOT EXISTS {name}{columns} USING DELTA LOCATION '{_quoted(place)}'"
+    # The columns of a view don't depend on what is in the tables.
+    views = ViewsInProcess(f"{folder}/none")
+    for name, text in VIEWS.items():
+        if any(READ_CONSUMER_PROTOCOL in VIEWS[each] for each in views_named(name)):
+            yield f"-- {name} is left out: it needs the function {READ_CONSUMER_PROTOCOL}"
+            continue
+        views.make(views_named(name))
+        yield f"CREATE OR REPLACE VIEW {name} ({_columns(name, views.schema(name).names)}) AS {text.strip()}"
+    views.close()
+
+
+def _typed(shape: StructType) -> str:
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in shape)
+
+
+def _columns(view: str, names: list[str]) -> str:
+    return ", ".join(f"`{name}`{_comment(view, name)}" for name in names)
+
+
+def _comment(view: str, column: str) -> str:
+    comment = COLUMN_COMMENTS.get(f"{view}.{column}", COLUMN_COMMENTS.get(column))
+    return "" if comment is None else f" COMMENT '{_quoted(comment)}'"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
