@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Final
@@ -33,14 +34,25 @@ COMMANDS: Final = {
 def main() -> None:
     """Runs the command that is named first. Only its module is loaded: others bring Spark."""
     app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None)
-    named = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)
+    named = next((word for word in _words() if not word.startswith("-")), None)
     for name, help_text in COMMANDS.items():
         wanted = name == named
         command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
         app.command(name, help=None if wanted else help_text)(command)
-    offsets = import_module("coordinator_udf.offsets_topic.cli").app if named == "offsets" else typer.Typer()
-    app.add_typer(offsets, name="offsets", help="Bring the offsets topic to and from tables.")
+    offsets = import_module("coordinator_udf.commands.offsets").app if named == "offsets" else typer.Typer()
+    app.add_typer(
+        offsets, name="offsets", help="Bring offsets to and from tables, Kafka's topic of them, and a cluster."
+    )
     app()
+
+
+def _words() -> list[str]:
+    """What follows ``muster``, on the command line itself or on the one that a shell wants to complete."""
+    if "_MUSTER_COMPLETE" not in os.environ:
+        return sys.argv[1:]
+    # By bash, and by the other shells.
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:]
 
 
 def _not_loaded() -> None:
