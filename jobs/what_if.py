@@ -23,6 +23,24 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _CLIENT = "As if every client had this consumer property."
 
+_BaseSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-set", metavar="NAME=VALUE", help="A setting that the coordinator had when the log was written."
+    ),
+]
+_Assignor = Annotated[
+    str | None,
+    typer.Option(help="range, roundrobin, sticky or cooperative-sticky; uniform or range with --protocol consumer."),
+]
+_From = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="TIME", help="Count from then on (ISO 8601, UTC, or ms); default: from the first disturbance."
+    ),
+]
+_To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Count until then; default: the log's end.")]
+
 
 @app.command()
 def main(
@@ -34,21 +52,11 @@ def main(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A changed setting of the coordinator.")
     ] = None,
-    base_settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--base-set", metavar="NAME=VALUE", help="A setting that the coordinator had when the log was written."
-        ),
-    ] = None,
+    base_settings: _BaseSettings = None,
     static: Annotated[
         bool, typer.Option("--static", help="As if each client id were a static member's instance id.")
     ] = False,
-    assignor: Annotated[
-        str | None,
-        typer.Option(
-            help="range, roundrobin, sticky or cooperative-sticky; uniform or range with --protocol consumer."
-        ),
-    ] = None,
+    assignor: _Assignor = None,
     protocol: Annotated[Literal["classic", "consumer"] | None, typer.Option(help="The group protocol.")] = None,
     session_timeout_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
     heartbeat_interval_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
@@ -56,17 +64,8 @@ def main(
     coordinator_cadence_ms: Annotated[
         int | None, typer.Option(min=0, help="As if the coordinator answered once in so many milliseconds.")
     ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME",
-            help="Count from then on (ISO 8601, UTC, or ms); default: from the first disturbance.",
-        ),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Count until then; default: the log's end.")
-    ] = None,
+    start: _From = None,
+    end: _To = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many worlds to run; figures are what most of them have.")] = 20,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")] = None,
 ) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from prometheus_client import CollectorRegistry
@@ -21,6 +19,25 @@ from coordinator_udf.commands.gateway_options import (
     SecurityFile,
     Upstream,
 )
+from coordinator_udf.commands.live_options import (
+    AvailableNow,
+    Checkpoint,
+    Config,
+    FoldAfter,
+    Listen,
+    Log,
+    LogSource,
+    MaxRows,
+    Partitions,
+    Recover,
+    Root,
+    Setting,
+    Source,
+    SparkConf,
+    Tables,
+    Tick,
+    Trigger,
+)
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
 from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
@@ -34,45 +51,24 @@ from coordinator_udf.streaming.signals import stop_on_signals
 from coordinator_udf.streaming.startup import StartupPhases
 
 
-class Source(StrEnum):
-    """What kind of log --log is."""
-
-    embedded = "embedded"
-    delta = "delta"
-    json = "json"
-
-
 def main(
     *,
-    root: Annotated[Path, typer.Option(help="Where all is that has no option of its own.")] = Path("data/live"),
-    log: Annotated[str | None, typer.Option(help="The request log. [default: ROOT/log]")] = None,
-    tables: Annotated[str | None, typer.Option(help="The folder of the tables. [default: ROOT/tables]")] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint. [default: ROOT/checkpoint]")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings, as conf/coordinator.toml.")] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting.")] = None,
-    spark_conf: Annotated[Path | None, typer.Option(help="Spark's settings, as conf/spark.conf.")] = None,
-    source: Annotated[Source, typer.Option(help="What --log is.")] = Source.embedded,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Partitions of the log, when it is made. [8]")] = None,
-    available_now: Annotated[bool, typer.Option("--available-now", help="Take what is there, then stop.")] = False,
-    trigger: Annotated[int, typer.Option(min=0, metavar="MS", help="Least time between micro-batches.")] = 0,
-    tick: Annotated[
-        int,
-        typer.Option(min=50, max=1_000, metavar="MS", help="How often time passes; other sources are read as often."),
-    ] = 500,
-    max_rows: Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")] = 100_000,
-    fold_after: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="ROWS",
-            help="Move requests from the embedded log to the table request_log once so many are needed no more by "
-            "the checkpoint; 0: never, the log grows.",
-        ),
-    ] = DEFAULT_FOLD_AFTER_ROWS,
-    recover: Annotated[
-        bool, typer.Option("--recover-from-offsets", help="Load the groups from consumer_offsets; new checkpoint.")
-    ] = False,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve Kafka clients there.")] = None,
+    root: Root = Path("data/live"),
+    log: Log = None,
+    tables: Tables = None,
+    checkpoint: Checkpoint = None,
+    config: Config = None,
+    setting: Setting = None,
+    spark_conf: SparkConf = None,
+    source: LogSource = Source.embedded,
+    partitions: Partitions = None,
+    available_now: AvailableNow = False,
+    trigger: Trigger = 0,
+    tick: Tick = 500,
+    max_rows: MaxRows = 100_000,
+    fold_after: FoldAfter = DEFAULT_FOLD_AFTER_ROWS,
+    recover: Recover = False,
+    listen: Listen = None,
     advertise: Advertise = None,
     upstream: Upstream = None,
     broker_ports: BrokerPorts = None,
@@ -84,7 +80,6 @@ def main(
     """Coordinate the groups whose requests come on a request log, and write all decisions to Delta tables."""
     if log_json:
         configure_logging(as_json=True)
-    phases = StartupPhases()
     with told_in_words("coordinator"):
         if listen is None and (upstream is not None or security is not None):
             raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
@@ -103,8 +98,7 @@ def main(
             fold_after_rows=fold_after,
             clock_waits=listen is not None,
         )
-        told = None if metrics is None else _Told(parse_address(metrics), options.tables)
-        door = None
+        gateway = None
         if listen is not None:
             gateway = GatewayOptions(
                 listen,
@@ -115,27 +109,42 @@ def main(
                 security=security,
                 gateways=gateways,
             )
-            door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
-            settings = door.reserve(Path(options.log), settings)
-        stop = threading.Event()
-        phases.end("Python")
-        spark = coordinator_session(spark_conf)
-        stop_on_signals(spark, stop)
-        phases.end("Spark's session")
-        with (
-            nullcontext() if told is None else told,
-            _coordinator(spark, options, settings, door, told) as coordinator,
-            nullcontext() if door is None else door.open(coordinator, stop, phases),
-        ):
-            if told is not None:
-                told.metrics.watch(coordinator)
-            coordinator.wait(stop)
-            # While clients can still be told what the last micro-batch decided.
-            coordinator.stop()
-        totals = coordinator.sink.totals
-        said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
-        typer.echo(f"handled {said}", err=True)
-        spark.stop()
+        _coordinate(options, settings, gateway, metrics, spark_conf)
+
+
+def _coordinate(
+    options: StreamOptions,
+    settings: CoordinatorConfig,
+    gateway: GatewayOptions | None,
+    metrics: str | None,
+    spark_conf: Path | None,
+) -> None:
+    """Runs the coordinator, and its gateway where there is one, until it is stopped."""
+    phases = StartupPhases()
+    told = None if metrics is None else _Told(parse_address(metrics), options.tables)
+    door = None
+    if gateway is not None:
+        door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
+        settings = door.reserve(Path(options.log), settings)
+    stop = threading.Event()
+    phases.end("Python")
+    spark = coordinator_session(spark_conf)
+    stop_on_signals(spark, stop)
+    phases.end("Spark's session")
+    with (
+        nullcontext() if told is None else told,
+        _coordinator(spark, options, settings, door, told) as coordinator,
+        nullcontext() if door is None else door.open(coordinator, stop, phases),
+    ):
+        if told is not None:
+            told.metrics.watch(coordinator)
+        coordinator.wait(stop)
+        # While clients can still be told what the last micro-batch decided.
+        coordinator.stop()
+    totals = coordinator.sink.totals
+    said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
+    typer.echo(f"handled {said}", err=True)
+    spark.stop()
 
 
 class _Told:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coordinator_udf.replay.inputs.detect import Format
-from coordinator_udf.replay.judge.report import doubts, explanation_lines, summary, total
+from coordinator_udf.replay.judge.report import SourceReport, doubts, explanation_lines, summary, total
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session
@@ -68,6 +69,11 @@ def main(
         raise typer.Exit(2) from error
     for line in [*(explanation_lines(reports) if explain else ()), *summary(reports)]:
         typer.echo(line)
+    _judge(reports, doubt_from, fail_on_difference=fail_on_difference)
+
+
+def _judge(reports: Sequence[SourceReport], doubt_from: float, *, fail_on_difference: bool) -> None:
+    """Warns of what is doubtful, and ends with the status that says how it went."""
     doubted = list(doubts(reports, doubt_from))
     for doubt in doubted:
         typer.echo(f"replay: WARNING: {doubt}", err=True)
