@@ -275,37 +275,7 @@ class Gateway:
             self._peers = Peers(settings.gateways, own, settings.cluster_id, first_id)
             self._peers.start()
         node = self._node()
-        judge = None
-        if self._security is not None:
-            judge = Judge(self._security.acls, lambda: self._topics.catalog)
-        if self._cluster is not None:
-            self._behind = ClusterBehind(
-                self._cluster, settings, self._pending, self._topics, self._accept, judge=judge, peers=self._peers
-            )
-        handler: Handler
-        if self._behind is None:
-            handler = Dispatcher(
-                self._pending,
-                node,
-                self._topics,
-                self.ends,
-                client_assignors=settings.client_assignors,
-                peers=self._peers,
-                of_groups=settings.of_groups,
-            )
-        else:
-            handler = self._behind.dispatcher
-        if judge is not None:
-            handler = JudgedHandler(handler, judge)
-        self._shared = Shared(
-            settings=settings,
-            handler=handler if self._metrics is None else MeasuredHandler(handler, self._metrics),
-            budget=ByteBudget(settings.queued_bytes_max),
-            in_flight=asyncio.Semaphore(settings.max_in_flight),
-            on_close=self._count_close,
-            admission=None if self._security is None else self._security.entrance,
-            allowance=None if self._security is None else self._security.quotas,
-        )
+        self._shared = self._share(self._handler(node))
         if self._behind is not None:
             await self._behind.open()
         await server.start_serving()
@@ -327,6 +297,45 @@ class Gateway:
             for task in (*self._connections, stopping, committing):
                 task.cancel()
             await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
+
+    def _handler(self, node: Node) -> Handler:
+        """Who answers requests: for this log alone or before a cluster, and judged and measured where that is asked."""
+        settings = self._settings
+        judge = None
+        if self._security is not None:
+            judge = Judge(self._security.acls, lambda: self._topics.catalog)
+        handler: Handler
+        if self._cluster is None:
+            handler = Dispatcher(
+                self._pending,
+                node,
+                self._topics,
+                self.ends,
+                client_assignors=settings.client_assignors,
+                peers=self._peers,
+                of_groups=settings.of_groups,
+            )
+        else:
+            self._behind = ClusterBehind(
+                self._cluster, settings, self._pending, self._topics, self._accept, judge=judge, peers=self._peers
+            )
+            handler = self._behind.dispatcher
+        if judge is not None:
+            handler = JudgedHandler(handler, judge)
+        return handler if self._metrics is None else MeasuredHandler(handler, self._metrics)
+
+    def _share(self, handler: Handler) -> Shared:
+        """What all connections share."""
+        settings, security = self._settings, self._security
+        return Shared(
+            settings=settings,
+            handler=handler,
+            budget=ByteBudget(settings.queued_bytes_max),
+            in_flight=asyncio.Semaphore(settings.max_in_flight),
+            on_close=self._count_close,
+            admission=None if security is None else security.entrance,
+            allowance=None if security is None else security.quotas,
+        )
 
     def _node(self) -> Node:
         settings = self._settings
