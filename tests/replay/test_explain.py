@@ -44,6 +44,31 @@ def test_requests_that_did_not_overlap_are_never_moved(tmp_path: Path) -> None:
     assert source.notes == {}
 
 
+def test_a_timer_may_be_late_for_many_requests(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    # The broker stood still when the initial delay ended; what came meanwhile was handled before.
+    log.join("m-1", "m-1", arrives=10, takes=3_180, connection="a")
+    for number in range(9):
+        log.heartbeat("m-1", 27, generation=0, arrives=3_020 + 15 * number, connection="b")
+    log.heartbeat("m-1", 22, generation=0, arrives=3_250, connection="b")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.explained is not None
+    assert source.explained.moved == 1
+
+
+def test_a_timer_is_never_later_than_its_window(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    log.join("m-1", "m-1", arrives=10, takes=3_005, connection="a")
+    wrong = log.heartbeat("m-1", 27, generation=0, arrives=3_900, connection="b")
+    log.heartbeat("m-1", 22, generation=0, arrives=3_950, connection="b")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [difference.request_id for difference in verdict.differences] == [wrong]
+
+
 def test_a_group_begins_with_the_members_that_are_older_than_the_log(tmp_path: Path) -> None:
     log = KafkaLog()
     log.heartbeat("old-member", 0, arrives=0)

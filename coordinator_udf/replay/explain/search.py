@@ -257,7 +257,7 @@ class _Window:
         for number, option in enumerate(list(walk.options())):
             cost = 0 if option.usual else 1
             if cost > changes:
-                break
+                continue
             if number:
                 walk.back_to(here)
             self.tries += 1

@@ -178,7 +178,8 @@ class Walk:
             before_ms = min(at_ms, due_ms - 1)
             may_precede = at_ms < due_ms or (step.arrived_ms <= due_ms + slack_ms and now_ms < due_ms)
             if may_precede and (fires or place != usual):
-                yield Option(place, before_ms, False)
+                # What is late stays late: going on before it in the usual order is no further change.
+                yield Option(place, before_ms, place == usual and now_ms == due_ms - 1)
         if not fires and due_ms <= latest_ms:
             yield Option(None, due_ms, False)
         yield from self._around_intervals(candidates, times, min(due_ms - 1, latest_ms))
