@@ -8,13 +8,8 @@ from typing import Any
 
 import msgspec
 
-from coordinator_udf.groups.classic.rebalance import (
-    answer_join,
-    answer_sync,
-    join_body,
-    prepare_rebalance,
-    restart_session,
-)
+from coordinator_udf.groups.classic.answers import answer_join, answer_sync, join_body
+from coordinator_udf.groups.classic.rebalance import prepare_rebalance, restart_session
 from coordinator_udf.groups.classic.resync import resume_resync
 from coordinator_udf.groups.consumer.change import look_again
 from coordinator_udf.groups.consumer.membership import resume

@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from coordinator_udf.groups.classic.answers import HEARTBEAT_EXTENSIONS_VERSION, join_body, refuse_join, sync_body
 from coordinator_udf.groups.classic.heartbeat_leave import heartbeat as heartbeat_group
 from coordinator_udf.groups.classic.heartbeat_leave import leave_group, member_answer
 from coordinator_udf.groups.classic.join import Join
-from coordinator_udf.groups.classic.rebalance import (
-    HEARTBEAT_EXTENSIONS_VERSION,
-    join_body,
-    refuse_join,
-    sync_body,
-)
 from coordinator_udf.groups.classic.resync import resync_told
 from coordinator_udf.groups.classic.sync import lacks_protocol_names, sync_group
 from coordinator_udf.groups.consumer.classic_members import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_udf.groups.classic.rebalance import join_body, sync_body
+from coordinator_udf.groups.classic.answers import join_body, sync_body
 from coordinator_udf.protocol.answer_json import AnswerTemplate, render
 from coordinator_udf.protocol.answers import shape
 from coordinator_udf.protocol.errors import Errors

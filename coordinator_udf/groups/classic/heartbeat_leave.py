@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator_udf.groups.classic.answers import refuse_join
 from coordinator_udf.groups.classic.rebalance import (
     cancel_session,
     maybe_complete_join,
     rebalance_or_complete_join,
-    refuse_join,
     restart_session,
 )
 from coordinator_udf.groups.context import Context

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from coordinator_udf.groups.classic.rebalance import (
+from coordinator_udf.groups.classic.answers import (
     JOIN_EXTENSIONS_VERSION,
     answer_join,
     answer_sync,
-    cancel_session,
     generation_body,
     join_body,
+)
+from coordinator_udf.groups.classic.rebalance import (
+    cancel_session,
     maybe_complete_join,
     prepare_rebalance,
     rebalance_or_complete_join,

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_udf.groups.classic.rebalance import (
-    answer_assignment,
-    prepare_rebalance,
-    propagate_assignment,
-)
+from coordinator_udf.groups.classic.answers import answer_assignment
+from coordinator_udf.groups.classic.rebalance import prepare_rebalance, propagate_assignment
 from coordinator_udf.groups.classic.stored_group import rewrite_group, store_assignment
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers

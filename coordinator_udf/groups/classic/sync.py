@@ -5,13 +5,8 @@ Source: GroupMetadataManager.classicGroupSyncToClassicGroup; the description of 
 
 from __future__ import annotations
 
-from coordinator_udf.groups.classic.rebalance import (
-    SYNC_EXTENSIONS_VERSION,
-    answer_assignment,
-    propagate_assignment,
-    rebalance_or_complete_join,
-    reset_assignment,
-)
+from coordinator_udf.groups.classic.answers import SYNC_EXTENSIONS_VERSION, answer_assignment
+from coordinator_udf.groups.classic.rebalance import propagate_assignment, rebalance_or_complete_join, reset_assignment
 from coordinator_udf.groups.classic.resync import begin_resync, resync_asked
 from coordinator_udf.groups.classic.stored_group import store_assignment
 from coordinator_udf.groups.classic.sync_failure import answer_failure, fail_sync

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator_udf.groups.classic.rebalance import SYNC_EXTENSIONS_VERSION, restart_sessions, sync_body
+from coordinator_udf.groups.classic.answers import SYNC_EXTENSIONS_VERSION, sync_body
+from coordinator_udf.groups.classic.rebalance import restart_sessions
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic import ClassicGroup, Member, SyncFailure

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from coordinator_udf.groups.classic.answers import join_body, sync_body
 from coordinator_udf.groups.classic.heartbeat_leave import member_answer
-from coordinator_udf.groups.classic.rebalance import join_body, sync_body
 from coordinator_udf.groups.consumer.change import Change
 from coordinator_udf.groups.consumer.convert import can_downgrade_replacing, convert_to_classic, may_mix
 from coordinator_udf.groups.consumer.membership import (

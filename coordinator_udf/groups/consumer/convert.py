@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from coordinator_udf.groups.classic.rebalance import (
-    answer_sync,
-    cancel_session,
-    prepare_rebalance,
-    refuse_join,
-    restart_session,
-)
+from coordinator_udf.groups.classic.answers import answer_sync, refuse_join
+from coordinator_udf.groups.classic.rebalance import cancel_session, prepare_rebalance, restart_session
 from coordinator_udf.groups.consumer.change import TOO_LARGE
 from coordinator_udf.groups.consumer.topic_hash import metadata_hash
 from coordinator_udf.groups.context import Context
