@@ -22,9 +22,10 @@ from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, Mea
 from coordinator_udf.gateway.peers import FIRST_ID, FIRST_ID_BEFORE_CLUSTER, Peers
 from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
 from coordinator_udf.gateway.security.load import Security
-from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection, Handler, Passage, Shared
+from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
+from coordinator_udf.gateway.server.interfaces import Handler, Passage, Shared
 from coordinator_udf.gateway.server.limits import ByteBudget
 from coordinator_udf.gateway.server.listener import BACKLOG, bound_socket
 from coordinator_udf.gateway.server.pending_requests import PendingRequests

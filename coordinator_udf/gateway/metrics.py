@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator_udf.gateway.server.connection import Handler, Incoming, MakeBody, Passage, Passed, Started, Write
 from coordinator_udf.gateway.server.futures import then
+from coordinator_udf.gateway.server.interfaces import Handler, Incoming, MakeBody, Passage, Passed, Started, Write
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire import RequestHeader
 

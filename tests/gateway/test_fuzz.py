@@ -16,9 +16,10 @@ import pytest
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
-from coordinator_udf.gateway.server.connection import Closed, Connection, Shared
+from coordinator_udf.gateway.server.connection import Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
+from coordinator_udf.gateway.server.interfaces import Closed, Shared
 from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings

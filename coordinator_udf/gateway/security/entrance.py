@@ -17,7 +17,7 @@ from cryptography import x509
 
 from coordinator_udf.gateway.security.sasl import Begin, Exchange, Refused
 from coordinator_udf.gateway.security.settings import SecuritySettings
-from coordinator_udf.gateway.server.connection import Closed, Stranger
+from coordinator_udf.gateway.server.interfaces import Closed, Stranger
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire import (
     MalformedFrame,

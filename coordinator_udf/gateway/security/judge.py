@@ -11,8 +11,8 @@ from coordinator_udf.gateway.security.acls import CLUSTER, Acls
 from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
 from coordinator_udf.gateway.security.groups import GROUP_RULES
 from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused_on_top
-from coordinator_udf.gateway.server.connection import Closed, Handler, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.futures import then
+from coordinator_udf.gateway.server.interfaces import Closed, Handler, Incoming, MakeBody, Started
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire import RequestHeader, decode, request_message, response_message

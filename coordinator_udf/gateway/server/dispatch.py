@@ -11,7 +11,7 @@ from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_adm
 from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.peers import Peers
-from coordinator_udf.gateway.server.connection import Closed, Incoming, MakeBody, Started
+from coordinator_udf.gateway.server.interfaces import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
 from coordinator_udf.gateway.settings import GroupConfig
 from coordinator_udf.gateway.topic_store import Decide, TopicStore

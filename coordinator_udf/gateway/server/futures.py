@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator_udf.gateway.server.connection import MakeBody
+from coordinator_udf.gateway.server.interfaces import MakeBody
 
 
 def then(

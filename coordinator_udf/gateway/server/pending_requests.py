@@ -16,8 +16,8 @@ import msgspec
 
 from coordinator_udf.gateway.apis.errors import loading, unanswered
 from coordinator_udf.gateway.server.assignment_delivery import Asked, AssignmentDelivery
-from coordinator_udf.gateway.server.connection import Closed, MakeBody
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
+from coordinator_udf.gateway.server.interfaces import Closed, MakeBody
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors

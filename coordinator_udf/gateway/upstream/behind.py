@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
-from coordinator_udf.gateway.server.connection import Passage
+from coordinator_udf.gateway.server.interfaces import Passage
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topic_store import TopicStore

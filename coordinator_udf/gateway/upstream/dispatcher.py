@@ -9,8 +9,8 @@ from typing import Any
 from coordinator_udf.gateway.apis import cluster as answers
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
-from coordinator_udf.gateway.server.connection import Incoming, Started
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
+from coordinator_udf.gateway.server.interfaces import Incoming, Started
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.upstream.passing import DESCRIBE_TOPIC_PARTITIONS, told_features, told_ranges
 from coordinator_udf.gateway.upstream.ports import BrokerPorts

@@ -7,7 +7,7 @@ from typing import Final
 
 from coordinator_udf.gateway.security.judge import Judge, finished
 from coordinator_udf.gateway.security.ruling import Ruling
-from coordinator_udf.gateway.server.connection import Closed, Passed, Write
+from coordinator_udf.gateway.server.interfaces import Closed, Passed, Write
 from coordinator_udf.gateway.upstream.cluster_state import Broker
 from coordinator_udf.gateway.upstream.link import UpstreamLink
 from coordinator_udf.gateway.upstream.passing import Relay, relay
