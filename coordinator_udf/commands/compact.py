@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 from deltalake import DeltaTable
 
-from coordinator_udf.offsets_topic.compaction import CompactionConflictError, Removed, compact, pack_files
+from coordinator_udf.offsets_topic.compaction import Compaction, CompactionConflictError, Removed, compact, pack_files
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.tables.spark_session import delta_session
 
@@ -57,15 +57,10 @@ def main(
         raise typer.Exit(1)
     spark = delta_session("muster-compact-offsets", SETTINGS)
     try:
-        removed = compact(
-            spark,
-            table,
-            source=source,
-            partition=partition,
-            delete_retention_ms=delete_retention_ms,
-            min_lag_ms=min_lag_ms,
-            attempts=attempts,
+        wanted = Compaction(
+            source=source, partition=partition, delete_retention_ms=delete_retention_ms, min_lag_ms=min_lag_ms
         )
+        removed = compact(spark, table, wanted, attempts=attempts)
     except CompactionConflictError as error:
         typer.echo(f"compact_offsets: {error}", err=True)
         raise typer.Exit(1) from error

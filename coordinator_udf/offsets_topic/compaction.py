@@ -62,20 +62,30 @@ class Removed:
         return self.superseded + self.tombstones + self.aborted + self.markers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """What a compaction looks at, and what it leaves alone.
+
+    Attributes:
+        source: this source only; else each.
+        partition: this partition only; else each.
+        delete_retention_ms: tombstones and markers that are younger stay.
+        min_lag_ms: rows that are younger are not looked at, nor any after the first of them. It has to be longer than
+            what a coordinator may still have to run again: its answers may need assignments that its own, already
+            written records supersede.
+    """
+
+    source: str | None = None
+    partition: int | None = None
+    delete_retention_ms: int
+    min_lag_ms: int
+
+
 class CompactionConflictError(Exception):
     """Others changed the same files each time that the compaction wanted to commit."""
 
 
-def compact(
-    spark: SparkSession,
-    table: str,
-    *,
-    source: str | None = None,
-    partition: int | None = None,
-    delete_retention_ms: int,
-    min_lag_ms: int,
-    attempts: int = 5,
-) -> list[Removed]:
+def compact(spark: SparkSession, table: str, wanted: Compaction, *, attempts: int = 5) -> list[Removed]:
     """Removes what the newer records of a consumer_offsets table make superfluous.
 
     Time is log time: the newest ``ts`` of a source. Appends to the table may go on meanwhile; where another commit
@@ -85,12 +95,6 @@ def compact(
     Args:
         spark: a session with Delta's extension.
         table: path of the Delta table consumer_offsets.
-        source: this source only; else each.
-        partition: this partition only; else each.
-        delete_retention_ms: tombstones and markers that are younger stay.
-        min_lag_ms: rows that are younger are not looked at, nor any after the first of them. It has to be longer than
-            what a coordinator may still have to run again: its answers may need assignments that its own, already
-            written records supersede.
         attempts: how often to try where others get in between.
 
     Raises:
@@ -99,14 +103,7 @@ def compact(
     # What goes is judged by Spark at one version, and is superfluous in every later one.
     for attempt in range(1, attempts + 1):
         try:
-            return _compact_once(
-                spark,
-                table,
-                source=source,
-                partition=partition,
-                delete_retention_ms=delete_retention_ms,
-                min_lag_ms=min_lag_ms,
-            )
+            return _compact_once(spark, table, wanted)
         except CommitFailedError as error:
             log.warning("attempt %d of %d: another commit changed the same files: %s", attempt, attempts, error)
     raise CompactionConflictError(
@@ -125,24 +122,16 @@ def pack_files(table: str) -> tuple[int, int]:
     return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
 
-def _compact_once(
-    spark: SparkSession,
-    table: str,
-    *,
-    source: str | None,
-    partition: int | None,
-    delete_retention_ms: int,
-    min_lag_ms: int,
-) -> list[Removed]:
+def _compact_once(spark: SparkSession, table: str, wanted: Compaction) -> list[Removed]:
     rows = spark.read.format("delta").option("versionAsOf", DeltaTable(table).version()).load(table)
-    if source is not None:
-        rows = rows.where(F.col("source") == source)
-    if partition is not None:
-        rows = rows.where(F.col("partition") == partition)
-    scope = _with_fate(_below_watermark(rows, min_lag_ms)).persist()
-    records = _judged_records(scope, delete_retention_ms).persist()
+    if wanted.source is not None:
+        rows = rows.where(F.col("source") == wanted.source)
+    if wanted.partition is not None:
+        rows = rows.where(F.col("partition") == wanted.partition)
+    scope = _with_fate(_below_watermark(rows, wanted.min_lag_ms)).persist()
+    records = _judged_records(scope, wanted.delete_retention_ms).persist()
     try:
-        judged = records.unionByName(_judged_markers(scope, records, delete_retention_ms)).drop("needs")
+        judged = records.unionByName(_judged_markers(scope, records, wanted.delete_retention_ms)).drop("needs")
         removed = list(_summary(judged))
         if any(shard.total for shard in removed):
             _delete(table, judged.where(F.col("verdict") != "keep").select(*_PLACE, "ts").toArrow())

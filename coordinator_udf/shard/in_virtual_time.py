@@ -14,7 +14,7 @@ import msgspec
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.groups.model.timers import DEADLINE
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.protocol.requests import Topic
@@ -48,43 +48,17 @@ class VirtualTimeShard:
         self.set_topics(now_ms, topics)
         self.control(now_ms, "LoadEnd")
 
-    def request(
-        self,
-        now_ms: int,
-        *,
-        request_id: str,
-        api: str,
-        api_version: int,
-        client_id: str | None,
-        client_host: str | None,
-        body: Mapping[str, Any],
-        proposed_member_id: str | None = None,
-    ) -> None:
-        """Handles one request.
-
-        Args:
-            body: in Kafka's JSON names for the version.
-            proposed_member_id: the id that a member gets that has none yet.
-
-        Raises:
-            BadRequest: the request can't be one.
-        """
-        rows = request_rows(
-            partitions=1,
-            log_ts=now_ms,
-            request_id=request_id,
-            api=api,
-            api_version=api_version,
-            client_id=client_id,
-            client_host=client_host,
-            body=body,
-            proposed_member_id=proposed_member_id,
-        )
-        self._handle(rows)
+    def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Handles the rows of a request (log.rows.request_rows, of one partition) or of a control event."""
+        for row in rows:
+            self.shard.run_timers(row["log_ts"], 0)
+            self.shard.handle_row(Request(offset=self._offset, **row), 0)
+            self._offset += 1
+        self._take_decisions()
 
     def control(self, now_ms: int, api: str, body: Mapping[str, Any] | None = None) -> None:
         """Handles one control event (schemas.requests.CONTROL_APIS)."""
-        self._handle(control_rows(partitions=1, log_ts=now_ms, api=api, body=body))
+        self.handle(control_rows(partitions=1, log_ts=now_ms, api=api, body=body))
 
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
@@ -116,11 +90,7 @@ class VirtualTimeShard:
         taken, self._answers = self._answers, []
         return taken
 
-    def _handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        for row in rows:
-            self.shard.run_timers(row["log_ts"], 0)
-            self.shard.handle_row(Request(offset=self._offset, **row), 0)
-            self._offset += 1
+    def _take_decisions(self) -> None:
         decided, self.shard.ctx.decisions = self.shard.ctx.decisions, Decisions()
         for kept in decided.assignments:
             record = kept[_ASSIGNMENT["record_offset"]], kept[_ASSIGNMENT["member_id"]]

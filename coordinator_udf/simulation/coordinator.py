@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from coordinator_udf.groups.model.timers import JOIN, KEY, REBALANCE, SESSION, SYNC
+from coordinator_udf.log.rows import request_rows
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
@@ -54,8 +55,9 @@ class Coordinator:
         client_id, _, run = connection.member.partition("/")
         here = request.to == f"coordinator-{self._node}" and not self._is_down
         shard = self.shard if here else self._elsewhere
-        shard.request(
-            now_ms,
+        rows = request_rows(
+            partitions=1,
+            log_ts=now_ms,
             request_id=request_id,
             api=request.api,
             api_version=request.api_version,
@@ -64,6 +66,7 @@ class Coordinator:
             body=request.body,
             proposed_member_id=f"{client_id}-{drawn_id(self._draws)}" if request.api == "JoinGroup" else None,
         )
+        shard.handle(rows)
         return self._answers(shard)
 
     def advance(self, now_ms: int) -> list[Answered]:

@@ -16,7 +16,7 @@ import typer
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from coordinator_udf.offsets_topic.compaction import Removed, compact, pack_files
+from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact, pack_files
 from coordinator_udf.offsets_topic.import_export import import_file
 from coordinator_udf.offsets_topic.records import Record
 from coordinator_udf.offsets_topic.rows import to_columns
@@ -126,7 +126,7 @@ def test_whoever_replays_the_log_gets_the_same(
     table = tmp_path / "consumer_offsets"
     logs = {f"log {seed}": random_log(f"log {seed}", seed, 60) for seed in range(40)}
     append(table, [record for log in logs.values() for record in log])
-    removed = compact(spark, str(table), delete_retention_ms=retention_ms, min_lag_ms=lag_ms)
+    removed = compact(spark, str(table), Compaction(delete_retention_ms=retention_ms, min_lag_ms=lag_ms))
     left = stored(table)
     assert sum(shard.total for shard in removed) == sum(map(len, logs.values())) - sum(map(len, left.values())) > 0
     for source, log in logs.items():
@@ -134,7 +134,7 @@ def test_whoever_replays_the_log_gets_the_same(
         _same_with_whatever_follows(log, left[source])
         if lag_ms:
             _untouched_above(removed, source, log, left[source])
-    again = compact(spark, str(table), delete_retention_ms=retention_ms, min_lag_ms=lag_ms)
+    again = compact(spark, str(table), Compaction(delete_retention_ms=retention_ms, min_lag_ms=lag_ms))
     assert sum(shard.total for shard in again) == 0
 
 
@@ -174,7 +174,7 @@ def test_what_goes_and_what_stays(spark: SparkSession, tmp_path: Path) -> None:
         (commit(0, 1), 4),  # 13: the last row
     ]
     append(table, [row(("s", 0, at, 100 + at), record, producer) for at, (record, producer) in enumerate(records)])
-    (removed,) = compact(spark, str(table), delete_retention_ms=0, min_lag_ms=0)
+    (removed,) = compact(spark, str(table), Compaction(delete_retention_ms=0, min_lag_ms=0))
     assert removed == Removed("s", 0, 14, 14, superseded=4, tombstones=1, aborted=1, markers=1)
     assert sorted(record["offset"] for record in stored(table)["s"]) == [1, 2, 4, 5, 11, 12, 13]
 
@@ -182,7 +182,7 @@ def test_what_goes_and_what_stays(spark: SparkSession, tmp_path: Path) -> None:
 def test_only_what_is_named_is_compacted(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "consumer_offsets"
     append(table, random_log("a", 1, 30) + random_log("b", 2, 30))
-    removed = compact(spark, str(table), source="b", partition=2, delete_retention_ms=0, min_lag_ms=0)
+    removed = compact(spark, str(table), Compaction(source="b", partition=2, delete_retention_ms=0, min_lag_ms=0))
     assert [(shard.source, shard.partition) for shard in removed] == [("b", 2)]
     left = stored(table)
     assert len(left["a"]) == 90
@@ -198,7 +198,7 @@ def test_the_views_answer_as_before(spark: SparkSession, tmp_path: Path) -> None
 
     before = answers()
     assert before["offsets"]
-    removed = compact(spark, str(tmp_path / "consumer_offsets"), delete_retention_ms=0, min_lag_ms=0)
+    removed = compact(spark, str(tmp_path / "consumer_offsets"), Compaction(delete_retention_ms=0, min_lag_ms=0))
     assert sum(shard.total for shard in removed) > 2000
     assert answers() == before
 
@@ -244,13 +244,13 @@ def test_others_append_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
         during = 0
         while appender.poll() is None:
             before = DeltaTable(str(table)).version()
-            compact(spark, str(table), delete_retention_ms=0, min_lag_ms=100)
+            compact(spark, str(table), Compaction(delete_retention_ms=0, min_lag_ms=100))
             pack_files(str(table))
             # More commits than the compaction's own two at most: rows came in between.
             during += DeltaTable(str(table)).version() > before + 2
         assert appender.returncode == 0
     assert during > 0
-    compact(spark, str(table), delete_retention_ms=0, min_lag_ms=0)
+    compact(spark, str(table), Compaction(delete_retention_ms=0, min_lag_ms=0))
     left = stored(table)
     for source, log in logs.items():
         assert known(left[source]) == known(log)
@@ -263,7 +263,7 @@ def test_two_compactions_at_once_both_end_well(spark: SparkSession, tmp_path: Pa
     ends: list[int] = []
 
     def run() -> None:
-        removed = compact(spark, str(table), delete_retention_ms=0, min_lag_ms=0)
+        removed = compact(spark, str(table), Compaction(delete_retention_ms=0, min_lag_ms=0))
         ends.append(sum(shard.total for shard in removed))
 
     threads = [threading.Thread(target=run) for _ in range(2)]

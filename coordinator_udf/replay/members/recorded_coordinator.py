@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.members.recording import Line
 from coordinator_udf.settings.coordinator import Settings
@@ -98,8 +99,9 @@ class RecordedCoordinator:
         here = sent["to"] == f"coordinator-{self._node}"
         shard = self._shard if here else self._elsewhere
         name, req = key
-        shard.request(
-            now_ms,
+        rows = request_rows(
+            partitions=1,
+            log_ts=now_ms,
             request_id=f"{name}/{req}",
             api=sent["api"],
             api_version=sent["apiVersion"],
@@ -108,6 +110,7 @@ class RecordedCoordinator:
             body=sent["body"],
             proposed_member_id=self._member_ids.get(key),
         )
+        shard.handle(rows)
         self._keep(shard.answers())
 
     def answer_to(self, key: RequestKey) -> Given | None:
