@@ -71,6 +71,8 @@ def program_in(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
         if (name := f"{word} {words[at + 1]}" if word == "muster" and at + 1 < len(words) else word) in COMMANDS:
             return COMMANDS[name], words[at + 1 :]
         if word == "muster" and at + 1 < len(words):
+            if words[at + 1].startswith("-"):
+                return "coordinator_udf.commands.app", words[at + 1 :]
             raise AssertionError(f"{' '.join(words)}: no such command")
         if PROGRAM.fullmatch(word):
             assert (ROOT / word).exists(), f"{word} is not there"
