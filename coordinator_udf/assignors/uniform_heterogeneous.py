@@ -14,6 +14,7 @@ from coordinator_udf.java_order.maps import PartitionSets
 from coordinator_udf.java_order.tables import table_for
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 
+#: How often all topics are looked through for a partition to move, at most: Kafka's own bound (MAX_ITERATION_COUNT).
 _MAX_ROUNDS = 16
 
 

@@ -16,6 +16,7 @@ from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership
 BLUE, ORANGE, SKY, GREEN, RED, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999"
 #: Owners of partitions: none is red, which is for partitions that nobody serves.
 OWNERS: Final = [BLUE, ORANGE, GREEN, SKY, "#CC79A7", "#F0E442", "#7A68A6", "#8C8C8C", "#5E3C99", "#A6761D"]
+#: The width of a chart and the height of a lane in it, in pixels.
 WIDTH: Final = 900
 #: A chart shows so many lanes and partitions at most; the rest is in the tables.
 MOST_LANES: Final = 60

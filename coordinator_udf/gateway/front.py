@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: How often the files of topics, users and ACLs are looked at, in seconds: as late as that a change is seen.
 _WATCH_S: Final = 2.0
+#: How often it is looked whether the coordinator's first micro-batch is through, in seconds.
 _WARM_S: Final = 0.05
 
 #: How often a gateway without a coordinator beside it lets time pass, in milliseconds.

@@ -37,6 +37,7 @@ from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
 
+#: How long a stop waits for connections to close and for an append that is under way, in seconds.
 _STOP_S: Final = 30.0
 
 

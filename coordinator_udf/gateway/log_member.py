@@ -30,7 +30,9 @@ from coordinator_udf.settings.file import topic_id
 
 T = TypeVar("T")
 
+#: How often the table is looked at for answers, in seconds: as late as that one is seen.
 _LOOK_S: Final = 0.05
+#: The pause after a look that failed, in seconds.
 _RETRY_S: Final = 1.0
 _FIND_COORDINATOR_VERSION: Final = 4
 

@@ -20,6 +20,7 @@ from coordinator_udf.protocol.wire import RequestHeader
 if TYPE_CHECKING:
     from coordinator_udf.gateway.gateway import GatewayStatus
 
+#: The bounds of the histograms, in seconds: from what the gateway answers itself to the request timeout.
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
 _ERROR_NAMES: Final = {int(error): error.name for error in Errors}
 

@@ -20,12 +20,15 @@ _log = logging.getLogger(__name__)
 
 #: The node id of the first gateway where the cluster behind it has ids of its own; Kafka's are far below.
 FIRST_ID_BEFORE_CLUSTER: Final = 1_000_000_001
+#: The node id of the first gateway elsewhere.
 FIRST_ID: Final = 1
 
+#: How often the other gateways are looked at, and how long each may take to accept a connection, in seconds.
 _LOOK_S: Final = 1.0
 _CONNECT_S: Final = 1.0
 #: So many times in a row nobody answers where a gateway is said to be gone.
 _GONE_AFTER: Final = 2
+#: How long a stop waits for the look that is under way, in seconds.
 _STOP_S: Final = 5.0
 
 

@@ -26,7 +26,9 @@ _ANSWER_COLUMNS: Final = ("request_id", "body")
 
 #: How often a quiet table is looked up anew: it may have been replaced, or its next commit cleaned away.
 _LOOK_UP_S: Final = 30.0
+#: The pause after a read of the table that failed, in seconds.
 _RETRY_S: Final = 1.0
+#: How long a stop waits for the read that is under way, in seconds.
 _STOP_S: Final = 30.0
 
 

@@ -17,6 +17,7 @@ from coordinator_udf.user_errors import UserError
 #: The columns of the request log, on which the bytes stand too, are in the file by their names and types.
 FORMAT: Final = 2
 
+#: How long whoever opens the file waits for another process that holds it locked, in seconds, before it fails.
 BUSY_TIMEOUT_S: Final = 60.0
 
 #: ``firsts``: for each partition the offset of its first row that is still here (0 where nothing is said); ``history``:

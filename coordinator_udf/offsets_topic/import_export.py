@@ -28,7 +28,9 @@ REJECTED: Final = "rejected_requests"
 #: ``api`` of the rejected rows that came from a file.
 IMPORT_API: Final = "ImportOffsets"
 
+#: How many rows of a file are Python objects at once, before they become a record batch.
 _ROWS_A_BATCH: Final = 10_000
+#: How often an append is tried that meets a deletion of rows.
 _APPEND_ATTEMPTS: Final = 10
 
 

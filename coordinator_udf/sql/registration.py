@@ -22,7 +22,7 @@ from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
 
 #: The views that every session has: what a running coordinator is asked, and it goes on writing.
 _AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name == "rebalances"]
-#: As much of the tables' files one task groups and joins.
+#: How much of the tables' files, in bytes, one task groups and joins, until there are so many tasks.
 _BYTES_OF_A_PART: Final = 32 << 20
 _MOST_PARTS: Final = 64
 

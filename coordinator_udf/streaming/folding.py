@@ -27,6 +27,7 @@ DEFAULT_FOLD_AFTER_ROWS: Final = 200_000
 _PIECE_ROWS: Final = 100_000
 _PIECE_BYTES: Final = 64 * 1024 * 1024
 
+#: The longest pause before a fold that failed is tried again, in seconds; pauses double up to it.
 _RETRY_MAX_S: Final = 300.0
 
 

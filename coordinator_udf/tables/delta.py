@@ -44,6 +44,7 @@ _SMALL_FILE_BYTES: Final = 2 * 1024 * 1024
 _FILE_BYTES: Final = 32 * 1024 * 1024
 #: After how many compactions all files are looked at, and those that are needed no more are deleted.
 _THOROUGH_AFTER_COMPACTIONS: Final = 16
+#: How often an append is tried that meets a deletion of rows, which an append is no part of.
 _APPEND_ATTEMPTS: Final = 10
 
 #: Checkpoints and the clean-up of a table's log list the whole log; that is left to compaction, beside the stream.

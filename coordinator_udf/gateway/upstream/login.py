@@ -14,6 +14,7 @@ from scramp import ScramClient, ScramException
 from coordinator_udf.protocol.wire import MalformedFrame, request_bytes, split_response
 
 _LENGTH: Final = struct.Struct(">i")
+#: The most bytes of an answer to a login; a broker that announces more is none.
 _FRAME_MAX: Final = 1 << 20
 
 

@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: How long a look at the cluster may take, in seconds, with all that is asked in it.
 _ANSWER_S = 30.0
 #: Every so many looks the brokers are asked what they serve, too.
 _ASK_SERVED_EACH = 15

@@ -43,6 +43,7 @@ Positions = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartitio
 
 #: A machine's time never goes back, also where somebody sets the clock.
 _CLOCK_OFFSET_NS = time.time_ns() - time.monotonic_ns()
+#: How often the application that is driven polls, in seconds.
 _POLL_S = 0.1
 #: An application that is blocked in poll gets so many polls at one moment at most.
 _POLLS_AT_ONCE = 10

@@ -18,9 +18,11 @@ from coordinator_udf.settings.coordinator import FIELDS, Settings
 
 _MOST: Final = 2**31 - 1
 _US: Final = 1_000
-#: So late a timer may fire, and so many answers have to contradict a setting: one alone may be wrong itself.
+#: So late a timer may fire, in milliseconds.
 _LATE_MS: Final = 250
+#: A setting that may be 0, and is less than this, is proposed as 0.
 _NEARLY_NOTHING_MS: Final = 10
+#: So many answers have to contradict a setting: one alone may be wrong itself.
 _LEAST_ANSWERS: Final = 2
 #: Session timeouts that are refused below Kafka's default of the shortest are taken to be too short, others too long.
 _SHORT_SESSION_MS: Final = Settings().group_min_session_timeout_ms

@@ -14,6 +14,7 @@ from coordinator_udf.replay.recording import Rejection, clip
 from coordinator_udf.user_errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
+#: How much of a file is read at once.
 _CHUNK_BYTES = 1 << 20
 #: zlib's window bits for a gzip header and trailer.
 _GZIP_WINDOW = 31

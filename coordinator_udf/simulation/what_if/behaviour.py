@@ -22,6 +22,7 @@ STRATEGIES = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 _POLL_EXPIRED = "consumer poll timeout has expired"
+#: Kafka's default of heartbeat.interval.ms, for a process of which the log has no two heartbeats.
 _DEFAULT_HEARTBEAT_MS = 3_000
 #: As long after max.poll.interval.ms a classic member sees on average that it is over: it looks once in 100 ms.
 _EXPIRY_SEEN_MS = 50

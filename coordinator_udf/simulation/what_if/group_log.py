@@ -20,6 +20,7 @@ from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebal
 _LEAD_MS = 1_000
 #: A join phase that ended so soon after the first member came had no initial delay.
 _NO_DELAY_MS = 1_000
+#: Kafka's default of group.initial.rebalance.delay.ms.
 _DEFAULT_DELAY_MS = 3_000
 #: A process's messages up to the arrival of its first request to join: the lookup of its coordinator, and the answer.
 _REQUESTS_TO_JOIN = 3

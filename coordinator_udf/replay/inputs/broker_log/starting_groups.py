@@ -15,6 +15,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: What a member is answered that the coordinator knows.
 _KNOWN: Final = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
+#: Kafka's defaults of session.timeout.ms and max.poll.interval.ms, where nothing tells a member's own.
 _SESSION_MS: Final = 45_000
 _REBALANCE_MS: Final = 300_000
 _VALUE_VERSION: Final = 3
