@@ -65,7 +65,7 @@ def processing_until_ms(process: Process, now_ms: int) -> int | None:
 
 
 def next_poll_ms(process: Process, records: Records, now_ms: int, chance: float) -> int | None:
-    """Returns when an application looks again that has just polled, or that has been waiting in poll; None if never.
+    """Returns when an application that has just polled, or waits in poll, looks again; None if never.
 
     Args:
         chance: tells how far the wait is that the application is in, from 0 to 1.

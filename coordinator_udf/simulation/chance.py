@@ -1,4 +1,4 @@
-"""Chance that hangs on the time alone, so that it doesn't tell how much happened before."""
+"""Random numbers that depend on the time alone, so that they are the same however much happened before."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def table_path(folder: str, table: str) -> str:
 
 
 def files_alone(path: str) -> list[str] | None:
-    """The Parquet files of a table as it is now, where these alone are the table; else None."""
+    """Returns the Parquet files of a table as it is now, if their rows are exactly the table's; else None."""
     if is_uri(path) or not deltalake.DeltaTable.is_deltatable(path):
         return None
     table = deltalake.DeltaTable(path)
@@ -47,7 +47,7 @@ def files_alone(path: str) -> list[str] | None:
 
 
 def views_named(text: str) -> list[str]:
-    """The views that a statement names and those that they stand on, each after those."""
+    """Returns the views that a statement names and those that these use, each after what it uses."""
     wanted: set[str] = set()
     named = set(_WORD.findall(text))
     while named:

@@ -1,4 +1,4 @@
-"""Keeps the classes that a live coordinator's JVM loads, in the form in which it has them in memory.
+"""Keeps the classes that a live coordinator's JVM loads, in the form in which the JVM has them in memory.
 
 Loading them is half of the CPU time of a session's start, and much of the first micro-batch's. (JEP 350.)
 """

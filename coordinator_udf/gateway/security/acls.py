@@ -21,7 +21,7 @@ _IMPLIED_BY: Final = {
 
 
 class Acls:
-    """Rules. What one denies nobody else allows; what no rule is about is denied.
+    """A set of ACLs: a DENY that matches overrides every ALLOW, and what no rule matches is denied.
 
     Args:
         rules: in any order.
@@ -68,7 +68,7 @@ class Acls:
         )
 
     def allows_somewhere(self, principal: str, host: str, operation: str, resource: str) -> bool:
-        """Whether there is any resource of a kind with which a principal may do this, as far as rules say so."""
+        """Whether the rules let a principal do this with at least one resource of a type."""
         rules = [
             *self._prefixed.get(resource, ()),
             *(rule for (kind, _), some in self._literal.items() if kind == resource for rule in some),

@@ -141,9 +141,9 @@ class Entrance:
 
 
 class Strangers:
-    """Those who have not authenticated yet. For one too many one goes who came from where most of them came from.
+    """Limits connections that have not authenticated yet: for one too many, the busiest address loses its oldest one.
 
-    Of those it is the oldest: who is honest isn't old here.
+    An honest client doesn't stay unauthenticated for long, so the oldest is the likeliest attacker's.
 
     Args:
         most: how many there may be.

@@ -78,7 +78,7 @@ def _offset_fetch(version: int, body: Body, asker: Asker) -> Ruling | None:
 
 
 def _fetched(group: Body, asker: Asker) -> tuple[Body, Callable[[Body], Body]]:
-    """Returns what is asked of a group instead, and what makes its answer.
+    """Returns what may be asked of a group, and the function that completes its answer.
 
     Who asks for all topics is told of those that it may see, who asks for some gets an error for the others.
     """
@@ -110,7 +110,7 @@ def _may_see(topic: Body, asker: Asker) -> bool:
 
 
 def _topics(topics: list[Body], operation: str, asker: Asker) -> tuple[list[Body], list[dict[str, Any]]]:
-    """Returns the topics with which one may do this, and copies of the others. An id that nobody has is no secret."""
+    """Splits topics into those that the asker may use so, or whose id is unknown, and copies of the others."""
     left: list[Body] = []
     errors: list[dict[str, Any]] = []
     for topic in topics:

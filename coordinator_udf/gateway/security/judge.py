@@ -38,7 +38,7 @@ class Judge:
 
     @property
     def has_rules(self) -> bool:
-        """Whether not everybody may do everything."""
+        """Whether there are ACLs; without them everybody may do everything."""
         return self._acls() is not None
 
     def of_frame(self, header: RequestHeader, frame: bytes, principal: str, host: str) -> Ruling | None:
@@ -74,7 +74,7 @@ def _has_error_on_top(api: str, version: int) -> bool:
 
 
 class JudgedHandler:
-    """A handler of which everybody gets what they have a right to."""
+    """A handler that applies ACLs to requests before another one handles them, and to its answers."""
 
     def __init__(self, handler: Handler, judge: Judge) -> None:
         self._handler = handler

@@ -17,7 +17,7 @@ from coordinator_udf.gateway.upstream.login import Credentials
 
 
 class Security:
-    """What a gateway needs to know whom it has before it, and what they may do.
+    """All that a gateway authenticates clients and authorizes requests with.
 
     Attributes:
         settings: as the file says; of ACLs and super users what it said when it was read first.
@@ -67,7 +67,7 @@ class Security:
             self._stamp = stamp
 
     def upstream_tls(self) -> ssl.SSLContext | None:
-        """How brokers of the cluster are spoken to; None without TLS.
+        """Returns the TLS context for connections to brokers of the cluster; None without TLS.
 
         Raises:
             GatewaySettingsError: a file can't be used.
@@ -75,7 +75,7 @@ class Security:
         return upstream_tls(self.settings, self.directory)
 
     def upstream_credentials(self) -> Credentials | None:
-        """What the gateway is known by in the cluster; None where it needs no name.
+        """Returns the gateway's own name and password in the cluster; None where it doesn't authenticate.
 
         Raises:
             GatewaySettingsError: the file with its password can't be read.

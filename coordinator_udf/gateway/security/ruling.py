@@ -28,7 +28,7 @@ class Asker(NamedTuple):
         return self.acls.allows(self.principal, self.host, operation, resource, name)
 
     def split(self, operation: str, resource: str, names: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Returns with which of these it may do this, and with which not."""
+        """Splits names of resources into those that the asker may do this with and the others."""
         allowed: list[str] = []
         refused: list[str] = []
         for name in names:
@@ -58,14 +58,14 @@ class Ruling(NamedTuple):
 
 
 def refused(api: str, version: int, body: Body, error: Errors) -> Ruling:
-    """All of a request is refused, in the place where its answer has errors."""
+    """Refuses a whole request, with the error where answers of its API have theirs."""
     said = failed_answer(api, version, body, error)
     assert said is not None
     return Ruling(None, lambda _: said)
 
 
 def refused_on_top(api: str, version: int, error: Errors) -> Ruling:
-    """All of a request is refused, by the error at the top of its answer."""
+    """Refuses a whole request, with the error at the top of its answer."""
     said = answer(api, version, errorCode=int(error))
     return Ruling(None, lambda _: said)
 
@@ -73,7 +73,7 @@ def refused_on_top(api: str, version: int, error: Errors) -> Ruling:
 def without(
     api: str, version: int, body: Body, *, asked: str, told: str, left: list[Any], errors: list[dict[str, Any]]
 ) -> Ruling | None:
-    """A request without some of a list that it has; what was left out is told as an error. None if nothing was.
+    """Takes entries out of a list of a request and answers each with an error; None if there are none to take out.
 
     Args:
         asked: the name of the list in the request.

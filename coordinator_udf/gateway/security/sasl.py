@@ -11,7 +11,7 @@ from coordinator_udf.gateway.security.users import UserFile
 
 
 class Refused(Exception):
-    """Somebody isn't who they say. The reason is for the log and never for them."""
+    """An authentication failed. The reason is for the log and is never told to the client."""
 
 
 class Exchange(Protocol):
@@ -24,7 +24,7 @@ class Exchange(Protocol):
     user: str | None
 
     def answer(self, token: bytes) -> bytes:
-        """Returns what is said to a token. It may take milliseconds of work.
+        """Returns the answer to a client's token. It may take milliseconds of work.
 
         Raises:
             Refused: it isn't who it says.
@@ -89,7 +89,7 @@ USER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def user_mechanisms(names: tuple[str, ...], users: UserFile) -> Mapping[str, Begin]:
-    """Returns what begins an authentication, for each of these of `USER_MECHANISMS`."""
+    """Returns the functions that begin an authentication, by these mechanisms of `USER_MECHANISMS`."""
     begins: dict[str, Begin] = {}
     for name in names:
         if name == "PLAIN":

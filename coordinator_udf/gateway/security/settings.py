@@ -144,7 +144,7 @@ def read_security(path: Path) -> SecuritySettings:
 
 
 def server_tls(settings: SecuritySettings, directory: Path) -> ssl.SSLContext | None:
-    """Makes what clients are met with; None without TLS. Nothing below TLS 1.2 is spoken.
+    """Makes the TLS context for clients, of TLS 1.2 at least; None without TLS.
 
     Raises:
         GatewaySettingsError: a file can't be used.
@@ -164,7 +164,7 @@ def server_tls(settings: SecuritySettings, directory: Path) -> ssl.SSLContext | 
 
 
 def upstream_tls(settings: SecuritySettings, directory: Path) -> ssl.SSLContext | None:
-    """Makes what brokers of the cluster are met with; None without TLS.
+    """Makes the TLS context for brokers of the cluster; None without TLS.
 
     Raises:
         GatewaySettingsError: a file can't be used.

@@ -68,7 +68,7 @@ class UserFile:
             self._stamp = stamp
 
     def verifier(self, mechanism: str, user: str) -> Verifier:
-        """Returns what a user's password is checked with; for who isn't there, one that no password passes."""
+        """Returns a user's verifier; for an unknown user one that no password passes."""
         found = self._users.get(user, {}).get(mechanism)
         if found is not None:
             return found
@@ -104,7 +104,7 @@ def read_users(path: Path) -> dict[str, dict[str, Verifier]]:
 
 
 def verifiers(password: str) -> dict[str, Verifier]:
-    """Makes what a new password is checked with, salted anew.
+    """Makes the verifiers of a new password, with new salts.
 
     Raises:
         GatewaySettingsError: the password can't be one.

@@ -33,13 +33,13 @@ class _Told(NamedTuple):
 
 
 class AssignmentDelivery:
-    """What was told last to each member that has not shown yet that it heard it."""
+    """Keeps the last assignment of each member until a request shows that it arrived."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[str, _Told] = OrderedDict()
 
     def note_request(self, asked: Asked) -> None:
-        """Takes note of a request: over the connection of the last assignment it says that this has come."""
+        """Notes a request: one over the connection of the last assignment shows that the assignment arrived."""
         told = self._told.get(asked.member_id)
         if told is not None and told.lane is asked.lane:
             del self._told[asked.member_id]

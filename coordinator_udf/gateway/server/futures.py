@@ -12,7 +12,7 @@ from coordinator_udf.gateway.server.interfaces import MakeBody
 def then(
     inner: asyncio.Future[MakeBody], finish: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> asyncio.Future[MakeBody]:
-    """Returns a future of what `finish` makes of a body; who gives up waiting for it gives up the inner one."""
+    """Returns a future of what `finish` makes of a body; cancelling it cancels the inner one."""
     outer: asyncio.Future[MakeBody] = asyncio.get_running_loop().create_future()
 
     def pass_on(done: asyncio.Future[MakeBody]) -> None:

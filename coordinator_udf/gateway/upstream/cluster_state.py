@@ -46,7 +46,7 @@ class ServedApis:
     features: Mapping[str, Any] = field(default_factory=dict)
 
     def common(self, other: ServedApis) -> ServedApis:
-        """What both serve, with the features that the first names."""
+        """Returns the versions that both serve, with the features that the first names."""
         both = {
             key: (max(first, other.ranges[key][0]), min(last, other.ranges[key][1]))
             for key, (first, last) in self.ranges.items()
@@ -65,7 +65,7 @@ class ClusterState:
 
 
 async def read_state(connection: BrokerConnection, racks: dict[int, str | None]) -> ClusterState:
-    """Asks a broker what there is.
+    """Asks a broker for the brokers and topics of its cluster.
 
     Args:
         racks: broker id -> its rack, as known before. Brokers that are down aren't told of, and their racks count
@@ -113,7 +113,7 @@ async def missing_topics(connection: BrokerConnection, topics: list[Topic]) -> s
 
 
 async def read_served(connection: BrokerConnection) -> ServedApis:
-    """Asks a broker what it serves.
+    """Asks a broker which versions of which APIs it serves.
 
     Raises:
         ConnectionError: it gives no answer.

@@ -20,7 +20,7 @@ _FRAME_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a gateway is known by in the cluster."""
+    """The gateway's own name and password in the cluster, with the SASL mechanism that they are for."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
     username: str

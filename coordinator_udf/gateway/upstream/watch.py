@@ -56,7 +56,7 @@ class UpstreamCluster:
         self._thread = BackgroundThread(self._watch, "upstream")
 
     def look_first(self) -> None:
-        """Looks for the first time.
+        """Asks the cluster for its state once, before `start`.
 
         Raises:
             GatewaySettingsError: no broker can be asked.

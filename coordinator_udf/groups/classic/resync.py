@@ -58,7 +58,7 @@ def begin_resync(ctx: Context, group: ClassicGroup, row: Request, body: SyncGrou
 
 
 def _await_members(group: ClassicGroup, body: SyncGroup) -> None:
-    """Notes who has to ask for the new assignment. Who has given up all for an earlier one waits for this one."""
+    """Notes who has to ask for the new assignment; members that gave up all for an earlier one wait for this one."""
     if group.resync is not ResyncMode.MOVES:
         group.resync = ResyncMode.MOVES if body.resync == ResyncMode.MOVES else ResyncMode.ADDS
         group.pending_sync.update(dict.fromkeys([member.member_id for member in group.in_order()], 1))

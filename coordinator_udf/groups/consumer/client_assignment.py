@@ -236,7 +236,7 @@ def _settled_epoch(group: ConsumerGroup, claimed: int) -> int:
 
 
 def ask_another(ctx: Context, store: GroupStore, group: ConsumerGroup) -> None:
-    """Chooses another member to compute, for the one that was told to didn't within its rebalance timeout.
+    """Chooses another member to compute when the one that was told to is later than its rebalance timeout.
 
     Raises:
         ApiError: UNKNOWN_SERVER_ERROR, where the record is too large for the log; nothing has changed then.

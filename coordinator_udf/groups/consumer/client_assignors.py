@@ -155,7 +155,7 @@ def check_client_assignors(assignors: Iterable[ClientAssignor]) -> None:
 
 
 def asks_anew(old: ConsumerMember, new: ConsumerMember) -> bool:
-    """Whether a member's assignors are others, so that a new assignment is wanted.
+    """Whether a member's assignors have changed so that a new assignment is wanted.
 
     A reason that goes back to 0 asks for nothing.
     """

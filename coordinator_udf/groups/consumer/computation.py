@@ -67,7 +67,7 @@ def _chosen(computation: Computation, choice: Choice, asking: str) -> Computatio
 
 
 def has_successor(computation: Computation, choice: Choice) -> bool:
-    """Whether there is somebody to ask who hasn't failed for this epoch."""
+    """Whether a member is left to ask that hasn't failed for this epoch."""
     return any(member_id not in computation.failed for member_id in choice.able)
 
 

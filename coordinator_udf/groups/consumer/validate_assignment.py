@@ -134,7 +134,7 @@ class _Check:
         return self._subscribed[key]
 
     def _has_changed(self, member: ConsumerMember) -> bool:
-        """Whether the member's subscription may be another one than at the epoch."""
+        """Whether the member's subscription may have changed since the epoch."""
         if member.subscribed_epoch > self._group_epoch:
             return True
         return bool(member.subscribed_topic_regex) and self._group_epoch < self._group.group_epoch

@@ -45,7 +45,7 @@ class Resync:
 
     @property
     def is_running(self) -> bool:
-        """Whether one is under way, so that newer metadata is for the next one."""
+        """Whether a resync is under way; metadata that comes then is for the next one."""
         return self._proposal is not None or self._pending is not None
 
     def run(self, timer: Timer) -> Flow[None]:
@@ -145,7 +145,7 @@ class Resync:
             membership.request_rejoin("need to re-join for partitions that were kept back")
 
     def _is_without(self, before: frozenset[TopicPartition]) -> bool:
-        """Whether the member has lost partitions that there still are."""
+        """Whether the member has lost partitions that still exist."""
         topics = self._context.metadata.topics
         lost = before - self._context.subscriptions.assigned_partitions()
         return any(topic in topics and number < topics[topic].partitions for topic, number in lost)

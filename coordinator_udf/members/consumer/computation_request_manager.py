@@ -33,7 +33,7 @@ _RETRIED: Final = frozenset(
 
 
 class ComputationRequestManager:
-    """Sends what a member has to send that was told to compute.
+    """Sends the requests of a member that was told to compute an assignment.
 
     Attributes:
         state: how far it is.

@@ -145,7 +145,7 @@ def _look(
 
 
 def _range(rows: Sequence[Row], listing: Listing, facts: LogFacts, bounds: Bounds) -> tuple[int, int]:
-    """Before which rows the part may stand: it overlaps with all rows between its usual place and there."""
+    """Returns the rows before which the part may stand: it overlaps with all rows between its usual place and there."""
     entry = listing.entry
     first = last = listing.place
     while first > 0 and _may_precede(entry, rows[first - 1], facts, bounds):

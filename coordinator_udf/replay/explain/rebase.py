@@ -27,7 +27,7 @@ from coordinator_udf.shard.shard import PoisonRow
 
 
 class Chosen(NamedTuple):
-    """A state to go on from: where the group is put in it, the body of the row AdoptGroup, how many differ soon."""
+    """A state to go on from: where it is put in place, the body of its row AdoptGroup, how many answers then differ."""
 
     start: Point
     body: str

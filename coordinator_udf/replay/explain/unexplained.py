@@ -20,7 +20,7 @@ def with_unexplained(
     verdict: Verdict,
     undecided: Callable[[Difference], str | None],
 ) -> Verdict:
-    """The verdict with every answer as different that nothing explains.
+    """Returns the verdict in which every answer that nothing explains counts as different.
 
     Args:
         undecided: says why the log itself can't tell what is right at a difference; None where it can.

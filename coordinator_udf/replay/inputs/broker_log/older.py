@@ -24,7 +24,7 @@ Place = tuple[str, str, int]
 
 
 class OlderThings:
-    """What the answers of a log say of things that it doesn't show the beginning of."""
+    """Collects what the answers of a log tell of things that began before it."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         """Nothing is told yet.
