@@ -46,7 +46,8 @@ def shared(*parts: str) -> Path:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks who needs the Spark session, and where tests run in several processes says which stay together.
 
-    All that share the session stay in one process, as do the tests of one file, for they may share what they set up.
+    All that share the session stay in one process, as do the tests of one file, for they may share what they set up;
+    but slow ones with a session, which wait for drivers that they kill, run beside it, with a session of their process.
     The session's tests take the longest together, so they begin first; then come the slow ones, then the others.
     """
     for item in items:
@@ -63,7 +64,8 @@ SESSION = "spark session"
 
 
 def _group(item: pytest.Item) -> str:
-    return SESSION if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
+    shares_session = "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("slow") is None
+    return SESSION if shares_session else item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
