@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
+from coordinator_udf.simulation.history import Commit
 from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.process import drawn_id
 
@@ -29,6 +30,28 @@ class Answered:
     request: Request
     ts_ms: int
     body: Mapping[str, Any]
+
+
+def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator[Commit]:
+    """Yields the offsets that an answer to an OffsetCommit acknowledges.
+
+    Args:
+        names: the topics' names by their ids.
+    """
+    refused = {
+        (topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
+        for topic in answer.body["topics"]
+        for place in topic["partitions"]
+        if place["errorCode"]
+    }
+    group_id = answer.request.body["groupId"]
+    for topic in answer.request.body["topics"]:
+        name = topic.get("name") or names[topic["topicId"]]
+        for place in topic["partitions"]:
+            partition = TopicPartition(name, place["partitionIndex"])
+            if partition not in refused:
+                offset = place["committedOffset"]
+                yield Commit(answer.ts_ms, group_id, partition, offset, answer.connection.member)
 
 
 class Coordinator:

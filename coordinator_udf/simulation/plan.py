@@ -83,6 +83,15 @@ class MemberPlan:
         """The process's name, unique in its world."""
         return f"{self.client_id}/{self.run}"
 
+    def slowed_by_ms(self, at_ms: int) -> int:
+        """Returns how much longer a message of the process takes at a time."""
+        return sum(one.by_ms for one in self.slow if one.at_ms <= at_ms < one.at_ms + one.length_ms)
+
+    def cut_until_ms(self, at_ms: int) -> int:
+        """Returns when the process is there again if it is cut off at a time; -1 if it is not."""
+        ends = [cut.at_ms + cut.length_ms for cut in self.cuts if cut.at_ms <= at_ms < cut.at_ms + cut.length_ms]
+        return max(ends, default=-1)
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from coordinator_udf.members import inputs
-from coordinator_udf.members.cluster_view import ClusterView, TopicView
 from coordinator_udf.members.outputs import (
     Callback,
     ClassicStateChange,
@@ -27,13 +26,12 @@ from coordinator_udf.members.outputs import (
     Output,
     Request,
 )
-from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.chance import drawn_by_time
-from coordinator_udf.simulation.coordinator import BROKERS, Answered, Coordinator
-from coordinator_udf.simulation.history import AnsweredRequest, Commit, History, MemberEvent
+from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits
+from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent
 from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
@@ -45,6 +43,7 @@ from coordinator_udf.simulation.stretches import (
     requests_of,
     rhythm,
 )
+from coordinator_udf.simulation.topics import Topics
 
 #: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
 _POLLS_AT_ONCE = 10
@@ -82,14 +81,14 @@ class World:
         self._draws = Random(seed)
         self._salt = self._draws.getrandbits(32)
         self._now_ms = plan.start_ms
-        self._topics: dict[str, Topic] = {}
+        self._topics = Topics()
         self._records = Records(plan.topics, plan.start_ms)
         for topic in plan.topics:
             if topic.at_ms <= 0:
-                self._grow(topic.name, topic.partitions)
+                self._topics.grow(topic.name, topic.partitions)
         settings = Settings.from_kafka(plan.settings)
         self._network = Network(plan.network, self._draws)
-        self._coordinator = Coordinator(settings, self._topics.values(), plan.start_ms, self._draws)
+        self._coordinator = Coordinator(settings, self._topics, plan.start_ms, self._draws)
         self._processes: dict[str, Process] = {}
         self._queue: list[_Planned] = []
         self._deadlines: list[tuple[int, int, str]] = []
@@ -241,7 +240,7 @@ class World:
             case e.Lost(connection):
                 self._lose(connection)
             case e.MetadataArrives(member):
-                self._to_member(member, inputs.Metadata(self._view()))
+                self._to_member(member, inputs.Metadata(self._topics.view()))
             case e.Batch():
                 batch, self._batch = self._batch, []
                 for connection, request in batch:
@@ -252,8 +251,8 @@ class World:
     def _happen_outside(self, event: e.Event) -> None:
         match event:
             case e.TopicGrows(name, partitions):
-                self._grow(name, partitions)
-                self._coordinator.set_topics(self._now_ms, self._topics.values())
+                self._topics.grow(name, partitions)
+                self._coordinator.set_topics(self._now_ms, self._topics)
             case e.GoesDown(down_ms):
                 self._send_back(self._coordinator.go_down(self._now_ms))
                 self._at(self._now_ms + down_ms, e.ComesBack())
@@ -424,22 +423,15 @@ class World:
             self._at(arrives_ms, e.RequestArrives(connection, request))
 
     def _slowed_by_ms(self, member: str) -> int:
-        since_ms = self._now_ms - self._plan.start_ms
-        slow = self._processes[member].plan.slow
-        return sum(one.by_ms for one in slow if one.at_ms <= since_ms < one.at_ms + one.length_ms)
+        return self._processes[member].plan.slowed_by_ms(self._now_ms - self._plan.start_ms)
 
     def _is_cut(self, member: str) -> bool:
         return self._cut_until_ms(member) > self._now_ms
 
     def _cut_until_ms(self, member: str) -> int:
         """Returns when a member that is cut off is there again; a time in the past if it is not."""
-        since_ms = self._now_ms - self._plan.start_ms
-        ends = [
-            cut.at_ms + cut.length_ms
-            for cut in self._processes[member].plan.cuts
-            if cut.at_ms <= since_ms < cut.at_ms + cut.length_ms
-        ]
-        return self._plan.start_ms + max(ends, default=-1)
+        start_ms = self._plan.start_ms
+        return start_ms + self._processes[member].plan.cut_until_ms(self._now_ms - start_ms)
 
     def _arrive(self, connection: Connection, request: Request) -> None:
         connection.waiting.append(request)
@@ -469,31 +461,14 @@ class World:
             connection.handling = None
             arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
             if answer.request.api == "OffsetCommit":
-                self._note_commit(answer)
+                for commit in acknowledged_commits(answer, self._topics.names()):
+                    self.history.acknowledge(commit)
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms)
             if connection.is_open and not self._is_cut(connection.member):
                 arrives_ms = self._network.answer(connection, self._now_ms + self._slowed_by_ms(connection.member))
                 self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._at(self._now_ms, e.NextRequest(connection))
-
-    def _note_commit(self, answer: Answered) -> None:
-        """Notes offsets that were acknowledged."""
-        names = {topic.id: topic.name for topic in self._topics.values()}
-        refused = {
-            (topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
-            for topic in answer.body["topics"]
-            for place in topic["partitions"]
-            if place["errorCode"]
-        }
-        process, group_id = answer.connection.member, answer.request.body["groupId"]
-        for topic in answer.request.body["topics"]:
-            name = topic.get("name") or names[topic["topicId"]]
-            for place in topic["partitions"]:
-                partition = inputs.TopicPartition(name, place["partitionIndex"])
-                if partition not in refused:
-                    committed = Commit(answer.ts_ms, group_id, partition, place["committedOffset"], process)
-                    self.history.acknowledge(committed)
 
     def _keep(self, answer: Answered, arrived_ms: int) -> None:
         process, request = answer.connection.member, answer.request
@@ -508,14 +483,3 @@ class World:
         self._processes[connection.member].cut_off_ms = self._now_ms
         self._network.close(connection.member, connection.node)
         self._to_member(connection.member, inputs.Disconnect(connection.node))
-
-    # ---- topics
-
-    def _grow(self, name: str, partitions: int) -> None:
-        known = self._topics.get(name)
-        topic_id = e.topic_id(name) if known is None else known.id
-        self._topics[name] = Topic(name, partitions, topic_id)
-
-    def _view(self) -> ClusterView:
-        topics = {topic.name: TopicView(topic.name, topic.id, topic.partitions) for topic in self._topics.values()}
-        return ClusterView(tuple(range(BROKERS)), topics)

@@ -70,6 +70,12 @@ def _everything(api: str, version: int, group: str) -> dict[str, Any]:
         "DescribeGroups": {"groups": [group, "h"], "includeAuthorizedOperations": False},
         "ListGroups": {"statesFilter": [], "typesFilter": []},
         "DeleteGroups": {"groupsNames": [group, "h"]},
+        **_of_consumer_groups(group),
+    }[api]
+
+
+def _of_consumer_groups(group: str) -> dict[str, dict[str, Any]]:
+    return {
         "ConsumerGroupHeartbeat": {
             "groupId": group,
             "memberId": "",
@@ -99,7 +105,7 @@ def _everything(api: str, version: int, group: str) -> dict[str, Any]:
                 }
             ],
         },
-    }[api]
+    }
 
 
 def _fit(message: Message, body: dict[str, Any]) -> Any:

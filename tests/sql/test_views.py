@@ -158,44 +158,47 @@ def test_what_is_not_the_consumer_protocol_is_not_decoded(ask: Callable[..., Ask
     assert "3 bytes are not an assignment" in rows["broken"]["malformed"]
 
 
+def _record(offset: int, kind: str, member_id: str, value: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "offset": offset,
+        "ts": offset,
+        "record_type": f"ConsumerGroup{kind}",
+        "group_id": "g",
+        "member_id": member_id,
+        "other_value": None if value is None else json.dumps(value),
+        "key": "{}",
+    }
+
+
+def _who(client_id: str) -> dict[str, Any]:
+    return {
+        "instanceId": None,
+        "clientId": client_id,
+        "clientHost": "/10.0.0.1",
+        "subscribedTopicNames": ["orders"],
+        "rebalanceTimeoutMs": 60_000,
+    }
+
+
+def _has(epoch: int, *topics: tuple[str, list[int]]) -> dict[str, Any]:
+    return {
+        "memberEpoch": epoch,
+        "assignedPartitions": [{"topicId": topic_id, "partitions": partitions} for topic_id, partitions in topics],
+    }
+
+
 def test_members_of_consumer_groups_have_what_they_acknowledged(ask: Callable[..., Ask]) -> None:
-    def record(offset: int, kind: str, member_id: str, value: dict[str, Any] | None) -> dict[str, Any]:
-        return {
-            "offset": offset,
-            "ts": offset,
-            "record_type": f"ConsumerGroup{kind}",
-            "group_id": "g",
-            "member_id": member_id,
-            "other_value": None if value is None else json.dumps(value),
-            "key": "{}",
-        }
-
-    def who(client_id: str) -> dict[str, Any]:
-        return {
-            "instanceId": None,
-            "clientId": client_id,
-            "clientHost": "/10.0.0.1",
-            "subscribedTopicNames": ["orders"],
-            "rebalanceTimeoutMs": 60_000,
-        }
-
-    def has(epoch: int, *topics: tuple[str, list[int]]) -> dict[str, Any]:
-        return {
-            "memberEpoch": epoch,
-            "assignedPartitions": [{"topicId": topic_id, "partitions": partitions} for topic_id, partitions in topics],
-        }
-
     query = ask(
         consumer_offsets=[
-            record(0, "MemberMetadata", "m1", who("old")),
-            record(1, "MemberMetadata", "m1", who("app")),
-            record(2, "CurrentMemberAssignment", "m1", has(1)),
-            record(3, "CurrentMemberAssignment", "m1", has(2, ("idOfOrders", [0, 1]), ("idOfAudit", [5]))),
-            record(4, "MemberMetadata", "m2", who("waits")),
-            record(5, "MemberMetadata", "left", who("left")),
-            record(6, "CurrentMemberAssignment", "left", has(1, ("idOfOrders", [1]))),
-            record(7, "CurrentMemberAssignment", "left", None),
-            record(8, "MemberMetadata", "left", None),
+            _record(0, "MemberMetadata", "m1", _who("old")),
+            _record(1, "MemberMetadata", "m1", _who("app")),
+            _record(2, "CurrentMemberAssignment", "m1", _has(1)),
+            _record(3, "CurrentMemberAssignment", "m1", _has(2, ("idOfOrders", [0, 1]), ("idOfAudit", [5]))),
+            _record(4, "MemberMetadata", "m2", _who("waits")),
+            _record(5, "MemberMetadata", "left", _who("left")),
+            _record(6, "CurrentMemberAssignment", "left", _has(1, ("idOfOrders", [1]))),
+            _record(7, "CurrentMemberAssignment", "left", None),
+            _record(8, "MemberMetadata", "left", None),
             {
                 "offset": 9,
                 "ts": 9,
