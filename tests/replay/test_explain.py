@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
@@ -97,3 +98,39 @@ def test_a_rebalance_that_goes_on_at_the_end_is_undecided(tmp_path: Path) -> Non
     log.heartbeat("m-1", 27, arrives=5_000)
     _, verdict = run_and_compare(read(log, tmp_path))
     assert verdict.undecided == {ENDED: {("answer", "Heartbeat", "REBALANCE_IN_PROGRESS"): 1}}
+
+
+def beat(log: KafkaLog, member_id: str, epoch: int, answered: int, *, gets: bool = False, **place: Any) -> str:
+    """A heartbeat of KIP-848 of a member that wants a topic that isn't there."""
+    request = {
+        "groupId": "g", "memberId": member_id, "memberEpoch": epoch, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 5_000 if epoch == 0 else -1, "subscribedTopicNames": ["none"] if epoch == 0 else None,
+        "subscribedTopicRegex": None, "serverAssignor": None, "topicPartitions": [] if epoch == 0 else None,
+    }  # fmt: skip
+    answer: dict[str, Any] = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": member_id, "memberEpoch": answered,
+        "heartbeatIntervalMs": 5_000, "assignment": {"topicPartitions": []} if gets else None,
+    }  # fmt: skip
+    return log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, version=1, **place)
+
+
+def with_interval(tmp_path: Path, *, takes: float) -> tuple[list[str | None], list[str]]:
+    """An assignment that is made while the first heartbeat is under way; what differs, and the last heartbeats."""
+    log = KafkaLog()
+    beat(log, "m-1", 0, 2, gets=True, arrives=0, takes=takes, connection="a")
+    beat(log, "m-2", 0, 2, gets=True, arrives=700, connection="b")
+    last = [beat(log, "m-1", 2, 2, arrives=1_100 + 80 * number, connection="a") for number in range(6)]
+    beat(log, "m-1", 2, 3, arrives=1_620, connection="a")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    return [difference.request_id for difference in verdict.differences], last
+
+
+def test_an_interval_begins_as_late_as_the_answers_say(tmp_path: Path) -> None:
+    different, _ = with_interval(tmp_path, takes=600)
+    assert different == []
+
+
+def test_an_interval_begins_no_later_than_its_window(tmp_path: Path) -> None:
+    different, last = with_interval(tmp_path, takes=50)
+    assert different
+    assert set(different) <= set(last)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
-from coordinator_udf.replay.explain.walk import Mismatch, Point, Tail, Walk
+from coordinator_udf.replay.explain.walk import LaterBegin, Mismatch, Point, Tail, Walk
 
 
 class _Path(NamedTuple):
@@ -81,6 +81,7 @@ class Search:
         if path is not None:
             self._take(path, mismatches[0].place, window.tries)
             return
+        most += window.tries
         for start in self._starts(here.first):
             left = min(most, self._budget) - window.tries
             if left <= 0:
@@ -113,18 +114,32 @@ class Search:
         walk.back_to(self._points[-1])
         while walk.first < place and (option := walk.usual()) is not None:
             walk.take(option)
-        for begun, needed_ms in walk.later_begins(at_ms):
-            earlier = [point for point in self._points if point.first <= begun and begun not in point.done]
-            if not earlier:
-                continue
-            step = walk.steps[begun]
-            natural_ms, step.natural_ms = step.natural_ms, needed_ms
-            walk.delayed.add(begun)
-            path = window.follow(earlier[-1], Option(begun, needed_ms, False))
-            if path is not None:
+        for begun in walk.later_begins(at_ms):
+            earlier = [point for point in self._points if point.first <= begun.place and begun.place not in point.done]
+            if earlier and (path := self._begun_later(window, earlier[-1], begun)) is not None:
                 return path
-            step.natural_ms = natural_ms
-            walk.delayed.discard(begun)
+        return None
+
+    def _begun_later(self, window: _Window, start: Point, begun: LaterBegin) -> _Path | None:
+        """The same of one such step: as much later as the answers need that follow."""
+        walk = self._walk
+        step, was_delayed = walk.steps[begun.place], begun.place in walk.delayed
+        natural_ms = step.natural_ms
+        walk.delayed.add(begun.place)
+        times: list[int] = [begun.needed_ms]
+        limit = window.tries + self._bounds.tries
+        for changes in range(3):
+            for needed_ms in times:
+                step.natural_ms = needed_ms
+                path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
+                if path is not None:
+                    return path
+                later_ms = window.failed_ms - begun.length_ms + 1
+                if not changes and needed_ms < later_ms <= step.latest_ms:
+                    times.append(later_ms)
+        step.natural_ms = natural_ms
+        if not was_delayed:
+            walk.delayed.discard(begun.place)
         return None
 
     def _starts(self, place: int) -> list[Point]:
@@ -209,6 +224,8 @@ class _Window:
         self._visited: dict[Hashable, int] = {}
         self._limit = 0
         self.tries = 0
+        #: When the farthest answer differed that `follow` came to.
+        self.failed_ms = 0
         #: The order that explains most of what comes next, if none explains all up to the goal.
         self.best: _Path | None = None
         #: What was answered in the orders that were tried, by step.
@@ -229,13 +246,18 @@ class _Window:
                 return None
         return None
 
-    def follow(self, start: Point, moved: Option) -> _Path | None:
-        """The usual order from a point on, where a step has another time, if it explains all up to the goal."""
+    def follow(self, start: Point, moved: Option, changes: int, limit: int) -> _Path | None:
+        """The usual order from a point on, where a step has another time, if it explains all up to the goal.
+
+        Args:
+            changes: how many more there may be.
+            limit: up to which number of tries.
+        """
         self._visited.clear()
-        self._limit = self.tries + self._walk.bounds.tries
+        self._limit, self.failed_ms = limit, 0
         self._begin(start)
         self._moved = []
-        if not self._go_on(1):
+        if not self._go_on(changes):
             return None
         path = self._path(self._walk.point())
         return path._replace(moved=(moved, *path.moved))
@@ -264,6 +286,7 @@ class _Window:
             mismatches = walk.take(option)
             if mismatches:
                 self._note(mismatches)
+                self.failed_ms = max(self.failed_ms, option.at_ms)
                 continue
             if cost:
                 self._moved.append(option)

@@ -6,6 +6,7 @@ is lost, a transaction's end) is an event of each of its groups: it took effect 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,8 @@ Row = dict[str, Any]
 _GROUPS_OF_REQUESTS = ("groups", "groupsNames", "groupIds")
 _GROUPS_OF_ANSWERS = ("groups", "results")
 _US = 1_000
+#: Their answers may wait for other requests.
+_WAITING = frozenset({"JoinGroup", "SyncGroup"})
 _REQUEST_FIELDS = Request._fields
 
 
@@ -132,14 +135,17 @@ def steps_of(
         rows: the group's requests in that order.
         entries: the lines of the log by request id.
         answers: the broker's, by request id.
-        handover_ms: how long the coordinator may take to get to a request whose answer waits for others.
+        handover_ms: how long the coordinator may take to get to a request whose answer waits for others; longer
+            where what came then was answered later.
     """
     steps = []
+    others = _Prompt([entries[row["request_id"]] for row in rows])
     for place, row in enumerate(rows):
         entry = entries[row["request_id"]]
         latest_us = entry.answered_us
-        if entry.api in {"JoinGroup", "SyncGroup"}:
-            latest_us = min(latest_us, entry.handled_us + entry.local_us + handover_ms * _US)
+        if entry.api in _WAITING:
+            usual_us = entry.handled_us + entry.local_us + handover_ms * _US
+            latest_us = min(latest_us, max(usual_us, others.answered_us(entry.arrived_us, usual_us)))
         steps.append(
             Step(
                 place,
@@ -159,6 +165,23 @@ def steps_of(
         bound_ms = min(bound_ms, step.natural_ms)
         step.natural_ms = bound_ms
     return steps
+
+
+class _Prompt:
+    """The requests whose answers wait for nobody: they tell by when the coordinator got to what came before them."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = sorted((e for e in entries if e.api not in _WAITING), key=_arrived_us)
+
+    def answered_us(self, since_us: int, until_us: int) -> int:
+        """When the first was answered of those that arrived within a time; 0 if none did."""
+        first = bisect_right(self._entries, since_us, key=_arrived_us)
+        last = bisect_right(self._entries, until_us, lo=first, key=_arrived_us)
+        return min((entry.answered_us for entry in self._entries[first:last]), default=0)
+
+
+def _arrived_us(entry: Entry) -> int:
+    return entry.arrived_us
 
 
 def shared_event(row: Row, slack_ms: int) -> SharedEvent:

@@ -32,6 +32,14 @@ class Point(NamedTuple):
     adopted: int
 
 
+class LaterBegin(NamedTuple):
+    """A step that may have begun an interval later: the time (ms) that is needed at least, the interval's length."""
+
+    place: int
+    needed_ms: int
+    length_ms: int
+
+
 class Tail(NamedTuple):
     """What a walk noted from a point on."""
 
@@ -213,16 +221,17 @@ class Walk:
             latest_ms = min(latest_ms, step.latest_ms)
         return candidates, latest_ms
 
-    def later_begins(self, at_ms: int) -> list[tuple[int, int]]:
-        """Steps that may have begun an interval so much later that it isn't over at a time: with the time they need."""
+    def later_begins(self, at_ms: int) -> list[LaterBegin]:
+        """Steps that may have begun an interval so much later that it isn't over at a time."""
         found = []
         for begin_ms, length_ms in self.machine.intervals():
             needed_ms = at_ms - length_ms + 1
+            if begin_ms >= needed_ms:
+                continue
             first = bisect_left(self.course, begin_ms, key=_time)
-            if first < len(self.course) and self.course[first][1] == begin_ms < needed_ms:
-                place = self.course[first][0]
+            for place, _ in self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]:
                 if needed_ms <= self.steps[place].latest_ms:
-                    found.append((place, needed_ms))
+                    found.append(LaterBegin(place, needed_ms, length_ms))
         return found
 
     # -- what happens ---------------------------------------------------------------------------------------------
