@@ -130,8 +130,19 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
     reader, writer = await _loose_ends()
     connection = Connection(shared, reader, writer)
     committing = asyncio.create_task(commit.run())
-    outcomes: Counter[str] = Counter()
     before = peak_kib()
+    outcomes = await handle_frames(connection, budget, frames, rng, pending)
+    committing.cancel()
+    writer.close()
+    assert peak_kib() - before < GROWTH_MAX_KIB
+    return outcomes
+
+
+async def handle_frames(
+    connection: Connection, budget: ByteBudget, frames: int, rng: random.Random, pending: PendingRequests
+) -> Counter[str]:
+    """Has so many frames handled, and their answers made or given up; how many were started and how many closed."""
+    outcomes: Counter[str] = Counter()
     for number in range(frames):
         try:
             started = connection._start(frame(rng), HeldBytes(budget, 0)).started
@@ -147,9 +158,6 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
             await asyncio.sleep(0.01)
             assert len(pending) < 2_000
     await asyncio.sleep(0.5)
-    committing.cancel()
-    writer.close()
-    assert peak_kib() - before < GROWTH_MAX_KIB
     return outcomes
 
 

@@ -21,8 +21,8 @@ from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.connection import Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
-from coordinator_udf.gateway.server.interfaces import Closed, Handler, Shared
-from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
+from coordinator_udf.gateway.server.interfaces import Handler, Shared
+from coordinator_udf.gateway.server.limits import ByteBudget
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.topic_store import TopicStore
@@ -30,7 +30,7 @@ from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.protocol.wire import request_bytes
 from tests.gateway.in_process import PARTITIONS
 from tests.gateway.security.locked import Locked
-from tests.gateway.test_fuzz import KNOWN, NASTY, frame, peak_kib
+from tests.gateway.test_fuzz import KNOWN, NASTY, frame, handle_frames, peak_kib
 
 _AT_ONCE = 50
 _TOKENS = (
@@ -131,21 +131,7 @@ async def after(target: Target, frames: int, rng: random.Random) -> Counter[str]
     connection = Connection(target.shared(None), reader, writer)
     connection.principal = "User:alice"
     committing = asyncio.create_task(target.commit.run())
-    outcomes: Counter[str] = Counter()
-    for number in range(frames):
-        try:
-            started = connection._start(frame(rng), HeldBytes(target.budget, 0)).started
-        except Closed:
-            outcomes["closed"] += 1
-            continue
-        outcomes["started"] += 1
-        if started.answer.done():
-            started.answer.result()()
-        else:
-            started.answer.cancel()
-        if number % 2_000 == 0:
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)
+    outcomes = await handle_frames(connection, target.budget, frames, rng, target.pending)
     committing.cancel()
     writer.close()
     theirs.close()
