@@ -7,20 +7,10 @@ from typing import Any
 from tests.gateway.alone import Alone
 from tests.gateway.fleet import wait
 from tests.gateway.wire import Wire
+from tests.groups.bodies import consumer_heartbeat
 
 ASSIGNMENT = {"topicPartitions": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [1]}]}
-BEAT = {
-    "groupId": "g",
-    "memberId": "m",
-    "memberEpoch": 2,
-    "instanceId": None,
-    "rackId": None,
-    "rebalanceTimeoutMs": -1,
-    "subscribedTopicNames": None,
-    "subscribedTopicRegex": None,
-    "serverAssignor": None,
-    "topicPartitions": None,
-}
+BEAT = consumer_heartbeat("g", "m", 2)
 
 
 def answer(alone: Alone, count: int, assignment: Any, epoch: int = 2, error: int = 0) -> None:

@@ -25,6 +25,23 @@ def subscription(*topics: str, version: int = 0) -> bytes:
     return data + b"\xff\xff\xff\xff" + (b"\0\0\0\0" if version >= 1 else b"")
 
 
+def consumer_heartbeat(group: str, member_id: str, epoch: int, **body: Any) -> dict[str, Any]:
+    """A ConsumerGroupHeartbeat in which nothing is new but what is given."""
+    return {
+        "groupId": group,
+        "memberId": member_id,
+        "memberEpoch": epoch,
+        "instanceId": None,
+        "rackId": None,
+        "rebalanceTimeoutMs": -1,
+        "subscribedTopicNames": None,
+        "subscribedTopicRegex": None,
+        "serverAssignor": None,
+        "topicPartitions": None,
+        **body,
+    }
+
+
 def commit_topics(offsets: Offsets, metadata: str | None) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, index), offset in offsets.items():

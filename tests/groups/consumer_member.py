@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator_udf.settings.file import topic_id
+from tests.groups.bodies import consumer_heartbeat
 from tests.groups.harness import Asked, G, World
 
 #: The assignor whose assignments are easily told: all partitions in order, to all members in turn.
@@ -51,19 +52,7 @@ class Consumer:
 
     def ask(self, epoch: int, **body: Any) -> Asked:
         """Any heartbeat."""
-        whole = {
-            "groupId": self.group,
-            "memberId": self.id,
-            "memberEpoch": epoch,
-            "instanceId": self.instance,
-            "rackId": None,
-            "rebalanceTimeoutMs": -1,
-            "subscribedTopicNames": None,
-            "subscribedTopicRegex": None,
-            "serverAssignor": None,
-            "topicPartitions": None,
-            **body,
-        }
+        whole = consumer_heartbeat(self.group, self.id, epoch, **{"instanceId": self.instance, **body})
         return self.world.ask("ConsumerGroupHeartbeat", 1, whole, group=self.group, instance=self.instance)
 
     def join(self, **more: Any) -> Asked:

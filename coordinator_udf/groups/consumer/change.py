@@ -21,13 +21,13 @@ from coordinator_udf.groups.consumer.reconcile import Goal, Owned, reconcile
 from coordinator_udf.groups.consumer.regex import RegexChange, check_regex, regexes_to_refresh, resolve
 from coordinator_udf.groups.consumer.target import compute_target, subscribed_names, subscribed_topic_ids
 from coordinator_udf.groups.consumer.topic_hash import metadata_hash
+from coordinator_udf.groups.consumer.writing import check_fits, note_change, write_records
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
-from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.client_assignment import Computation
 from coordinator_udf.groups.model.consumer import (
     ConsumerGroup,
-    ConsumerGroupState,
     ConsumerMember,
     MemberState,
     ResolvedRegex,
@@ -48,17 +48,12 @@ from coordinator_udf.groups.records.consumer import (
     resolved_regex,
     tombstone,
 )
-from coordinator_udf.groups.records.restored_order import restore_order
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: So long nobody looks at the topics unless they are known to have changed.
 METADATA_REFRESH_INTERVAL_MS = 300_000
-
-
-#: Why an operation fails whose records the log doesn't take.
-TOO_LARGE = "the records are too large for the log"
 
 
 class Change:
@@ -320,45 +315,6 @@ class Change:
         if self._refresh:
             store_resolved(self.ctx, self.store, self.group.group_id, resolve(self.ctx, self._refresh))
             self._refresh = []
-
-
-def check_fits(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
-    """Checks that the log takes records, which one operation writes all or none of and which are applied next.
-
-    Raises:
-        ApiError: UNKNOWN_SERVER_ERROR.
-    """
-    if not store.make_room(ctx, [record.sizes for record in records]):
-        store.put_back(ctx, records)
-        group = store.get(records[0].key.get("groupId", ""))
-        if isinstance(group, ConsumerGroup):
-            restore_order(group, records)
-        raise ApiError(Errors.UNKNOWN_SERVER_ERROR, TOO_LARGE)
-
-
-def write_records(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) -> None:
-    """Appends records and changes the groups as they say."""
-    for type_, key, value in records:
-        offset = ctx.append(type_, key, None if value is None else 0, value)
-        store.apply(ctx, offset, type_, key, value)
-
-
-def note_change(
-    ctx: Context,
-    store: GroupStore,
-    group_id: str,
-    previous: ConsumerGroupState | ClassicGroupState | None,
-    event: GroupEvent,
-    *,
-    epoch: int | None,
-    reason: str | None = None,
-) -> bool:
-    """Puts out a transition row if the group's state, or its epoch, isn't what it was; whether it did."""
-    group = store.get(group_id)
-    if group is None or (group.state is previous and group.generation_id == epoch):
-        return False
-    ctx.note(group, previous, event, reason)
-    return True
 
 
 def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:

@@ -12,8 +12,8 @@ from functools import partial
 
 from coordinator_udf.groups.classic.answers import answer_sync, refuse_join
 from coordinator_udf.groups.classic.rebalance import cancel_session, prepare_rebalance, restart_session
-from coordinator_udf.groups.consumer.change import TOO_LARGE
 from coordinator_udf.groups.consumer.topic_hash import metadata_hash
+from coordinator_udf.groups.consumer.writing import TOO_LARGE
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup, Member, ResyncMode
