@@ -137,7 +137,8 @@ def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_fai
                 body=sample_request(api, version),
             )
             log.append([{**row, **changed} for row in rows])
-    run(Settings(), max_rows=10)
+    extended = Settings(group_consumer_client_assignors_enable=True, group_classic_client_extensions_enable=True)
+    run(extended, max_rows=10)
     tables = read_tables(tmp_path / "tables")
     numbered = [table for table in tables.values() if "seq" in table.column_names]
     numbers = [(row["partition"], row["seq"]) for table in numbered for row in table.to_pylist()]
