@@ -117,7 +117,7 @@ SELECT source, group_id, finding, times, cost_ms, text, setting, first_at FROM f
 #: From when on what is told of a group can be relied on. A log that begins in the middle doesn't say who was in the
 #: group, and as long as answers of the replay are not the recorded ones, neither is what is told of it. It is right
 #: again once the replay gives, as recorded, an answer that lists all members: that to the leader of a new generation,
-#: or one to the first member of a new group; and after it no other than recorded.
+#: with the assignment that follows, or one to the first member of a new group; and after it no other than recorded.
 RELIABILITY: Final = f"""
 WITH asked AS (
     SELECT source, group_id, min(log_ts) AS first_ts FROM request_log
@@ -144,13 +144,24 @@ WITH asked AS (
     SELECT source, group_id, asked.first_ts, diverged, diverged.first_ts AS diverged_ts, diverged.last_ts, trouble_ts,
            coalesce(is_older, false) OR started.group_id IS NOT NULL AS begins_in_the_middle
     FROM asked LEFT JOIN diverged USING (source, group_id) LEFT JOIN started USING (source, group_id)
-), proven AS (
-    SELECT a.source, a.group_id, min(a.ts) AS ts
+), told AS (
+    SELECT a.source, a.group_id, a.api, a.ts
     FROM group_responses a JOIN begun ON begun.source = a.source AND begun.group_id = a.group_id
     WHERE a.error_code = 0 AND a.ts > coalesce(trouble_ts, 0)
-      AND ((a.api = 'JoinGroup' AND a.leader = a.member_id)
+      AND (a.api = 'SyncGroup' OR (a.api = 'JoinGroup' AND a.leader = a.member_id)
            OR (a.api = 'ConsumerGroupHeartbeat' AND a.generation_id = 1))
-    GROUP BY a.source, a.group_id
+), joined AS (
+    SELECT source, group_id, min(ts) AS ts FROM told WHERE api = 'JoinGroup' GROUP BY source, group_id
+), proven AS (
+    SELECT source, group_id, min(ts) AS ts
+    FROM (
+        -- The leader is told the members; who has which partition is told with the assignment, after that.
+        SELECT source, group_id, told.ts + 1 AS ts FROM told JOIN joined USING (source, group_id)
+        WHERE api = 'SyncGroup' AND told.ts >= joined.ts
+        UNION ALL
+        SELECT source, group_id, ts FROM told WHERE api = 'ConsumerGroupHeartbeat'
+    )
+    GROUP BY source, group_id
 )
 SELECT source, group_id,
        CASE WHEN NOT begins_in_the_middle AND trouble_ts IS NULL THEN timestamp_millis(first_ts)
