@@ -26,8 +26,9 @@ FAST = {
     "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.heartbeat.interval.ms": 500,
     "group.consumer.client.assignors.enable": True,
+    "group.classic.client.extensions.enable": True,
 }
-EXTENDED = GatewaySettings(port=0, client_assignors=True)
+EXTENDED = GatewaySettings(port=0, client_assignors=True, classic_extensions=True)
 
 
 def assert_idle(members: Sequence[Member]) -> None:
