@@ -34,7 +34,7 @@ IDENTICAL = {
 UNDECIDED = {
     "admin-ops": {OLDER: 60},
     "broker-restart": {LOST: 60},
-    "busy": {OLDER: 5, ENDED: 1},
+    "busy": {OLDER: 6},
     "connect": {OLDER: 1, ENDED: 3},
     "expiry": {OLDER: 225},
     "fuzz-classic": {OLDER: 5},

@@ -17,6 +17,8 @@ ASKED = views_named("groups member_events")
 
 
 def test_a_catalog_has_the_tables_and_views(spark: SparkSession, tmp_path: Path) -> None:
+    # What other tests named in the session would stand in the way of a catalog's names.
+    spark = spark.newSession()
     replay(None, ReplayRequest((SAMPLE_LOG,), tmp_path, ReplayOptions(), overwrite=True), print)
     try:
         for statement in statements_for(str(tmp_path), "muster_ddl"):
