@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 CLIENTS = ("confluent", "aiokafka", "kafka-python", "java")
 PLACES = {("t1", number) for number in range(8)}
-SESSION_MS = 10_000
+SESSION_MS = 20_000
 
 
 class GatewayProcess:
