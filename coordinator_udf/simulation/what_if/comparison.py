@@ -17,8 +17,8 @@ from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_r
 from coordinator_udf.simulation.world import World
 
 #: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
-#: within a tenth of its length. That of an expired session is first seen with a heartbeat of somebody else.
-MATCH_MS = 1_500
+#: within a tenth of its length.
+MATCH_MS = 1_000
 
 _Counts = TypeVar("_Counts", int, tuple[int, int])
 
