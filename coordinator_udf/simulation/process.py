@@ -42,7 +42,6 @@ class Process:
         last_poll_ms: when it last polled.
         poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
         is_settled: whether it is a stable member that waits for nothing but time.
-        cut_off_ms: when it last lost a connection.
         skipped_ms: how much time was left out for it: its member's clock is so late.
     """
 
@@ -60,7 +59,6 @@ class Process:
     poll_at_ms: int | None = None
     is_settled: bool = False
     skipped_ms: int = 0
-    cut_off_ms: int = -1
 
     @property
     def lives(self) -> bool:

@@ -48,9 +48,6 @@ from coordinator_udf.simulation.topics import Topics
 #: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
 _POLLS_AT_ONCE = 10
 
-#: A process that lost a connection so shortly before the end may still be about to come back.
-_RECONNECTS_MS = 60_000
-
 #: As often as it is looked at most whether a world only repeats itself.
 _LOOK_MS = 1_000
 
@@ -117,8 +114,7 @@ class World:
         self.history.waiting = [
             (process.plan.group_id, process.plan.name)
             for process in self._processes.values()
-            if process.cut_off_ms < end_ms - _RECONNECTS_MS
-            and (process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled))
+            if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
         ]
         self.history.decisions = self._coordinator.shard.decisions
         self.history.removals = removals(self.history.decisions)
@@ -480,6 +476,5 @@ class World:
     def _lose(self, connection: Connection) -> None:
         if not connection.is_open:
             return
-        self._processes[connection.member].cut_off_ms = self._now_ms
         self._network.close(connection.member, connection.node)
         self._to_member(connection.member, inputs.Disconnect(connection.node))
