@@ -24,6 +24,7 @@ from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.json_lines import json_lines
+from coordinator_udf.replay.judge.moments import with_answered_moments
 from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
@@ -92,7 +93,10 @@ def run_recorded(job: Job) -> TaskResult:
 
 
 def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
-    """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order."""
+    """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order.
+
+    Of a broker's log join phases end in the outputs when its answers say so.
+    """
 
     def undecided(difference: Difference) -> str | None:
         reason = None if source.facts is None else source.facts.undecided(difference)
@@ -125,7 +129,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         source.notes[note] += explained.moved
     if explained.rebased:
         source.notes["groups put in the state that later answers tell"] += explained.rebased
-    return outputs, verdict
+    return with_answered_moments(outputs, source.recording), verdict
 
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:

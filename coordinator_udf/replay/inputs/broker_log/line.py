@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 from kio.schema.index import schema_name_map
 
-from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 
 MARK = "Completed request:"
 _CONNECTION = re.compile(r"^(?P<host>.*):(?P<port>\d+)-(?P<client>.*):(?P<client_port>\d+)-\d+(-\d+)?$")
 _US = 1_000
+#: Errors of a JoinGroup that are told at once: it needs an id, has no protocol in common, or is one too many.
+_AT_ONCE = frozenset({Errors.MEMBER_ID_REQUIRED, Errors.INCONSISTENT_GROUP_PROTOCOL, Errors.GROUP_MAX_SIZE_REACHED})
 
 #: The APIs that Kafka's group coordinator answers (KafkaApis).
 GROUP_APIS = frozenset(
@@ -88,11 +90,31 @@ class Entry(msgspec.Struct):
     def handled_by_us(self) -> int:
         """The latest moment at which the coordinator can have handled the request.
 
-        An answer that waits for other members, or for a timer, comes later than that.
+        An answer that waits for other members, or for a timer, comes later than that. One that waits for records to be
+        written as well: the middle errs least there.
         """
+        if self.is_answered_at_once:
+            return self.answered_us
+        if self.changes_epoch:
+            return (self.handled_us + self.answered_us) // 2
         if self.api in {"JoinGroup", "SyncGroup"}:
             return min(self.answered_us, self.handled_us + self.local_us)
         return self.answered_us
+
+    @property
+    def is_answered_at_once(self) -> bool:
+        """Whether it is a JoinGroup whose answer waited for nothing but its turn."""
+        return self.api == "JoinGroup" and (self.response or {}).get("errorCode") in _AT_ONCE
+
+    @property
+    def changes_epoch(self) -> bool:
+        """Whether it is a heartbeat of the consumer protocol that itself changes the group's epoch or the member's.
+
+        A regular expression is resolved later, when the member is stored.
+        """
+        if self.api != "ConsumerGroupHeartbeat" or self.response is None or self.request.get("subscribedTopicRegex"):
+            return False
+        return self.request.get("memberEpoch") != self.response.get("memberEpoch")
 
     @property
     def answered_us(self) -> int:

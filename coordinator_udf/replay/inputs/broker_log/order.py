@@ -10,7 +10,9 @@ of the handler's time 1.0 %, by the answer's time 1.0 %, by the order of the lin
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import groupby
 from typing import Any
 
@@ -52,11 +54,29 @@ def set_row_times(rows: Sequence[dict[str, Any]], entries: Mapping[str, Entry]) 
         rows: in order; control rows keep their times.
         entries: the lines of the log by request id.
     """
+    shards: defaultdict[int, _Queue] = defaultdict(_Queue)
     for row in rows:
         entry = entries.get(row["request_id"] or "")
         if entry is not None:
-            row["log_ts"] = entry.handled_by_us // 1000
+            row["log_ts"] = shards[row["partition"]].handled_by_us(entry) // 1000
     let_time_go_on(rows)
+
+
+class _Queue:
+    """What waits for one shard, which takes the requests in the order in which they were put there."""
+
+    def __init__(self) -> None:
+        #: When requests were there at the latest, and when they were answered, which needed nothing but their turn.
+        self._waiting: list[tuple[int, int]] = []
+        self._busy_until_us = 0
+
+    def handled_by_us(self, entry: Entry) -> int:
+        """The latest moment at which the shard can have handled the next request."""
+        while self._waiting and self._waiting[0][0] <= entry.handled_us:
+            self._busy_until_us = max(self._busy_until_us, heappop(self._waiting)[1])
+        if entry.is_answered_at_once:
+            heappush(self._waiting, (entry.handled_us + entry.local_us, entry.answered_us))
+        return min(entry.answered_us, max(entry.handled_by_us, self._busy_until_us))
 
 
 def let_time_go_on(rows: Sequence[dict[str, Any]]) -> None:

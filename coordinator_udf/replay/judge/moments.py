@@ -1,0 +1,76 @@
+"""When a broker's join phases ended, as its answers tell: a timer may have fired late, and a shard been busy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_udf.replay.recording import Recording
+from coordinator_udf.tables.outputs import Outputs
+
+_JOIN: Final = "JoinGroup"
+#: What ends a join phase, with the members that it puts out.
+_ENDS: Final = pa.array(["ALL_JOINED", "JOIN_EXPIRED"])
+#: A moment of a group: its shard, its id, and the time in milliseconds.
+_Moment = tuple[int, str, int]
+
+
+def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
+    """Puts the ends of join phases at the moments at which the broker answered those that had waited for them.
+
+    Between what the group did before and after, whose times stay.
+    """
+    answered = _answered(outputs, recording)
+    transitions = outputs.transitions
+    if not answered or not len(transitions):
+        return outputs
+    times = transitions.column("ts").to_pylist()
+    is_end = pc.is_in(transitions.column("rule"), value_set=_ENDS).to_pylist()
+    places: dict[tuple[int, str], list[int]] = defaultdict(list)
+    partitions, groups = (transitions.column(name).to_pylist() for name in ("partition", "group_id"))
+    for place, key in enumerate(zip(partitions, groups, strict=True)):
+        places[key].append(place)
+    for (partition, group_id), own in places.items():
+        for moment, first, last in _stretches(own, times):
+            told = answered.get((partition, group_id, moment))
+            if told is None or not any(is_end[place] for place in own[first:last]):
+                continue
+            earliest = times[own[first - 1]] if first else told
+            latest = times[own[last]] if last < len(own) else told
+            for place in own[first:last]:
+                times[place] = max(earliest, min(told, latest))
+    column = transitions.schema.get_field_index("ts")
+    field = transitions.schema.field(column)
+    return outputs._replace(transitions=transitions.set_column(column, field, pa.array(times, field.type)))
+
+
+def _stretches(own: list[int], times: list[int]) -> Iterator[tuple[int, int, int]]:
+    """The stretches of a group's rows that are of one moment: the moment, the first, and the one behind the last."""
+    starts = [place for place in range(len(own)) if place == 0 or times[own[place]] != times[own[place - 1]]]
+    moments = [times[own[start]] for start in starts]
+    for moment, (first, last) in zip(moments, pairwise([*starts, len(own)]), strict=True):
+        yield moment, first, last
+
+
+def _answered(outputs: Outputs, recording: Recording) -> Mapping[_Moment, int]:
+    """When the first was answered of those that joined a generation, by the moment at which they were so here."""
+    recorded = {
+        answer.request_id: answer.ts
+        for answer in recording.answers
+        if answer.api == _JOIN and answer.ts is not None and answer.body.get("errorCode") == 0
+    }
+    responses = outputs.responses
+    joins = responses.filter(pc.equal(responses.column("api"), _JOIN))
+    found: dict[_Moment, int] = {}
+    columns = ("partition", "group_id", "ts", "request_id", "error_code")
+    for row in joins.select(columns).to_pylist():
+        ts = recorded.get(row["request_id"])
+        if row["error_code"] == 0 and ts is not None:
+            key = row["partition"], row["group_id"], row["ts"]
+            found[key] = min(found.get(key, ts), ts)
+    return found

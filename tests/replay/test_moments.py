@@ -1,0 +1,69 @@
+"""The moments that a broker's log leaves open: a busy shard, and a timer that fired late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.order import set_row_times
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+
+CRASH = Path(__file__).parents[1] / "data" / "crash.log.gz"
+LATE_MS = 400
+
+
+def join(number: int, arrived_ms: int, answered_ms: int, error: int) -> Entry:
+    return Entry(
+        number=number, api="JoinGroup", api_version=9, request_id=str(number), connection=str(number), client_id="c",
+        client_host=None, request={}, response={"errorCode": error}, written_us=answered_ms * 1000, exact_us=1000,
+        total_us=(answered_ms - arrived_ms) * 1000, queue_us=0, local_us=0, remote_us=(answered_ms - arrived_ms) * 1000,
+    )  # fmt: skip
+
+
+def times(entries: list[Entry]) -> list[int]:
+    rows: list[dict[str, Any]] = [{"request_id": entry.request_id, "partition": 0, "log_ts": 0} for entry in entries]
+    set_row_times(rows, {entry.request_id: entry for entry in entries})
+    return [row["log_ts"] for row in rows]
+
+
+def test_a_request_that_finds_its_shard_busy_is_handled_when_that_is_done() -> None:
+    assert times([join(1, 0, 190, 79), join(2, 100, 6000, 0)]) == [190, 190]
+
+
+def test_a_shard_is_not_busy_with_what_comes_later_or_waits_for_others() -> None:
+    assert times([join(1, 0, 5000, 0), join(2, 100, 6000, 0), join(3, 100, 300, 79)]) == [0, 100, 300]
+
+
+def test_a_join_phase_ends_when_its_members_are_answered() -> None:
+    """The initial delay's timer fires late: the rebalance is that much longer, and all else as it was."""
+    usual = read_source(CRASH, "crash", ReplayOptions())
+    outputs, _ = run_and_compare(usual)
+    late = read_source(CRASH, "crash", ReplayOptions())
+    first = min(row["ts"] for row in ends(outputs.transitions.to_pylist()))
+    for place, answer in enumerate(late.recording.answers):
+        if answer.api == "JoinGroup" and answer.ts is not None and abs(answer.ts - first) <= 50:
+            late.recording.answers[place] = type(answer)(
+                answer.request_id, answer.api, answer.api_version, answer.body, answer.ts + LATE_MS
+            )
+    changed, _ = run_and_compare(late)
+    before, after = outputs.transitions.to_pylist(), changed.transitions.to_pylist()
+    moved = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    assert moved
+    assert {a["rule"] for a, _ in moved} == {"JOIN_EXPIRED"}
+    # Not behind the leader's assignment, which the same log tells.
+    assert all(a["ts"] < b["ts"] <= a["ts"] + LATE_MS for a, b in moved)
+
+
+def ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["rule"] == "JOIN_EXPIRED"]
+
+
+def test_the_times_of_a_whole_log_go_on() -> None:
+    source = read_source(CRASH, "crash", ReplayOptions())
+    latest: dict[int, int] = {}
+    for row in source.rows:
+        assert row["log_ts"] >= latest.get(row["partition"], 0)
+        latest[row["partition"]] = row["log_ts"]
