@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.planning import fleet_load, load_lines
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
@@ -44,7 +45,10 @@ def main(
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
-    """Runs scenarios in virtual time and looks in each world for what must not be; exit status 1 if there is any."""
+    """Runs scenarios in virtual time and looks in each world for what must not be.
+
+    Exit status 1 if there is any that isn't Kafka's own (docs/what-if.md).
+    """
     if replay is not None:
         raise typer.Exit(_replay(scenarios, replay))
     if members is not None:
@@ -62,14 +66,16 @@ def main(
         raise typer.Exit(2) from error
     worlds = seeds * len(scenarios)
     broken = {(one.scenario, one.seed) for one in found}
-    typer.echo(f"{worlds} worlds, {len(broken)} with a violation, {len(found)} violations")
+    kafkas = sum(one.violation.kind in KAFKAS_OWN for one in found)
+    of_all = f"{len(found)} violations, {kafkas} of them Kafka's own"
+    typer.echo(f"{worlds} worlds, {len(broken)} with a violation, {of_all}")
     for one in found[:_TOLD]:
         violation = one.violation
         typer.echo(
             f"{one.scenario}, seed {one.seed}: {violation.kind} in {violation.group_id}: {violation.detail} "
             f"(again: --replay {one.seed})"
         )
-    if found:
+    if kafkas < len(found):
         raise typer.Exit(1)
 
 

@@ -56,6 +56,19 @@ class Commit:
     process: str
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A process that waits.
+
+    Attributes:
+        for_lost_join: whether it is for the answer to a JoinGroup, which got lost, or which was never asked.
+    """
+
+    group_id: str
+    process: str
+    for_lost_join: bool
+
+
 @dataclass(slots=True)
 class History:
     """All that happened in a world, in order.
@@ -66,10 +79,10 @@ class History:
         commits: the last acknowledged commit of each group's partitions.
         overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
         lost: acknowledged commits that are not there in the end.
-        waiting: groups and names of processes that in the end are neither settled nor gone.
+        waiting: the processes that in the end are neither settled nor gone.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
-        removals: when the coordinator removed which member id because it was silent.
+        removals: when the coordinator removed which member id, for it was silent or missed a phase of a rebalance.
         subscribed: the topics that a group's members want.
     """
 
@@ -82,7 +95,7 @@ class History:
     commits: dict[tuple[str, TopicPartition], Commit] = field(default_factory=dict)
     overtaken: list[tuple[Commit, Commit]] = field(default_factory=list)
     lost: list[Commit] = field(default_factory=list)
-    waiting: list[tuple[str, str]] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[tuple[int, str]] = field(default_factory=list)

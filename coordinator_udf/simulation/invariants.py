@@ -2,7 +2,8 @@
 
 A partition has one owner at a time, as far as the protocols promise it: a member that is cut off or stalled may believe
 to own what the coordinator has given to another once its session is over, so an owner that the coordinator has removed
-doesn't count, nor one whose application stands still.
+doesn't count, nor one whose application stands still. Nor does a member break a promise that is given partitions after
+it was removed, and before it heard of it: it finishes what it had been told before.
 
 A commit that was acknowledged stays, until one of a higher offset is: applications read on from what is committed, so
 only a process that doesn't know that its partitions are another's could commit less.
@@ -17,12 +18,18 @@ from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.history import History, MemberEvent
 from coordinator_udf.simulation.ownership import Ownership
 
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 #: What records call the number that only rises, by their type.
 _RISING = {"GroupMetadata": "generation", "ConsumerGroupMetadata": "epoch"}
+#: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
+LOST_JOIN = "lost join"
+#: A member's application isn't told of all partitions that it has lost.
+KEPT_UNAWARES = "kept unawares"
+#: What follows from Kafka's protocol and clients as they are (docs/what-if.md shows how).
+KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +72,23 @@ def _two_owners(history: History) -> Iterator[Violation]:
         if event.event == "assigned":
             for partition in event.partitions:
                 others = sorted(owners[event.group_id].of(partition) - {process} - excused)
-                if others:
+                if others and process not in excused:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
                     yield Violation(event.ts_ms, event.group_id, "two owners", detail)
+        if event.event == "lost":
+            yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
+
+
+def _kept_unawares(event: MemberEvent, owners: Ownership) -> Iterator[Violation]:
+    """Yields what a member loses without its application being told of it."""
+    kept = sorted(owners.owned_by(event.process) - set(event.partitions))
+    if kept:
+        names = ", ".join(f"{partition.topic}-{partition.partition}" for partition in kept)
+        detail = f"{event.process} is not told that it lost {names} with its other partitions"
+        yield Violation(event.ts_ms, event.group_id, KEPT_UNAWARES, detail)
 
 
 def _falling_numbers(history: History) -> Iterator[Violation]:
@@ -106,8 +124,13 @@ def _commits(history: History) -> Iterator[Violation]:
 
 
 def _waiting(history: History) -> Iterator[Violation]:
-    for group_id, process in history.waiting:
-        yield Violation(history.end_ms, group_id, "waiting", f"{process} waits at the end, long after the last fault")
+    for one in history.waiting:
+        if one.for_lost_join:
+            detail = f"{one.process} still waits for the answer to a JoinGroup that got lost"
+            yield Violation(history.end_ms, one.group_id, LOST_JOIN, detail)
+        else:
+            detail = f"{one.process} waits at the end, long after the last fault"
+            yield Violation(history.end_ms, one.group_id, "waiting", detail)
 
 
 def _unsettled(history: History) -> Iterator[Violation]:

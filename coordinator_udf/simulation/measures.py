@@ -7,18 +7,21 @@ lost, was not killed and has not closed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
+from coordinator_udf.groups.model.timers import JOIN, REBALANCE, SESSION, SYNC
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History, MemberEvent
 from coordinator_udf.simulation.ownership import Ownership
 
 _TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
-#: The timers that remove members.
-_REMOVING_TIMERS = frozenset({"session", "rebalance"})
+#: The timers that remove members because nothing was heard of them.
+_SILENCE = frozenset({SESSION, REBALANCE})
+#: All timers that remove members: these, and those that end a phase of a rebalance without them.
+REMOVING_TIMERS = _SILENCE | {JOIN, SYNC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +75,21 @@ def rebalance_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
 def expulsion_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
     """Returns when the coordinator removed members that were silent for too long, each once."""
     times: dict[str, int] = {}
-    for ts_ms, member_id in removals(decisions, group_id):
+    for ts_ms, member_id in removals(decisions, _SILENCE, group_id):
         times.setdefault(member_id, ts_ms)
     return sorted(times.values())
 
 
-def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> list[tuple[int, str]]:
-    """Returns when the coordinator removed which member ids because they were silent, of one group or of all."""
+def removals(
+    decisions: Iterable[Decisions], timers: Collection[str], group_id: str | None = None
+) -> list[tuple[int, str]]:
+    """Returns when the coordinator's timers of some kinds removed which member ids, of one group or of all."""
     return [
         (row[_TRANSITION["ts"]], row[_TRANSITION["cause_member_id"]])
         for decided in decisions
         for row in decided.transitions
         if group_id in {None, row[_TRANSITION["group_id"]]}
-        and row[_TRANSITION["cause_timer"]] in _REMOVING_TIMERS
+        and row[_TRANSITION["cause_timer"]] in timers
         and row[_TRANSITION["cause_member_id"]] is not None
     ]
 

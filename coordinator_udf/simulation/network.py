@@ -20,6 +20,7 @@ class Connection:
         handling: the request that the broker has in hand; those behind it wait.
         in_flight: the requests without an answer, by their numbers.
         arrived_ms: when requests arrived that aren't answered.
+        lost: the requests in flight that got lost, or whose answers did, with no end of the connection to be seen.
     """
 
     member: str
@@ -30,6 +31,7 @@ class Connection:
     waiting: deque[Request] = field(default_factory=deque)
     in_flight: dict[int, Request] = field(default_factory=dict)
     arrived_ms: dict[int, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
     is_open: bool = True
 
 
@@ -57,6 +59,15 @@ class Network:
         """Closes all connections of a member."""
         nodes = [node for name, node in self._connections if name == member]
         return [closed for node in nodes if (closed := self.close(member, node)) is not None]
+
+    def has_lost(self, member: str, api: str) -> bool:
+        """Tells whether a member waits for the answer to a request of an API that got lost."""
+        return any(
+            request.api == api and request.req in connection.lost
+            for (name, _), connection in self._connections.items()
+            if name == member
+            for request in connection.in_flight.values()
+        )
 
     def send(self, connection: Connection, request: Request, now_ms: int) -> int:
         """Puts a request on its way. Returns when it arrives."""

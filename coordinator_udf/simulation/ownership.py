@@ -19,12 +19,17 @@ class Ownership:
         if event.event == "assigned":
             for partition in event.partitions:
                 self._owners[partition].add(event.process)
-        elif event.event in {"revoked", "lost"}:
+        elif event.event == "revoked":
             for partition in event.partitions:
                 self._owners[partition].discard(event.process)
-        elif event.event in {"crash", "closed"}:
+        elif event.event in {"lost", "crash", "closed"}:
+            # A member that has lost its partitions reads none any more, whichever it was told of.
             for of_partition in self._owners.values():
                 of_partition.discard(event.process)
+
+    def owned_by(self, process: str) -> set[TopicPartition]:
+        """Returns what a process owns."""
+        return {partition for partition, owners in self._owners.items() if process in owners}
 
     def of(self, partition: TopicPartition) -> set[str]:
         """Returns a partition's owners."""

@@ -31,8 +31,8 @@ from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits
-from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent
-from coordinator_udf.simulation.measures import removals
+from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent, Waiting
+from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
@@ -112,12 +112,12 @@ class World:
             if offset is not None and offset < commit.offset:
                 self.history.lost.append(commit)
         self.history.waiting = [
-            (process.plan.group_id, process.plan.name)
+            Waiting(process.plan.group_id, process.plan.name, self._network.has_lost(process.plan.name, "JoinGroup"))
             for process in self._processes.values()
             if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
         ]
         self.history.decisions = self._coordinator.shard.decisions
-        self.history.removals = removals(self.history.decisions)
+        self.history.removals = removals(self.history.decisions, REMOVING_TIMERS)
         return self.history
 
     # ---- time
@@ -412,6 +412,7 @@ class World:
         arrives_ms = self._network.send(connection, request, self._now_ms + late_ms)
         self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
         if self._is_cut(connection.member):
+            connection.lost.add(request.req)
             return
         if self._network.is_lost():
             self._at(arrives_ms, e.Lost(connection))
@@ -461,7 +462,9 @@ class World:
                     self.history.acknowledge(commit)
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms)
-            if connection.is_open and not self._is_cut(connection.member):
+            if self._is_cut(connection.member):
+                connection.lost.add(answer.request.req)
+            elif connection.is_open:
                 arrives_ms = self._network.answer(connection, self._now_ms + self._slowed_by_ms(connection.member))
                 self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._at(self._now_ms, e.NextRequest(connection))

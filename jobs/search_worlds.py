@@ -1,0 +1,60 @@
+"""Looks in the worlds of many seeds for what must not be, without Spark and without tables: for the night.
+
+``python jobs/search_worlds.py SCENARIO... --seeds 0:10000 --done FILE``: begun again, it goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator_udf.simulation.invariants import KAFKAS_OWN
+from coordinator_udf.simulation.seed_search import Searched, search
+from coordinator_udf.user_errors import InputError, UserError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    *,
+    scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files (conf/scenarios).")],
+    seeds: Annotated[str, typer.Option(metavar="FIRST:LAST", help="The seeds, the last one excluded.")] = "0:10000",
+    done: Annotated[Path, typer.Option(metavar="FILE", help="What was searched is appended to it.")],
+    processes: Annotated[int, typer.Option(min=1, help="How many worlds run side by side.")] = 1,
+) -> None:
+    """Runs worlds and tells what must not be in them; exit status 1 if any of it isn't Kafka's own."""
+    try:
+        searched = search(scenarios, _range(seeds), done, processes, _tell)
+    except UserError as error:
+        typer.echo(f"search-worlds: {error}", err=True)
+        raise typer.Exit(2) from error
+    ours = False
+    for scenario in dict.fromkeys(one.scenario for one in searched):
+        of_scenario = [one for one in searched if one.scenario == scenario]
+        worlds = Counter(kind for _, kind in {(found.seed, found.kind) for one in of_scenario for found in one.found})
+        ours = ours or not worlds.keys() <= KAFKAS_OWN
+        told = ", ".join(f"{count} with {kind}" for kind, count in sorted(worlds.items())) or "none with a violation"
+        typer.echo(f"{scenario}: {sum(one.seeds for one in of_scenario):,} worlds, {told}")
+    if ours:
+        raise typer.Exit(1)
+
+
+def _range(text: str) -> range:
+    first, colon, last = text.partition(":")
+    if not (colon and first.isdigit() and last.isdigit() and int(first) < int(last)):
+        raise InputError(f"--seeds is {text!r}, expected FIRST:LAST with FIRST below LAST")
+    return range(int(first), int(last))
+
+
+def _tell(searched: Searched) -> None:
+    typer.echo(f"{searched.scenario}: {searched.first} to {searched.first + searched.seeds - 1}", err=True)
+    for found in searched.found:
+        typer.echo(f"{searched.scenario}, seed {found.seed}: {found.kind} in {found.group_id}: {found.detail}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,48 @@
+"""What members of Kafka itself do to be found among a world's violations: each with the fewest events that show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LOST_JOIN, violations
+from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.world import World
+
+_CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+#: Without automatic commits a member takes partitions over while its application does something else.
+_CONSUMER: dict[str, Any] = {
+    "group.protocol": "consumer", "max.poll.interval.ms": 20_000, "enable.auto.commit": False,
+}  # fmt: skip
+_SETTINGS = {
+    "group.consumer.session.timeout.ms": 10_000,
+    "group.consumer.min.session.timeout.ms": 10_000,
+    "group.consumer.heartbeat.interval.ms": 1_000,
+    "group.consumer.min.heartbeat.interval.ms": 1_000,
+}
+
+
+def _world(*members: MemberPlan, end_ms: int) -> WorldPlan:
+    return WorldPlan(members, (TopicPlan("t", 4),), end_ms, _SETTINGS, NetworkPlan((1, 1)))
+
+
+def _kinds(plan: WorldPlan) -> set[str]:
+    return {violation.kind for violation in violations(World(plan, 1).run())}
+
+
+def test_partitions_that_a_member_was_yet_to_be_told_of_are_not_among_those_that_it_loses() -> None:
+    killed = MemberPlan("killed", 1, "g", ("t",), 0, _CONSUMER, crash_at_ms=22_000)
+    stalled = MemberPlan("stalled", 1, "g", ("t",), 1_000, _CONSUMER, stalls=(Stall(20_000, 40_000),))
+    assert _kinds(_world(killed, stalled, end_ms=120_000)) == {KEPT_UNAWARES}
+    # It has all of them to lose if it polls in between.
+    twice = replace(stalled, stalls=(Stall(20_000, 16_000), Stall(37_000, 30_000)))
+    assert _kinds(_world(killed, twice, end_ms=120_000)) == set()
+
+
+def test_a_member_waits_for_the_lost_answer_to_its_join_as_long_as_a_rebalance_may_take() -> None:
+    # The others are to join again when the leaver goes; the answer to this one's JoinGroup is cut off.
+    leaver = MemberPlan("leaver", 1, "g", ("t",), 0, _CLASSIC, close_at_ms=20_000)
+    slow = MemberPlan("slow", 1, "g", ("t",), 0, _CLASSIC, stalls=(Stall(19_500, 5_000),))
+    cut = MemberPlan("cut", 1, "g", ("t",), 0, _CLASSIC, cuts=(Cut(22_000, 20_000),))
+    assert _kinds(_world(leaver, slow, cut, end_ms=200_000)) == {LOST_JOIN}
+    assert _kinds(_world(leaver, slow, cut, end_ms=400_000)) == set()

@@ -1,0 +1,85 @@
+"""A search through many seeds: what it finds is told, and it goes on where it was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from coordinator_udf.simulation import seed_search
+from coordinator_udf.simulation.invariants import LOST_JOIN, Violation
+from jobs.search_worlds import app
+from tests.conftest import ROOT
+
+_SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
+
+
+def _run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def _ran(monkeypatch: pytest.MonkeyPatch, kind: str | None = None) -> list[int]:
+    """Lets each world have a violation, and returns the list of seeds that will have been run."""
+    ran: list[int] = []
+
+    class Recorded:
+        def __init__(self, plan: object, seed: int) -> None:
+            ran.append(seed)
+
+        def run(self) -> None:
+            """Has no history."""
+
+    monkeypatch.setattr(seed_search, "World", Recorded)
+    found = [] if kind is None else [Violation(0, "g", kind, "so it is")]
+    monkeypatch.setattr(seed_search, "violations", lambda _: found)
+    return ran
+
+
+def test_a_search_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    ran = _ran(monkeypatch)
+    assert _run(_SCENARIO, "--seeds", "0:40", "--done", str(done)).exit_code == 0
+    with done.open("ab") as file:
+        file.write(b'{"scenario":"crash-')
+    result = _run(_SCENARIO, "--seeds", "0:60", "--done", str(done))
+    assert result.exit_code == 0
+    assert "crash-loop: 60 worlds, none with a violation" in result.stdout
+    assert ran == list(range(60))
+
+
+def test_what_is_found_is_told_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _ran(monkeypatch, "two owners")
+    arguments = _SCENARIO, "--seeds", "3:5", "--done", str(tmp_path / "done")
+    assert _run(*arguments).exit_code == 1
+    again = _run(*arguments)
+    assert again.exit_code == 1
+    assert "crash-loop: 2 worlds, 2 with two owners" in again.stdout
+
+
+def test_what_is_kafkas_own_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _ran(monkeypatch, LOST_JOIN)
+    result = _run(_SCENARIO, "--seeds", "3:5", "--done", str(tmp_path / "done"))
+    assert result.exit_code == 0
+    assert "2 with lost join" in result.stdout
+
+
+def test_a_real_world_is_searched(tmp_path: Path) -> None:
+    result = _run(_SCENARIO, "--seeds", "0:1", "--done", str(tmp_path / "done"))
+    assert result.exit_code == 0, result.output
+    assert "crash-loop: 1 worlds, none with a violation" in result.stdout
+
+
+@pytest.mark.parametrize("seeds", ["5", "5:5", "a:b"])
+def test_seeds_that_are_no_range_are_refused(seeds: str, tmp_path: Path) -> None:
+    result = _run(_SCENARIO, "--seeds", seeds, "--done", str(tmp_path / "done"))
+    assert result.exit_code == 2
+    assert "expected FIRST:LAST" in result.stderr
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "done").write_text("notes\n")
+    result = _run(_SCENARIO, "--seeds", "0:1", "--done", str(tmp_path / "done"))
+    assert result.exit_code == 2
+    assert "isn't what a search has written" in result.stderr
