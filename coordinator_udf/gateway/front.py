@@ -333,7 +333,12 @@ def _with_coordinators(settings: GatewaySettings, coordinators: Settings) -> Gat
     """A gateway's settings with what follows from those of its coordinator."""
     default = Settings()
     of_groups = tuple(
-        GroupConfig(name, coordinators.shared_by_groups(name), default.shared_by_groups(name))
+        GroupConfig(
+            name,
+            coordinators.shared_by_groups(name),
+            default.shared_by_groups(name),
+            *coordinators.bounds_of_groups(name),
+        )
         for name in SETTINGS_OF_GROUPS
     )
     return msgspec.structs.replace(

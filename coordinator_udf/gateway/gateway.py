@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, MeasuredPassage
 from coordinator_udf.gateway.peers import FIRST_ID, FIRST_ID_BEFORE_CLUSTER, Peers
 from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
@@ -30,9 +31,10 @@ from coordinator_udf.gateway.server.limits import ByteBudget
 from coordinator_udf.gateway.server.listener import BACKLOG, bound_socket
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
-from coordinator_udf.gateway.topic_store import TopicLog, TopicStore
+from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
@@ -92,7 +94,7 @@ class Gateway:
 
     def __init__(
         self,
-        log: TopicLog,
+        log: EmbeddedLog,
         topics: Iterable[Topic],
         settings: GatewaySettings | None = None,
         *,
@@ -313,6 +315,7 @@ class Gateway:
                 node,
                 self._topics,
                 self.ends,
+                group_configs=GroupConfigStore(self._request_log),
                 client_assignors=settings.client_assignors,
                 peers=self._peers,
                 of_groups=settings.of_groups,

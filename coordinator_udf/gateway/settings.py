@@ -23,11 +23,26 @@ _LEAST_REQUEST_BYTES: Final = 1024
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
-    """A setting that consumer groups have from the coordinator: its name for a group, what it is, and by default."""
+    """A setting that consumer groups have from the coordinator, if they have none of their own.
+
+    Attributes:
+        name: its name for a group.
+        value: what it is.
+        default: what it is by default.
+        least: the least value that a group may have for itself.
+        most: the greatest one.
+    """
 
     name: str
     value: int
     default: int
+    least: int = 0
+    most: int = 2**31 - 1
+
+    def bound_name(self, which: str) -> str:
+        """The name of the coordinator's setting that is its bound: ``min`` or ``max``."""
+        kind, _, rest = self.name.partition(".")
+        return f"group.{kind}.{which}.{rest}"
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import logging
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,16 @@ import pyarrow as pa
 
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
-from coordinator_udf.log.file import LogError, make_file, open_file, read_topics
+from coordinator_udf.log.file import (
+    GroupConfigs,
+    LogError,
+    make_file,
+    open_file,
+    read_group_configs,
+    read_topics,
+    write_group_configs,
+    write_topics,
+)
 from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns, unopened
 from coordinator_udf.log.rows import downtime_rows
 from coordinator_udf.protocol.errors import BadRequest
@@ -206,15 +215,48 @@ class EmbeddedLog:
         Returns:
             Whether it was done; not where others have changed them meanwhile.
         """
+
+        def change(connection: sqlite3.Connection) -> bool:
+            if read_topics(connection) != expected:
+                return False
+            write_topics(connection, topics)
+            return True
+
+        return self._append_if(change, rows)
+
+    def group_configs(self) -> GroupConfigs:
+        """The settings that clients gave to groups."""
+        with self._lock:
+            return read_group_configs(self._connection)
+
+    def change_group_configs(
+        self, expected: GroupConfigs, changed: GroupConfigs, rows: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        """Gives groups other settings of their own, and appends the rows that say so, both or neither.
+
+        Args:
+            expected: `group_configs` as the caller knows them.
+            changed: all that a group has from now on, of those groups for which something changes.
+
+        Returns:
+            Whether it was done; not where others have changed them meanwhile.
+        """
+
+        def change(connection: sqlite3.Connection) -> bool:
+            if read_group_configs(connection) != expected:
+                return False
+            write_group_configs(connection, changed)
+            return True
+
+        return self._append_if(change, rows)
+
+    def _append_if(self, change: Callable[[sqlite3.Connection], bool], rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Appends rows in one transaction with a change of the file, if that can be made; whether it was."""
         columns = to_columns(rows)
         checked = self._checked_columns(columns)
         with self._transaction() as connection:
-            if read_topics(connection) != expected:
+            if not change(connection):
                 return False
-            connection.execute("DELETE FROM topics")
-            connection.executemany(
-                "INSERT INTO topics VALUES (?, ?, ?)", [(t.name, t.partitions, t.id) for t in topics]
-            )
             self._note_downtime(connection, int(checked[1].max()))
             self._insert(connection, columns, *checked)
         return True

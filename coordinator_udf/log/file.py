@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,14 @@ CREATE TABLE firsts (partition INTEGER PRIMARY KEY, first_offset INTEGER NOT NUL
 CREATE TABLE history (id TEXT NOT NULL, uri TEXT NOT NULL);
 CREATE TABLE topics (name TEXT PRIMARY KEY, partitions INTEGER NOT NULL, id TEXT NOT NULL);
 """
+
+#: The settings that clients gave to groups. Files of earlier releases get the table when one is given.
+_GROUP_CONFIGS: Final = """
+CREATE TABLE IF NOT EXISTS group_configs (group_id TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (group_id, name))
+"""
+
+#: What groups have for themselves: by group, by Kafka's name of the setting.
+GroupConfigs = Mapping[str, Mapping[str, str]]
 
 
 class LogError(UserError):
@@ -114,3 +122,27 @@ def read_topics(connection: sqlite3.Connection) -> tuple[Topic, ...]:
     """The topics that clients created, by name."""
     found = connection.execute("SELECT name, partitions, id FROM topics ORDER BY name").fetchall()
     return tuple(Topic(name=name, partitions=partitions, id=topic_id) for name, partitions, topic_id in found)
+
+
+def write_topics(connection: sqlite3.Connection, topics: Sequence[Topic]) -> None:
+    """Makes these the topics that clients created."""
+    connection.execute("DELETE FROM topics")
+    connection.executemany("INSERT INTO topics VALUES (?, ?, ?)", [(t.name, t.partitions, t.id) for t in topics])
+
+
+def read_group_configs(connection: sqlite3.Connection) -> GroupConfigs:
+    """The settings that clients gave to groups, by group."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'group_configs'").fetchone() is None:
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for group_id, name, value in connection.execute("SELECT * FROM group_configs ORDER BY group_id, name").fetchall():
+        found.setdefault(group_id, {})[name] = value
+    return found
+
+
+def write_group_configs(connection: sqlite3.Connection, changed: GroupConfigs) -> None:
+    """Makes these all the settings that these groups have for themselves."""
+    connection.execute(_GROUP_CONFIGS)
+    connection.executemany("DELETE FROM group_configs WHERE group_id = ?", [(group_id,) for group_id in changed])
+    rows = [(group_id, name, value) for group_id, configs in changed.items() for name, value in configs.items()]
+    connection.executemany("INSERT INTO group_configs VALUES (?, ?, ?)", rows)

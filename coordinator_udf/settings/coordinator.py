@@ -195,7 +195,7 @@ class Settings(msgspec.Struct, frozen=True):
         for name in SETTINGS_OF_GROUPS:
             if name in configs:
                 field = name.replace(".", "_")
-                least, most = (getattr(self, bound) for bound in _bounds(f"group_{field}"))
+                least, most = self.bounds_of_groups(name)
                 own[field] = min(max(_convert(name, configs[name], int), least), most)
         return own
 
@@ -203,6 +203,11 @@ class Settings(msgspec.Struct, frozen=True):
         """What a setting of `SETTINGS_OF_GROUPS` is for a group that has none of its own; milliseconds."""
         value: int = getattr(self, "group_" + name.replace(".", "_"))
         return value
+
+    def bounds_of_groups(self, name: str) -> tuple[int, int]:
+        """The least and the greatest value that a group may have of a setting of `SETTINGS_OF_GROUPS`."""
+        least, most = _bounds("group_" + name.replace(".", "_"))
+        return getattr(self, least), getattr(self, most)
 
     def allows_online_upgrade(self) -> bool:
         """Whether a classic group with members may become a consumer group (KIP-848)."""

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from coordinator_udf.log.dataframe import request_log
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.group_configs import group_config_rows
 from coordinator_udf.log.rows import are_controls, control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.settings.file import CoordinatorConfig
@@ -81,6 +82,7 @@ def recover(
     seqs = _next_seqs(tables, log.partitions)
     body = topics_body(config) or _topics(before)
     controls: dict[str, Any] = {"partitions": log.partitions}
+    group_configs = group_config_rows(log.partitions, 0, log.group_configs())
     with tempfile.TemporaryDirectory(prefix="muster-recovery-") as scratch:
         # The log is locked for as long as it takes to read these, and not for what Spark takes to find them.
         records = _Staged(Path(scratch) / "records", _records(spark, tables), _load_rows)
@@ -91,6 +93,8 @@ def recover(
             yield from records.read()
             if body:
                 yield _as_append(control_rows(**controls, log_ts=0, api="TopicMetadata", body=json.loads(body)))
+            if group_configs:
+                yield _as_append(group_configs)
             yield from unanswered.read()
             yield from _appended_since(log.path, snapshot.next)
             yield _as_append(control_rows(**controls, log_ts=now_ms, api="LoadEnd"))

@@ -16,6 +16,7 @@ import pytest
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.server.connection import Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
@@ -124,7 +125,9 @@ async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
     settings = GatewaySettings()
     commit = GroupCommit(log, linger_ms=1, rows_max=5_000)
     pending = PendingRequests(commit, log.partitions, settings)
-    dispatcher = Dispatcher(pending, Node(1, "h", 9092, "c"), TopicStore(log, KNOWN), PartitionEnds())
+    dispatcher = Dispatcher(
+        pending, Node(1, "h", 9092, "c"), TopicStore(log, KNOWN), PartitionEnds(), group_configs=GroupConfigStore(log)
+    )
     budget = ByteBudget(settings.queued_bytes_max)
     shared = Shared(settings, dispatcher, budget, asyncio.Semaphore(settings.max_in_flight), lambda _: None)
     reader, writer = await _loose_ends()

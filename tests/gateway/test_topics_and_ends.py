@@ -11,7 +11,6 @@ import pytest
 from deltalake import write_deltalake
 
 from coordinator_udf.gateway.ends import PartitionEnds
-from coordinator_udf.gateway.settings import GatewaySettings, GroupConfig
 from coordinator_udf.gateway.versions import LOCAL
 from coordinator_udf.protocol.requests import ZERO_UUID
 from tests.gateway.alone import METADATA
@@ -112,42 +111,6 @@ def test_topics_of_the_settings_file_are_not_a_clients_to_change(front: Front) -
         (refused,) = wire.ask("DeleteTopics", 5, {"topicNames": ["t1"], "timeoutMs": 1})["responses"]
         assert (refused["errorCode"], "settings file" in refused["errorMessage"]) == (44, True)
         assert names(wire) == {"t1": 4}
-
-
-def test_topics_and_the_broker_have_no_settings(front: Front) -> None:
-    asked = [(2, "t1"), (2, "nowhere"), (4, "1"), (4, "2"), (16, "m")]
-    resources = [{"resourceType": kind, "resourceName": name, "configurationKeys": None} for kind, name in asked]
-    body = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
-    with Wire(front.gateway.port) as wire:
-        results = wire.ask("DescribeConfigs", 4, body)["results"]
-    assert [(result["errorCode"], result["configs"]) for result in results] == [
-        (0, []),
-        (3, []),
-        (0, []),
-        (42, []),
-        (42, []),
-    ]
-
-
-def test_groups_have_the_settings_of_the_coordinator_and_none_of_their_own(tmp_path: Path) -> None:
-    config = GroupConfig("consumer.session.timeout.ms", 50_000, 45_000), GroupConfig("consumer.x.ms", 1, 1)
-    resource = {"resourceType": 32, "resourceName": "g", "configurationKeys": None}
-    body = {"resources": [resource], "includeSynonyms": True, "includeDocumentation": False}
-    listed = {"resourceTypes": [2, 4, 8, 16, 32]}
-    with (
-        Front(tmp_path / "log.db", KNOWN, gateway=GatewaySettings(port=0, of_groups=config)) as front,
-        Wire(front.gateway.port) as wire,
-    ):
-        (result,) = wire.ask("DescribeConfigs", 4, body)["results"]
-        changed, default = result["configs"]
-        assert (changed["name"], changed["value"], changed["configSource"]) == (config[0].name, "50000", 4)
-        assert changed["synonyms"] == [{"name": "group.consumer.session.timeout.ms", "value": "50000", "source": 4}]
-        assert default["configSource"] == 5
-        assert wire.ask("ListConfigResources", 1, listed)["configResources"] == [
-            {"resourceName": "t1", "resourceType": 2},
-            {"resourceName": "1", "resourceType": 4},
-        ]
-        assert wire.ask("ListConfigResources", 0, {})["configResources"] == []
 
 
 def commit(wire: Wire, topic: str, partition: int, offset: int, group: str = "g") -> int:

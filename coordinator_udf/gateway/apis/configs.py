@@ -1,23 +1,28 @@
-"""DescribeConfigs and ListConfigResources: topics and the one broker have no settings, groups the coordinator's."""
+"""DescribeConfigs and ListConfigResources: topics and the one broker have no settings, groups the coordinator's.
+
+Groups may have some of their own instead (apis.alter_configs).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.settings import GroupConfig
 from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.log.file import GroupConfigs
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire.shaping import answer
 
 #: Kafka's ConfigResource.Type.
-_TOPIC: Final = 2
-_BROKER: Final = 4
-_GROUP: Final = 32
+TOPIC: Final = 2
+BROKER: Final = 4
+GROUP: Final = 32
 
 #: Kafka's ConfigEntry.ConfigSource and ConfigEntry.ConfigType, by their numbers on the wire.
+_OF_GROUP: Final = 8
 _STATIC_BROKER: Final = 4
 _DEFAULT: Final = 5
 _INT: Final = 3
@@ -25,11 +30,17 @@ _INT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Configurable:
-    """What can be asked for its settings."""
+    """What can be asked for its settings.
+
+    Attributes:
+        of_groups: what groups have from the coordinator.
+        own: what groups have for themselves.
+    """
 
     node: Node
     catalog: TopicCatalog
     of_groups: Sequence[GroupConfig] = ()
+    own: GroupConfigs = field(default_factory=dict)
 
 
 def describe_configs(version: int, request: Mapping[str, Any], there: Configurable) -> dict[str, Any]:
@@ -40,12 +51,13 @@ def describe_configs(version: int, request: Mapping[str, Any], there: Configurab
     results = []
     for resource in request["resources"]:
         kind, name = resource["resourceType"], resource["resourceName"]
-        error, message = _missing(kind, name, there)
+        error, message = missing(kind, name, there)
         configs: list[dict[str, Any]] = []
-        if kind == _GROUP and error is Errors.NONE:
+        if kind == GROUP and error is Errors.NONE:
             wanted = resource["configurationKeys"]
             told = [config for config in there.of_groups if wanted is None or config.name in wanted]
-            configs = [_told(config, synonyms=request["includeSynonyms"]) for config in told]
+            own = there.own.get(name, {})
+            configs = [_told(config, own.get(config.name), synonyms=request["includeSynonyms"]) for config in told]
         results.append(
             {
                 "errorCode": int(error),
@@ -59,45 +71,49 @@ def describe_configs(version: int, request: Mapping[str, Any], there: Configurab
 
 
 def list_config_resources(version: int, request: Mapping[str, Any], there: Configurable) -> dict[str, Any]:
-    """The topics and the broker; no group has settings of its own, and nobody subscribes to client metrics.
+    """The topics, the broker and groups with settings of their own; nobody subscribes to client metrics.
 
     Source: KafkaApis.handleListConfigResources.
     """
-    listed = [(_TOPIC, topic.name) for topic in there.catalog.topics] + [(_BROKER, str(there.node.node_id))]
-    wanted = request.get("resourceTypes") or (() if version == 0 else (_TOPIC, _BROKER))
+    listed = [(TOPIC, topic.name) for topic in there.catalog.topics] + [(BROKER, str(there.node.node_id))]
+    listed += [(GROUP, group_id) for group_id in there.own]
+    wanted = request.get("resourceTypes") or (() if version == 0 else (TOPIC, BROKER, GROUP))
     resources = [{"resourceName": name, "resourceType": kind} for kind, name in listed if kind in wanted]
     return answer("ListConfigResources", version, configResources=resources)
 
 
-def _missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | None]:
-    if kind == _TOPIC:
+def missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | None]:
+    """The error where there is no such topic, broker or group, and what it says; NONE where there is."""
+    if kind == TOPIC:
         if there.catalog.named(name) is None:
             return Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
         return Errors.NONE, None
-    if kind == _BROKER:
+    if kind == BROKER:
         node_id = there.node.node_id
         if name in ("", str(node_id)):
             return Errors.NONE, None
         return Errors.INVALID_REQUEST, f"the broker is {name!r}, expected {node_id}, the only one"
-    if kind == _GROUP:
+    if kind == GROUP:
         if name:
             return Errors.NONE, None
         return Errors.INVALID_REQUEST, "the group's name is empty, expected text"
-    expected = f"{_TOPIC} (topic), {_BROKER} (broker) or {_GROUP} (group)"
+    expected = f"{TOPIC} (topic), {BROKER} (broker) or {GROUP} (group)"
     return Errors.INVALID_REQUEST, f"the resource's type is {kind}, expected {expected}"
 
 
-def _told(config: GroupConfig, *, synonyms: bool) -> dict[str, Any]:
-    source = _DEFAULT if config.value == config.default else _STATIC_BROKER
-    value = str(config.value)
-    coordinators = {"name": f"group.{config.name}", "value": value, "source": source}
+def _told(config: GroupConfig, own: str | None, *, synonyms: bool) -> dict[str, Any]:
+    """What is told of a setting of a group: its own value, or the coordinator's."""
+    coordinators_source = _DEFAULT if config.value == config.default else _STATIC_BROKER
+    known = [{"name": f"group.{config.name}", "value": str(config.value), "source": coordinators_source}]
+    if own is not None:
+        known.insert(0, {"name": config.name, "value": own, "source": _OF_GROUP})
     return {
         "name": config.name,
-        "value": value,
+        "value": known[0]["value"],
         "readOnly": False,
-        "configSource": source,
+        "configSource": known[0]["source"],
         "isSensitive": False,
-        "synonyms": [coordinators] if synonyms else [],
+        "synonyms": known if synonyms else [],
         "configType": _INT,
         "documentation": None,
     }

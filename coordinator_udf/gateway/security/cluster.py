@@ -254,6 +254,21 @@ def _describe_configs(version: int, body: Body, asker: Asker) -> Ruling | None:
     return without("DescribeConfigs", version, body, asked="resources", told="results", left=left, errors=errors)
 
 
+def _incremental_alter_configs(version: int, body: Body, asker: Asker) -> Ruling | None:
+    left: list[Body] = []
+    errors: list[dict[str, Any]] = []
+    for resource in body["resources"]:
+        name = resource["resourceName"]
+        kind, code = _CONFIGURED.get(resource["resourceType"], ("CLUSTER", Errors.CLUSTER_AUTHORIZATION_FAILED))
+        if asker.may("ALTER_CONFIGS", kind, CLUSTER if kind == "CLUSTER" else name):
+            left.append(resource)
+        else:
+            told = {"resourceType": resource["resourceType"], "resourceName": name}
+            errors.append({**told, "errorCode": int(code), "errorMessage": None})
+    api = "IncrementalAlterConfigs"
+    return without(api, version, body, asked="resources", told="responses", left=left, errors=errors)
+
+
 def _list_config_resources(version: int, _: Body, asker: Asker) -> Ruling | None:
     if asker.may("DESCRIBE_CONFIGS", "CLUSTER", CLUSTER):
         return None
@@ -278,5 +293,6 @@ CLUSTER_RULES: Final[dict[str, Rule]] = {
     "CreatePartitions": _changed("CreatePartitions", "ALTER", "results"),
     "DeleteTopics": _delete_topics,
     "DescribeConfigs": _describe_configs,
+    "IncrementalAlterConfigs": _incremental_alter_configs,
     "ListConfigResources": _list_config_resources,
 }

@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
+from coordinator_udf.gateway.apis.alter_configs import alter_configs
 from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.server.interfaces import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
@@ -19,8 +21,8 @@ from coordinator_udf.gateway.versions import LOCAL, advertised, is_served
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 
-#: What changes topics.
-_CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics"))
+#: What changes topics and settings of groups.
+_CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics", "IncrementalAlterConfigs"))
 
 
 class Dispatcher:
@@ -33,6 +35,7 @@ class Dispatcher:
         topics: TopicStore,
         ends: PartitionEnds,
         *,
+        group_configs: GroupConfigStore,
         client_assignors: bool = False,
         peers: Peers | None = None,
         of_groups: Sequence[GroupConfig] = (),
@@ -42,6 +45,7 @@ class Dispatcher:
         self._node = node
         self._topics = topics
         self._ends = ends
+        self._group_configs = group_configs
         self._client_assignors = client_assignors
         told = advertised(client_assignors=client_assignors)
         self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items()}
@@ -75,7 +79,6 @@ class Dispatcher:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
         nodes = () if self._peers is None else self._peers.live()
         node_for = (lambda _: node) if self._peers is None else self._peers.node_for
-        there = Configurable(node, catalog, self._of_groups)
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
             "ApiVersions": lambda: cluster.api_versions(version, Errors.NONE, self._ranges),
             "Metadata": lambda: cluster.metadata(version, body, node, catalog, nodes),
@@ -85,13 +88,20 @@ class Dispatcher:
             "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
             "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, catalog),
             "Produce": lambda: produce.produce(version, body, catalog),
-            "DescribeConfigs": lambda: describe_configs(version, body, there),
-            "ListConfigResources": lambda: list_config_resources(version, body, there),
+            "DescribeConfigs": lambda: describe_configs(version, body, self._configurable()),
+            "ListConfigResources": lambda: list_config_resources(version, body, self._configurable()),
         }
         return answers[api]()
 
+    def _configurable(self) -> Configurable:
+        return Configurable(self._node, self._topics.catalog, self._of_groups, self._group_configs.read())
+
     def _change(self, api: str, version: int, body: Mapping[str, Any]) -> MakeBody:
-        """Changes topics, in a thread that may wait for the log."""
+        """Changes topics or settings of groups, in a thread that may wait for the log."""
+        if api == "IncrementalAlterConfigs":
+            there = Configurable(self._node, self._topics.catalog, self._of_groups)
+            altered = self._group_configs.change(partial(alter_configs, version, body, there))
+            return lambda: altered
         changes: dict[str, Decide[Mapping[str, Any]]] = {
             "CreateTopics": partial(topic_admin.create_topics, version, body, self._node.node_id),
             "CreatePartitions": partial(topic_admin.create_partitions, version, body),

@@ -40,6 +40,7 @@ API_KEYS: dict[int, str] = {
     37: "CreatePartitions",
     42: "DeleteGroups",
     43: "ElectLeaders",
+    44: "IncrementalAlterConfigs",
     45: "AlterPartitionReassignments",
     46: "ListPartitionReassignments",
     47: "OffsetDelete",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.connection import Connection
@@ -90,7 +91,9 @@ class Target:
         self.commit = GroupCommit(self.log, linger_ms=1, rows_max=5_000)
         self.pending = PendingRequests(self.commit, self.log.partitions, self.settings)
         store = TopicStore(self.log, KNOWN)
-        handler: Handler = Dispatcher(self.pending, Node(1, "h", 9092, "c"), store, PartitionEnds())
+        handler: Handler = Dispatcher(
+            self.pending, Node(1, "h", 9092, "c"), store, PartitionEnds(), group_configs=GroupConfigStore(self.log)
+        )
         self.handler = JudgedHandler(handler, Judge(security.acls, lambda: store.catalog))
         self.budget = ByteBudget(self.settings.queued_bytes_max)
         self.closed: Counter[str] = Counter()
