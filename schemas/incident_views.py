@@ -116,8 +116,10 @@ WITH stored AS (
     FROM stored LATERAL VIEW explode(members) AS member
 ), read AS (
     SELECT source, group_id, ts, next_ts, offset, member.member_id, member.client_id,
-           map_entries(read_consumer_protocol(NULL, CASE WHEN protocol_type = 'consumer' THEN member.assignment END)
-                           .partitions) AS topics
+           -- A worker of Connect is told what changes, to what it told in its metadata.
+           map_entries(read_embedded_protocol(protocol_type, NULL,
+                                              CASE WHEN protocol_type = 'connect' THEN member.subscription END,
+                                              member.assignment).partitions) AS topics
     FROM each
 ), listed AS (
     SELECT source, group_id, ts, next_ts, offset, member_id, client_id, entry.key AS topic, entry.value AS partitions

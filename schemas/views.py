@@ -15,8 +15,9 @@ from schemas.incident_views import ASSIGNMENT_HISTORY, EXPULSIONS, INCARNATIONS,
 from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
 from schemas.requests import CONTROL_APIS
 
-#: The function that `MEMBERS` needs: (subscription, assignment) -> struct<topics, partitions, error>.
-READ_CONSUMER_PROTOCOL: Final = "read_consumer_protocol"
+#: The function that `MEMBERS` needs: (protocol type, protocol, subscription, assignment) ->
+#: struct<topics, partitions, details, error>.
+READ_EMBEDDED_PROTOCOL: Final = "read_embedded_protocol"
 
 #: Groups that exist, as of their last change of state. `since`: since when the group is in this state.
 GROUPS: Final = """
@@ -32,10 +33,12 @@ WHERE last.to_state <> 'Dead'
 """
 
 #: Members of classic groups as the coordinator last stored their group, which it does at the end of each rebalance:
-#: while one is under way, these are the members and assignments of the generation before. `topics` and `assignment` are
-#: null where the protocol type is not `consumer`, or where the bytes are not what that protocol says: then `malformed`
-#: says why. Members of consumer groups (KIP-848) have what they acknowledged; `generation` is their epoch, and
-#: `is_leader` says who computes the assignment, or computed the last one, where members do (`client_assignors`).
+#: while one is under way, these are the members and assignments of the generation before. Of Connect's workers
+#: `assignment` goes from connectors to tasks, -1 for the connector itself; `details` is what else Connect and Streams
+#: tell, as JSON. `topics` and `assignment` are null where the protocol type is unknown, or where the bytes are not what
+#: that protocol says: then `malformed` says why. Members of consumer groups (KIP-848) have what they acknowledged;
+#: `generation` is their epoch, and `is_leader` says who computes the assignment, or computed the last one, where
+#: members do (`client_assignors`).
 MEMBERS: Final = f"""
 WITH stored AS (
     SELECT source, group_id, max_by(struct(group_metadata AS value), offset).value AS value
@@ -43,11 +46,11 @@ WITH stored AS (
     WHERE record_type = 'GroupMetadata'
     GROUP BY source, group_id
 ), each AS (
-    SELECT source, group_id, value.generation, value.protocol_type, value.leader, explode(value.members) AS member
+    SELECT source, group_id, value.generation, value.protocol_type, value.protocol, value.leader,
+           explode(value.members) AS member
     FROM stored
 ), read AS (
-    SELECT *, {READ_CONSUMER_PROTOCOL}(CASE WHEN protocol_type = 'consumer' THEN member.subscription END,
-                                       CASE WHEN protocol_type = 'consumer' THEN member.assignment END) AS embedded
+    SELECT *, {READ_EMBEDDED_PROTOCOL}(protocol_type, protocol, member.subscription, member.assignment) AS embedded
     FROM each
 ), acknowledged AS (
     SELECT source, group_id, member_id,
@@ -100,12 +103,12 @@ WITH stored AS (
 SELECT source, group_id, member.member_id, member.group_instance_id, member.client_id, member.client_host,
        member.member_id = leader AS is_leader, generation, member.rebalance_timeout AS rebalance_timeout_ms,
        member.session_timeout AS session_timeout_ms, embedded.topics, embedded.partitions AS assignment,
-       embedded.error AS malformed, NULL AS client_assignors
+       embedded.error AS malformed, NULL AS client_assignors, embedded.details
 FROM read
 UNION ALL
 SELECT named.source, named.group_id, member_id, who.instanceId, who.clientId, who.clientHost, member_id = computes,
        epoch, who.rebalanceTimeoutMs, NULL, who.subscribedTopicNames, assignment, NULL,
-       transform(who.clientAssignors, assignor -> assignor.name)
+       transform(who.clientAssignors, assignor -> assignor.name), NULL
 FROM named LEFT JOIN computing ON computing.source = named.source AND computing.group_id = named.group_id
 """
 

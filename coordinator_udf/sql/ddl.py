@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
 from schemas.view_comments import COLUMN_COMMENTS
-from schemas.views import READ_CONSUMER_PROTOCOL, VIEWS
+from schemas.views import READ_EMBEDDED_PROTOCOL, VIEWS
 
 
 def statements_for(folder: str, schema: str) -> Iterator[str]:
@@ -33,8 +33,8 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
     # The columns of a view don't depend on what is in the tables.
     views = ViewsInProcess(f"{folder}/none")
     for name, text in VIEWS.items():
-        if any(READ_CONSUMER_PROTOCOL in VIEWS[each] for each in views_named(name)):
-            yield f"-- {name} is left out: it needs the function {READ_CONSUMER_PROTOCOL}"
+        if any(READ_EMBEDDED_PROTOCOL in VIEWS[each] for each in views_named(name)):
+            yield f"-- {name} is left out: it needs the function {READ_EMBEDDED_PROTOCOL}"
             continue
         views.make(views_named(name))
         yield f"CREATE OR REPLACE VIEW {name} ({_columns(name, views.schema(name).names)}) AS {text.strip()}"

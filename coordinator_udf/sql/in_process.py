@@ -22,14 +22,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
 from coordinator_udf.log.dataframe import request_log_table
-from coordinator_udf.sql.embedded_protocol import read_consumer_protocol
+from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
 from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
 from schemas.requests import REQUEST_LOG_TABLE
-from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
+from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
 
 #: The views that explain an incident, and those that they stand on.
 VIEWS_IN_PROCESS: Final = tuple(views_named(" ".join(INCIDENT_VIEWS)))
-_EMBEDDED: Final = "STRUCT(topics VARCHAR[], partitions MAP(VARCHAR, INTEGER[]), error VARCHAR)"
+_EMBEDDED: Final = "STRUCT(topics VARCHAR[], partitions MAP(VARCHAR, INTEGER[]), details VARCHAR, error VARCHAR)"
 #: Spark's functions that DuckDB has under other names, or with other arguments.
 _MACROS: Final = (
     "CREATE MACRO timestamp_millis(ms) AS make_timestamp(CAST(ms AS BIGINT) * 1000)",
@@ -57,7 +57,11 @@ class ViewsInProcess:
         for macro in _MACROS:
             self._duck.execute(macro)
         self._duck.create_function(
-            READ_CONSUMER_PROTOCOL, _embedded, ["BLOB", "BLOB"], _EMBEDDED, null_handling=FunctionNullHandling.SPECIAL
+            READ_EMBEDDED_PROTOCOL,
+            _embedded,
+            ["VARCHAR", "VARCHAR", "BLOB", "BLOB"],
+            _EMBEDDED,
+            null_handling=FunctionNullHandling.SPECIAL,
         )
         for name in SHAPES:
             self._register(name, table_path(folder, name))
@@ -124,9 +128,10 @@ def _in_spark(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_decimal(kind) else kind
 
 
-def _embedded(subscription: bytes | None, assignment: bytes | None) -> dict[Any, Any]:
-    topics, partitions, error = read_consumer_protocol(subscription, assignment)
-    return {"topics": topics, "partitions": partitions, "error": error}
+def _embedded(
+    protocol_type: str | None, protocol: str | None, subscription: bytes | None, assignment: bytes | None
+) -> dict[Any, Any]:
+    return read_embedded_protocol(protocol_type, protocol, subscription, assignment)._asdict()
 
 
 def translate(text: str) -> str:

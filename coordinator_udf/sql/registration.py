@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 from coordinator_udf.log.dataframe import request_log
-from coordinator_udf.sql.embedded_protocol import read_consumer_protocol
+from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
 from coordinator_udf.user_errors import UserError
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.view_comments import COLUMN_COMMENTS
-from schemas.views import INCIDENT_VIEWS, READ_CONSUMER_PROTOCOL, VIEWS
+from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
 
 #: The views that every session has: what a running coordinator is asked, and it goes on writing.
 _AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name == "rebalances"]
@@ -30,6 +30,7 @@ _EMBEDDED: Final = StructType(
     [
         StructField("topics", ArrayType(StringType()), True),
         StructField("partitions", MapType(StringType(), ArrayType(IntegerType())), True),
+        StructField("details", StringType(), True),
         StructField("error", StringType(), True),
     ]
 )
@@ -99,8 +100,8 @@ def register(
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT {nulls} WHERE false")
     if log is not None:
         register_log(spark, log)
-    if not spark.catalog.functionExists(READ_CONSUMER_PROTOCOL):
-        spark.udf.register(READ_CONSUMER_PROTOCOL, read_consumer_protocol, _EMBEDDED)
+    if not spark.catalog.functionExists(READ_EMBEDDED_PROTOCOL):
+        spark.udf.register(READ_EMBEDDED_PROTOCOL, read_embedded_protocol, _EMBEDDED)
     for name in _AS_TEXT if views is None else ():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {VIEWS[name]}")
     make_views(spark, views or ())

@@ -59,7 +59,8 @@ def test_each_epoch_of_a_consumer_group_is_a_rebalance_with_its_cause(ask: Ask) 
 
 def test_an_expulsion_tells_the_silence_before_it(ask: Ask) -> None:
     row = one(ask, "SELECT * FROM expulsions WHERE client_id = 'flapper-0'")
-    assert (row["timer"], row["silence_ms"], row["session_timeout_ms"]) == ("session", 6000, 6000)
+    assert (row["timer"], row["session_timeout_ms"]) == ("session", 6000)
+    assert 6000 <= row["silence_ms"] < 6050
     assert row["while_others_waited"]
     assert row["came_back_as"].startswith("flapper-0-")
 

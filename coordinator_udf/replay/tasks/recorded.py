@@ -139,9 +139,9 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     tables = to_tables(outputs)
     if source.ends_ms is not None:
         # The clock runs on after the last line, so that all that waits is answered; nobody saw what it did then.
-        transitions = tables["group_transitions"]
-        seen = pc.less_equal(transitions.column("ts"), source.ends_ms)
-        tables["group_transitions"] = transitions.filter(seen)
+        for name in ("group_transitions", "consumer_offsets"):
+            seen = pc.less_equal(tables[name].column("ts"), source.ends_ms)
+            tables[name] = tables[name].filter(seen)
     files.write(tables)
     # The rows that the coordinator was given, for what is unanswered to be seen.
     requests = pa.Table.from_batches([request_batch(source.source, source.rows)])
