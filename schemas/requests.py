@@ -46,7 +46,8 @@ REQUEST_LOG: Final = _struct()
 #: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
 #: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without
 #: effect. AdoptGroup (body: groupId, group, timers, assignments, offsets): a replay puts a group in the state that the
-#: broker's answers tell, where nothing explains how it came to be in it.
+#: broker's answers tell, where nothing explains how it came to be in it. DelayTimers (body: groupId, untilMs): what the
+#: group's timers, and the shard's own, were to do before untilMs they do then, as in a broker that comes to it late.
 CONTROL_APIS = (
     "Tick",
     "LoadGroup",
@@ -60,6 +61,7 @@ CONTROL_APIS = (
     "GroupConfig",
     "Describe",
     "AdoptGroup",
+    "DelayTimers",
 )
 
 #: What the request log is called as a table.

@@ -21,7 +21,7 @@ from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.timers import Timer
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
-from coordinator_udf.protocol.requests import Downtime
+from coordinator_udf.protocol.requests import DelayTimers, Downtime
 
 Handler = Callable[[Context, GroupStore, Any, Timer], None]
 
@@ -58,6 +58,13 @@ def stand_still(ctx: Context, store: GroupStore, stood: Downtime) -> None:
             else:
                 deadline_ms = max(timer.deadline_ms, stood.until_ms + min(session_ms or heard_ms, heard_ms))
         ctx.timers.arm(timer.key, deadline_ms, *timer.data)
+
+
+def delay_timers(ctx: Context, delayed: DelayTimers) -> None:
+    """Puts off timers of a group, and of the shard itself, that are due before a time; they keep their order."""
+    for timer in ctx.timers.in_order():
+        if timer.key.group_id in {delayed.group_id, ""} and timer.deadline_ms <= delayed.until_ms:
+            ctx.timers.arm(timer.key, delayed.until_ms, *timer.data)
 
 
 def _session_ms(ctx: Context, store: GroupStore, timer: Timer) -> int:

@@ -302,6 +302,13 @@ class Downtime(_Body, frozen=True):
     heard_within_ms: Time | None = None
 
 
+class DelayTimers(_Body, frozen=True):
+    """A group's timers that are due before a time, in milliseconds since the epoch, fire at that time."""
+
+    group_id: str
+    until_ms: Time
+
+
 class EndTxn(_Body, frozen=True):
     producer_id: Int64
     producer_epoch: Int32
@@ -331,6 +338,7 @@ BODIES: dict[str, type[_Body]] = {
     "GroupConfig": GroupConfig,
     "TopicMetadata": TopicMetadata,
     "Downtime": Downtime,
+    "DelayTimers": DelayTimers,
     "EndTxn": EndTxn,
     "Describe": Describe,
 }

@@ -61,6 +61,7 @@ def explain(
                 own[group_id].append(row)
         controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
         courses: dict[str, list[Row]] = {}
+        late: dict[int, int] = {}
         for group_id in (group_id for shard, group_id in wanted if shard == partition):
             steps = steps_of(own[group_id], group_id, facts.entries, answers, bounds.handover_ms)
             try:
@@ -70,9 +71,27 @@ def explain(
                 continue
             explained.outcomes[partition, group_id] = outcome
             courses[group_id] = list(_course(partition, steps, outcome))
-        source.rows += _merged(of_shard, courses)
+            for found in outcome.inserted:
+                if not found.api:
+                    late[int(found.body)] = max(late.get(int(found.body), 0), found.at_ms)
+        source.rows += _merged(of_shard, courses, _move_late(controls, late))
     number_offsets(source.rows)
     return explained
+
+
+def _move_late(controls: Sequence[Row], late: Mapping[int, int]) -> list[Row]:
+    """Moves events of a shard to where its groups need them, and those behind with them; the events that were moved.
+
+    Args:
+        late: times in milliseconds by the number of the event.
+    """
+    at_ms, moved = 0, []
+    for number, row in enumerate(controls):
+        at_ms = max(at_ms, late.get(number, 0))
+        if row["log_ts"] < at_ms:
+            row["log_ts"] = at_ms
+            moved.append(row)
+    return moved
 
 
 def _search(
@@ -93,16 +112,17 @@ def _search(
     outcome = Search(walk, Rebase(walk, group_id, source.settings)).run()
     outcome.request_ids = [step.row["request_id"] for step in steps]
     outcome.natural_ms = [step.natural_ms for step in steps]
+    outcome.windows_ms = [(step.arrived_ms, step.latest_ms) for step in steps]
     return outcome
 
 
 def _course(partition: int, steps: list[Step], outcome: Outcome) -> Iterator[Row]:
     """A group's rows in the order that was found, with those that put it in another state."""
-    adopted = list(outcome.adopted)
+    inserted = [row for row in outcome.inserted if row.api]
     for number in range(len(outcome.course) + 1):
-        while adopted and adopted[0].course == number:
-            found = adopted.pop(0)
-            row = control_rows(partitions=1, log_ts=found.at_ms, api="AdoptGroup")[0]
+        while inserted and inserted[0].course == number:
+            found = inserted.pop(0)
+            row = control_rows(partitions=1, log_ts=found.at_ms, api=found.api)[0]
             yield {**row, "partition": partition, "body": found.body}
         if number < len(outcome.course):
             place, at_ms = outcome.course[number]
@@ -130,10 +150,16 @@ def _groups(rows: Sequence[Row], differing: set[str]) -> list[GroupKey]:
     return sorted(found)
 
 
-def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]]) -> Iterator[Row]:
+def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]], moved: Sequence[Row]) -> Iterator[Row]:
     """A shard's rows in the order of time: those of the groups that were searched in the order that was found."""
-    rest = [row for row in rows if row["api"] in CONTROL_APIS or not any(g in courses for g in named_groups(row))]
-    yield from heapq.merge(rest, *courses.values(), key=_time)
+    elsewhere = {id(row) for row in moved}
+    rest = [
+        row
+        for row in rows
+        if id(row) not in elsewhere
+        and (row["api"] in CONTROL_APIS or not any(group_id in courses for group_id in named_groups(row)))
+    ]
+    yield from heapq.merge(moved, rest, *courses.values(), key=_time)
 
 
 def _time(row: dict[str, Any]) -> tuple[int, bool]:

@@ -38,9 +38,9 @@ _decode_pending = msgspec.msgpack.Decoder(dict[int, dict[str, dict[str, dict[int
 Given = tuple[str, str]
 
 
-def adoption_row(partition: int, at_ms: int, body: str) -> Request:
-    """A row AdoptGroup."""
-    return Request(partition, 0, at_ms, None, "AdoptGroup", 0, body=body)
+def control_row(partition: int, at_ms: int, api: str, body: str) -> Request:
+    """A row that is put between those of the log."""
+    return Request(partition, 0, at_ms, None, api, 0, body=body)
 
 
 class Snapshot(NamedTuple):
@@ -66,7 +66,8 @@ class Snapshot(NamedTuple):
     def key(self) -> tuple[Any, ...]:
         """What two snapshots have in common that will behave alike; numbers given to timers and outputs don't count."""
         timers = tuple((deadline, key, data) for deadline, _, key, data in self.timers)
-        return (self.groups, self.committed, self.pending, timers, self.topics_version, self.availability)
+        state = (self.groups, self.committed, self.pending, timers)
+        return (self.now_ms, *state, self.topics_version, self.availability)
 
 
 class GroupMachine:
@@ -114,8 +115,16 @@ class GroupMachine:
         Raises:
             PoisonRow: the state can't be.
         """
-        self._shard.handle_row(adoption_row(self._shard.partition, self.now_ms, body), 0)
+        self._shard.handle_row(control_row(self._shard.partition, self.now_ms, "AdoptGroup", body), 0)
         self._take()
+
+    def delay_timers(self, body: str) -> None:
+        """Lets timers fire later, as the body of a row DelayTimers tells."""
+        self._shard.handle_row(control_row(self._shard.partition, self.now_ms, "DelayTimers", body), 0)
+
+    def due_by(self, at_ms: int) -> list[tuple[int, int]]:
+        """Deadlines (ms) and numbers of the timers that are due by a time, in the order in which they fire."""
+        return sorted((e[DEADLINE], e[SEQ]) for e in self._shard.ctx.timers.as_objects() if e[DEADLINE] <= at_ms)
 
     def fire(self, deadline_ms: int) -> list[Given]:
         """Fires the timers that are due at the next deadline; the answers that came of it.

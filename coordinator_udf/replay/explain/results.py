@@ -13,22 +13,29 @@ GroupKey = tuple[int, str]
 class Option(NamedTuple):
     """What may happen next: a step at a time, or (place None) the next timer or event of the shard.
 
-    ``usual`` says that it is what is taken to happen where nothing speaks against it.
+    ``usual`` says that it is what is taken to happen where nothing speaks against it; ``late_ms`` by how much what
+    is due by then, the next timer or event of the shard, is late, for it comes after this step.
     """
 
     place: int | None
     at_ms: int
     usual: bool
+    late_ms: int = 0
 
 
-class Adopted(NamedTuple):
-    """A state that the group was put in: after how many of its steps, when, and as the body of a row AdoptGroup."""
+class Inserted(NamedTuple):
+    """A control row of the group's own: after how many of its steps, when, its API and body.
+
+    AdoptGroup: the state that the group was put in; DelayTimers: its timers are late. An event of the shard that is
+    late has the API "" and its number as body.
+    """
 
     course: int
     at_ms: int
+    api: str
     body: str
-    #: The requests that waited in the group and that nobody answers any more.
-    dropped: tuple[str, ...]
+    #: The requests that waited in a group that was put in another state, and that nobody answers any more.
+    dropped: tuple[str, ...] = ()
 
 
 class Placed(NamedTuple):
@@ -63,17 +70,25 @@ class Outcome:
     Attributes:
         course: its steps in the order that was found, with their times in milliseconds.
         request_ids: of the steps.
+        natural_ms: when the steps were most likely handled.
+        windows_ms: between which times they were.
     """
 
     course: list[tuple[int, int]] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     unexplained: list[Unexplained] = field(default_factory=list)
-    #: States that the group was put in where answers that nothing explains, or that are older than the log, showed
-    #: that it was in another.
-    adopted: list[Adopted] = field(default_factory=list)
+    #: Rows between its steps: where its timers were late, and where answers that nothing explains, or that are older
+    #: than the log, showed that it was in another state.
+    inserted: list[Inserted] = field(default_factory=list)
     tries: int = 0
     request_ids: list[str] = field(default_factory=list)
     natural_ms: list[int] = field(default_factory=list)
+    windows_ms: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def adopted(self) -> list[Inserted]:
+        """The states that the group was put in."""
+        return [row for row in self.inserted if row.api == "AdoptGroup"]
 
 
 @dataclass

@@ -59,7 +59,7 @@ class Search:
                 kept_at = walk.first
             elif excused:
                 self._put_right(None)
-        self._outcome.course, self._outcome.adopted = walk.course, walk.adopted
+        self._outcome.course, self._outcome.inserted = walk.course, walk.inserted
         return self._outcome
 
     def _thin_out(self) -> None:
@@ -270,7 +270,7 @@ class _Window:
         if self.tries >= self._limit:
             return False
         here = walk.point()
-        key = (here.first, here.done, here.shared, here.snapshot.key())
+        key = (here.first, here.done, here.shared, here.held_ms, here.snapshot.key())
         if self._visited.get(key, -1) >= changes:
             return False
         self._visited[key] = changes

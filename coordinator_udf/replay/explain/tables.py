@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from coordinator_udf.replay.explain.results import Explained, Explanation, GroupKey, Unexplained
+from coordinator_udf.replay.explain.results import Explained, Explanation, GroupKey, Option, Outcome, Unexplained
 from coordinator_udf.replay.judge.compare import Difference
 from coordinator_udf.replay.recording import ReplaySource
 from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanations_arrow, unexplained_arrow
@@ -69,18 +69,22 @@ def _explained(source: ReplaySource) -> Iterator[tuple[Row, Explanation]]:
                     "request_id": request_id,
                     "ts": times[found.place],
                     "api": apis[request_id],
-                    "moved": [
-                        {
-                            "request_id": None if move.place is None else outcome.request_ids[move.place],
-                            "ts": move.at_ms,
-                            "moved_ms": 0 if move.place is None else move.at_ms - outcome.natural_ms[move.place],
-                        }
-                        for move in found.moved
-                    ],
+                    "moved": [row for move in found.moved for row in _moves(move, outcome)],
                     "tries": found.tries,
                 },
                 found,
             )
+
+
+def _moves(move: Option, outcome: Outcome) -> Iterator[Row]:
+    """What a change of the usual order moved: a step, or what was due, and what was late for it."""
+    if move.place is None:
+        yield {"request_id": None, "ts": move.at_ms, "moved_ms": 0}
+        return
+    moved_ms = move.at_ms - outcome.natural_ms[move.place]
+    yield {"request_id": outcome.request_ids[move.place], "ts": move.at_ms, "moved_ms": moved_ms}
+    if move.late_ms:
+        yield {"request_id": None, "ts": move.at_ms + 1, "moved_ms": move.late_ms}
 
 
 def _unexplained(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[Row]:

@@ -6,10 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import Given, GroupMachine, Snapshot
-from coordinator_udf.replay.explain.results import Adopted, Option
+from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.steps import SharedEvent, Step
 
 
@@ -29,7 +31,8 @@ class Point(NamedTuple):
     shared: int
     course: int
     armings: int
-    adopted: int
+    inserted: int
+    held_ms: int
 
 
 class LaterBegin(NamedTuple):
@@ -48,8 +51,8 @@ class Tail(NamedTuple):
     armings_from: int
     armed_from: list[int]
     armed_slack_ms: list[int]
-    adopted_from: int
-    adopted: list[Adopted]
+    inserted_from: int
+    inserted: list[Inserted]
 
 
 class Walk:
@@ -85,7 +88,10 @@ class Walk:
         self.done: set[int] = set()
         self._shared_next = 0
         self.course: list[tuple[int, int]] = []
-        self.adopted: list[Adopted] = []
+        #: Rows between the steps: late timers and events, and states that the group was put in.
+        self.inserted: list[Inserted] = []
+        #: Events of the shard come no earlier.
+        self._held_ms = 0
         #: How many answers differed in what was taken last where the log itself can't tell what is right.
         self.excused_now = 0
         #: From which number of a timer on the time of its arming is uncertain by how many ms.
@@ -108,7 +114,8 @@ class Walk:
             self._shared_next,
             len(self.course),
             len(self._armed_from),
-            len(self.adopted),
+            len(self.inserted),
+            self._held_ms,
         )
 
     def tail(self, since: Point) -> Tail:
@@ -119,8 +126,8 @@ class Walk:
             since.armings,
             self._armed_from[since.armings :],
             self._armed_slack_ms[since.armings :],
-            since.adopted,
-            self.adopted[since.adopted :],
+            since.inserted,
+            self.inserted[since.inserted :],
         )
 
     def forward_to(self, point: Point, tail: Tail) -> None:
@@ -128,7 +135,7 @@ class Walk:
         self.course[tail.course_from :] = tail.course
         self._armed_from[tail.armings_from :] = tail.armed_from
         self._armed_slack_ms[tail.armings_from :] = tail.armed_slack_ms
-        self.adopted[tail.adopted_from :] = tail.adopted
+        self.inserted[tail.inserted_from :] = tail.inserted
         self.back_to(point)
 
     def back_to(self, point: Point) -> None:
@@ -138,7 +145,8 @@ class Walk:
         del self.course[point.course :]
         del self._armed_from[point.armings :]
         del self._armed_slack_ms[point.armings :]
-        del self.adopted[point.adopted :]
+        del self.inserted[point.inserted :]
+        self._held_ms = point.held_ms
 
     # -- what may happen ------------------------------------------------------------------------------------------
 
@@ -147,12 +155,22 @@ class Walk:
         deadline_ms, number = self.machine.next_timer()
         if self._shared_next < len(self._shared):
             event = self._shared[self._shared_next]
-            if event.at_ms < deadline_ms:
-                return event.at_ms, event.slack_ms
-        if deadline_ms == NEVER_MS:
-            return NEVER_MS, 0
+            at_ms = max(event.at_ms, self._held_ms)
+            if at_ms < deadline_ms:
+                return at_ms, event.at_ms + event.slack_ms - at_ms
+        return deadline_ms, 0 if deadline_ms == NEVER_MS else self._timer_slack_ms(number)
+
+    def _timer_slack_ms(self, number: int) -> int:
         place = bisect_right(self._armed_from, number) - 1
-        return deadline_ms, self.bounds.late_ms + (self._armed_slack_ms[place] if place >= 0 else 0)
+        return self.bounds.late_ms + (self._armed_slack_ms[place] if place >= 0 else 0)
+
+    def _may_be_late(self, until_ms: int) -> bool:
+        """Whether all that is due before a time may happen as late as that."""
+        timers = self.machine.due_by(until_ms)
+        events = (event for event in self._shared[self._shared_next :] if event.at_ms < until_ms)
+        return all(due_ms + self._timer_slack_ms(number) >= until_ms for due_ms, number in timers) and all(
+            event.at_ms + event.slack_ms >= until_ms for event in events
+        )
 
     def usual(self) -> Option | None:
         """What is taken to happen next; None if everything has happened."""
@@ -160,7 +178,9 @@ class Walk:
         if self.first == len(self.steps):
             return None if self._shared_next == len(self._shared) else Option(None, due_ms, True)
         if self.first in self.delayed:
-            return next(self.options())
+            found = next(self.options(), None)
+            if found is not None:
+                return found
         step = self.steps[self.first]
         at_ms = max(self.machine.now_ms, step.natural_ms)
         return Option(None, due_ms, True) if due_ms <= at_ms else Option(self.first, at_ms, True)
@@ -174,7 +194,9 @@ class Walk:
             if self._shared_next < len(self._shared):
                 yield Option(None, due_ms, True)
             return
-        times = {place: max(now_ms, min(self.steps[place].natural_ms, latest_ms)) for place in candidates}
+        if now_ms > latest_ms:
+            return
+        times = {place: self._at_ms(place, latest_ms) for place in candidates}
         usual = candidates[0]
         if usual in self.delayed and self.steps[usual].natural_ms > latest_ms:
             # What was answered before comes before.
@@ -182,27 +204,49 @@ class Walk:
         fires = due_ms <= times[usual]
         yield Option(None, due_ms, True) if fires else Option(usual, times[usual], True)
         for place in candidates:
-            step, at_ms = self.steps[place], times[place]
-            before_ms = min(at_ms, due_ms - 1)
-            may_precede = at_ms < due_ms or (step.arrived_ms <= due_ms + slack_ms and now_ms < due_ms)
-            if may_precede and (fires or place != usual):
+            if fires or place != usual:
                 # What is late stays late: going on before it in the usual order is no further change.
-                yield Option(place, before_ms, place == usual and now_ms == due_ms - 1)
+                stays_late = place == usual and now_ms == due_ms - 1
+                yield from self._before(due_ms, slack_ms, place, times[place], usual=stays_late)
         if not fires and due_ms <= latest_ms:
             yield Option(None, due_ms, False)
-        yield from self._around_intervals(candidates, times, min(due_ms - 1, latest_ms))
+        yield from self._around_intervals(candidates, times, latest_ms)
 
-    def _around_intervals(self, candidates: Sequence[int], times: dict[int, int], last_ms: int) -> Iterator[Option]:
+    def _at_ms(self, place: int, latest_ms: int) -> int:
+        """When a step is taken to happen if it is the next, and another has happened by ``latest_ms``."""
+        step = self.steps[place]
+        return max(self.machine.now_ms, step.arrived_ms, min(step.natural_ms, latest_ms))
+
+    def _before(self, due_ms: int, slack_ms: int, place: int, at_ms: int, *, usual: bool) -> Iterator[Option]:
+        """A step before what is due next: at a time before that, or else what is due is late."""
+        step = self.steps[place]
+        if at_ms >= due_ms > max(self.machine.now_ms, step.arrived_ms):
+            at_ms = due_ms - 1
+        if at_ms >= due_ms:
+            at_ms = max(self.machine.now_ms, step.arrived_ms, min(at_ms, due_ms + slack_ms - 1))
+        if at_ms <= step.latest_ms:
+            yield from self._late_if_due(place, at_ms, due_ms, usual=usual)
+
+    def _late_if_due(self, place: int, at_ms: int, due_ms: int, *, usual: bool) -> Iterator[Option]:
+        """A step at a time; what is due by then is late, if it may be."""
+        late_ms = max(0, at_ms + 1 - due_ms)
+        if not late_ms or self._may_be_late(at_ms + 1):
+            yield Option(place, at_ms, usual, late_ms)
+
+    def _around_intervals(self, candidates: Sequence[int], times: dict[int, int], latest_ms: int) -> Iterator[Option]:
         """Steps shortly before or after the end of an interval."""
-        now_ms = self.machine.now_ms
+        due_ms, _ = self.next_event()
         for begin_ms, length_ms in self.machine.intervals():
             end_ms = begin_ms + length_ms
             for place in candidates:
-                step, at_ms = self.steps[place], min(times[place], last_ms)
-                if at_ms < end_ms <= min(step.latest_ms, last_ms):
-                    yield Option(place, end_ms, False)
-                elif now_ms < end_ms <= at_ms and step.arrived_ms <= end_ms + self.bounds.late_ms:
-                    yield Option(place, end_ms - 1, False)
+                step, at_ms = self.steps[place], min(times[place], due_ms - 1)
+                if at_ms < end_ms <= min(step.latest_ms, latest_ms):
+                    at_ms = end_ms
+                elif max(self.machine.now_ms, step.arrived_ms) < end_ms <= times[place]:
+                    at_ms = end_ms - 1
+                else:
+                    continue
+                yield from self._late_if_due(place, at_ms, due_ms, usual=False)
 
     def _candidates(self) -> tuple[list[int], int]:
         """The steps that may come next, in the estimated order; and by when one of those to come has happened."""
@@ -248,6 +292,8 @@ class Walk:
             given, slack_ms = self._take_event(option.at_ms)
         else:
             step = self.steps[option.place]
+            if option.late_ms:
+                self._delay(option.at_ms + 1)
             given = self.machine.handle(step.request._replace(log_ts=option.at_ms))
             slack_ms = max(0, step.latest_ms - option.at_ms)
             self.course.append((option.place, option.at_ms))
@@ -270,7 +316,7 @@ class Walk:
         at_ms = self.machine.now_ms
         self.machine.adopt(body)
         dropped = tuple(sorted(waited - self.machine.waiting(group_id)))
-        self.adopted.append(Adopted(len(self.course), at_ms, body, dropped))
+        self.inserted.append(Inserted(len(self.course), at_ms, "AdoptGroup", body, dropped))
         if self.machine.timer_number != number:
             self._armed_from.append(number)
             self._armed_slack_ms.append(self.bounds.late_ms)
@@ -280,9 +326,28 @@ class Walk:
         deadline_ms, _ = self.machine.next_timer()
         if deadline_ms <= at_ms:
             return self.machine.fire(at_ms), self.bounds.late_ms
-        event = self._shared[self._shared_next]
+        event, number = self._shared[self._shared_next], self._shared_next
         self._shared_next += 1
-        return self.machine.handle(event.request), event.slack_ms
+        if at_ms <= event.at_ms:
+            return self.machine.handle(event.request), event.slack_ms
+        self.inserted.append(Inserted(len(self.course), at_ms, "", str(number)))
+        return self.machine.handle(event.request._replace(log_ts=at_ms)), event.at_ms + event.slack_ms - at_ms
+
+    def _delay(self, until_ms: int) -> None:
+        """Lets what is due before a time happen then."""
+        timers = self.machine.due_by(until_ms)
+        if self._shared_next < len(self._shared) and self._shared[self._shared_next].at_ms < until_ms:
+            self._held_ms = until_ms
+        if not timers:
+            return
+        slacks_ms = [due_ms + self._timer_slack_ms(number) - until_ms for due_ms, number in timers]
+        number, at_ms = self.machine.timer_number, self.machine.now_ms
+        body = msgspec.json.encode({"groupId": self.steps[0].group_id, "untilMs": until_ms}).decode()
+        self.machine.delay_timers(body)
+        self.inserted.append(Inserted(len(self.course), at_ms, "DelayTimers", body))
+        for place, slack_ms in enumerate(slacks_ms):
+            self._armed_from.append(number + place)
+            self._armed_slack_ms.append(slack_ms - self.bounds.late_ms)
 
     def _mismatches(self, given: Sequence[Given]) -> Iterator[Mismatch]:
         for request_id, body in given:

@@ -1,0 +1,120 @@
+"""Explanations respect every window: no request, timer or event of a shard happens at a time at which it can't have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from coordinator_udf.protocol.log_row import Request
+from coordinator_udf.replay.explain import explain
+from coordinator_udf.replay.explain.bounds import Bounds
+from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.results import GroupKey, Outcome
+from coordinator_udf.replay.explain.steps import Row, named_groups
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from schemas.requests import CONTROL_APIS
+from tests.conftest import shared
+from tests.replay.broker_log import START_MS, KafkaLog
+
+LATE_MS = Bounds().late_ms
+
+
+class Late(NamedTuple):
+    """A timer that fires later: when it was due at first, by when it has to fire, and when it does, in milliseconds."""
+
+    due_ms: int
+    latest_ms: int
+    until_ms: int
+
+
+def explained(path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplaySource:
+    """A log with all of its groups searched."""
+
+    def all_groups(rows: list[Row], _: set[str]) -> list[GroupKey]:
+        asked = (row for row in rows if row["api"] not in CONTROL_APIS)
+        return sorted({(row["partition"], group_id) for row in asked for group_id in named_groups(row)})
+
+    monkeypatch.setattr(explain, "_groups", all_groups)
+    source = read_source(path, path.name, ReplayOptions())
+    run_and_compare(source)
+    return source
+
+
+def late_timers(source: ReplaySource, key: GroupKey, outcome: Outcome) -> Iterator[Late]:
+    """The timers that an order has late, found by going through it again."""
+    partition, group_id = key
+    machine = GroupMachine(partition, source.settings, keep_log=False)
+    windows = dict(zip(outcome.request_ids, outcome.windows_ms, strict=True))
+    latest_ms: dict[int, int] = {}
+    rows = (row for row in source.rows if row["partition"] == partition)
+    for row in rows:
+        body = msgspec.json.decode(row["body"]) if row["api"] in {"AdoptGroup", "DelayTimers"} else {}
+        if row["api"] not in CONTROL_APIS and group_id not in set(named_groups(row)):
+            continue
+        if body.get("groupId", group_id) != group_id:
+            continue
+        while machine.next_timer()[0] <= row["log_ts"]:
+            number = machine.timer_number
+            machine.fire(machine.next_timer()[0])
+            note(machine, number, LATE_MS, latest_ms)
+        number, due = machine.timer_number, machine.due_by(body.get("untilMs", 0))
+        machine.handle(Request(*(row[name] for name in Request._fields)))
+        if row["api"] == "DelayTimers":
+            for place, (due_ms, was) in enumerate(due):
+                yield Late(due_ms, latest_ms[was], body["untilMs"])
+                latest_ms[number + place] = latest_ms[was]
+        else:
+            slack_ms = windows[row["request_id"]][1] - row["log_ts"] if row["request_id"] in windows else LATE_MS
+            note(machine, number, max(slack_ms, 0), latest_ms)
+
+
+def note(machine: GroupMachine, number: int, slack_ms: int, latest_ms: dict[int, int]) -> None:
+    """Notes by when timers from a number on fire: what is due when whoever armed them came as late as may be."""
+    for due_ms, armed in machine.due_by(2**62):
+        if armed >= number:
+            latest_ms[armed] = due_ms + slack_ms + LATE_MS
+
+
+@pytest.mark.parametrize("name", ["fuzz-classic", "fuzz-consumer", "storm", "migrate"])
+def test_no_request_and_no_timer_lies_outside_its_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = explained(shared("broker", "logs-dev", f"{name}.log.gz"), monkeypatch)
+    assert source.explained is not None
+    times = {}
+    for key, outcome in source.explained.outcomes.items():
+        times.update({(key, outcome.request_ids[place]): at_ms for place, at_ms in outcome.course})
+        windows = zip(outcome.request_ids, outcome.windows_ms, strict=True)
+        outside = [each for each, (since, until) in windows if not since <= times[key, each] <= until]
+        assert outside == []
+        late = late_timers(source, key, outcome) if any(row.api for row in outcome.inserted) else ()
+        assert [each for each in late if not each.due_ms <= each.until_ms <= each.latest_ms] == []
+    assert len(times) >= source.requests * 0.9
+
+
+def held_up() -> KafkaLog:
+    """A broker that stood still when an initial delay ended: what came meanwhile was handled before the timer."""
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    log.join("m-1", "m-1", arrives=10, takes=3_180, connection="a")
+    for number in range(9):
+        log.heartbeat("m-1", 27, generation=0, arrives=3_020 + 15 * number, connection="b")
+    log.heartbeat("m-1", 22, generation=0, arrives=3_250, connection="b")
+    return log
+
+
+def test_what_comes_before_a_late_timer_keeps_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = held_up().write(tmp_path / "log")
+    source = explained(path, monkeypatch)
+    assert source.explained is not None
+    (key,) = source.explained.outcomes
+    late = list(late_timers(source, key, source.explained.outcomes[key]))
+    assert [each.due_ms - START_MS for each in late[:1]] == [3_010]
+    assert all(each.due_ms < each.until_ms <= each.latest_ms for each in late)
+    beats = [row["log_ts"] - START_MS for row in source.rows if row["api"] == "Heartbeat"]
+    assert beats == [*(3_020 + 15 * number for number in range(9)), 3_250]
