@@ -139,7 +139,9 @@ WITH asked AS (
            bool_or(undecided = '{OLDER}') AS is_older
     FROM differing GROUP BY source, group_id
 ), started AS (
-    SELECT DISTINCT source, get_json_object(body, '$.key.group') AS group_id FROM request_log WHERE api = 'LoadGroup'
+    -- What answers tell of who was there; what the offsets topic holds of it is told by the log itself.
+    SELECT DISTINCT source, get_json_object(body, '$.key.group') AS group_id FROM request_log
+    WHERE api = 'LoadGroup' AND coalesce(get_json_object(body, '$.stated'), '') <> 'true'
 ), begun AS (
     SELECT source, group_id, asked.first_ts, diverged, diverged.first_ts AS diverged_ts, diverged.last_ts, trouble_ts,
            coalesce(is_older, false) OR started.group_id IS NOT NULL AS begins_in_the_middle
@@ -169,6 +171,18 @@ SELECT source, group_id,
        begins_in_the_middle, coalesce(diverged, 0) AS diverged, timestamp_millis(diverged_ts) AS diverged_from,
        timestamp_millis(last_ts) AS diverged_until, timestamp_millis(first_ts) AS first_request
 FROM begun LEFT JOIN proven USING (source, group_id)
+UNION ALL
+-- What the offsets topic tells of a group where there are no requests: each record of a classic group lists all
+-- members; those of a consumer group are whole if nothing was compacted away before.
+SELECT source, group_id,
+       timestamp_millis(min(CASE WHEN record_type = 'GroupMetadata' OR first_offset = 0 THEN ts END)),
+       first_offset > 0, 0, NULL, NULL, NULL
+FROM consumer_offsets
+JOIN (SELECT source, partition, min(offset) AS first_offset FROM consumer_offsets GROUP BY source, partition) starts
+    USING (source, partition)
+LEFT ANTI JOIN (SELECT DISTINCT source FROM request_log) asked USING (source)
+WHERE group_id IS NOT NULL AND record_type <> 'OffsetCommit'
+GROUP BY source, group_id, first_offset
 """
 
 #: What the evidence can't show.
@@ -184,12 +198,23 @@ WITH told AS (
 )
 SELECT source, group_id, 'no requests' AS gap, timestamp_millis(told.first_ts) AS since,
        timestamp_millis(told.last_ts) AS until,
-       'only the own log of a broker tells of this group: no heartbeats, no commits, not who rejoined when' AS text
-FROM told LEFT ANTI JOIN reliability USING (source, group_id)
+       'no requests are in the evidence: no heartbeats, not who rejoined when, nor who was refused' AS text
+FROM told
+LEFT ANTI JOIN (SELECT source, group_id FROM reliability WHERE first_request IS NOT NULL) asked USING (source, group_id)
 UNION ALL
 SELECT source, group_id, 'begins in the middle', first_request, reliable_from,
        'the log begins when the group was there already: who was in it before is not told'
-FROM reliability WHERE begins_in_the_middle
+FROM reliability WHERE begins_in_the_middle AND first_request IS NOT NULL
+UNION ALL
+SELECT source, group_id, 'compacted', timestamp_millis(min(since_ts)), timestamp_millis(max(until_ts)),
+       concat(any_value(missing), ' records of its partition of the offsets topic are not there: what they told was ',
+              'told anew later, or left out')
+FROM (SELECT source, partition, min(ts) AS since_ts, max(ts) AS until_ts,
+             max(offset) + 1 - count(*) AS missing
+      FROM consumer_offsets GROUP BY source, partition) held
+JOIN (SELECT DISTINCT source, partition, group_id FROM consumer_offsets WHERE group_id IS NOT NULL) those
+    USING (source, partition)
+WHERE missing > 0 GROUP BY source, group_id
 UNION ALL
 SELECT source, group_id, 'diverged', diverged_from, diverged_until,
        concat(diverged, ' answers of the replay are not the recorded ones: what is told of the group is reliable ',

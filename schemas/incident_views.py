@@ -75,7 +75,7 @@ WITH came AS (
     GROUP BY source, group_id, member_id
 ), gone AS (
     SELECT source, group_id, member_id, max_by(struct(ts, event, rule), ts) AS last
-    FROM member_events WHERE event IN ('left', 'expelled') GROUP BY source, group_id, member_id
+    FROM member_events WHERE event IN ('left', 'expelled', 'gone') GROUP BY source, group_id, member_id
 ), each AS (
     SELECT came.*, coalesce(from_reason, group_instance_id) AS instance_id, gone.last AS gone,
            connections.first AS first_connection, connections.used, connections.client_id AS own_client_id

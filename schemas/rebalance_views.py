@@ -26,6 +26,7 @@ SELECT source, group_id, timestamp_millis(ts) AS at,
        CASE WHEN rule = 'ASSIGNMENT_REFUSED' THEN 'assignment refused'
             WHEN rule = 'MEMBER_ADDED' THEN 'joined' WHEN rule = 'STATIC_MEMBER_REPLACED' THEN 'came back'
             WHEN rule = 'MEMBER_LEFT' THEN 'left' WHEN rule = 'PENDING_MEMBER_EXPIRED' THEN 'never joined'
+            WHEN rule = 'GONE' THEN 'gone'
             ELSE 'expelled' END AS event,
        cause_member_id AS member_id, nullif(cause_client_id, '') AS client_id, cause_client_host AS client_host, rule,
        cause_timer AS timer, generation, to_state AS state, nullif(cause_client_reason, '') AS client_reason, reason,
@@ -141,8 +142,10 @@ SELECT ended.source, ended.group_id, outcome.generation,
        timestamp_millis(start.ts) AS started, timestamp_millis(joined.ts) AS joined,
        CASE WHEN finish.to_state = 'Stable' THEN timestamp_millis(finish.ts) END AS stable,
        timestamp_millis(end_ts) AS ended,
-       end_ts - start.ts AS duration_ms,
-       CASE WHEN NOT is_consumer THEN coalesce(joined.ts, end_ts) - start.ts END AS waiting_for_joins_ms,
+       -- Of a classic group the offsets topic tells only when its rebalance was through.
+       CASE WHEN start.rule <> 'NOT_TOLD' THEN end_ts - start.ts END AS duration_ms,
+       CASE WHEN NOT is_consumer AND start.rule <> 'NOT_TOLD' THEN coalesce(joined.ts, end_ts) - start.ts
+       END AS waiting_for_joins_ms,
        end_ts - joined.ts AS waiting_for_sync_ms,
        start.rule AS trigger, coalesce(start.reason, grown.topics) AS reason, start.cause_timer AS trigger_timer,
        start.cause_api AS trigger_api,
@@ -202,7 +205,7 @@ WITH spans AS (
     SELECT spans.source, spans.group_id, number, member_id, max(client_id) AS client_id, max(ts) AS gone_ts,
            max_by(event, ts) AS event, max_by(rule, ts) AS rule, max_by(client_reason, ts) AS client_reason
     FROM spans JOIN member_events e
-    ON e.source = spans.source AND e.group_id = spans.group_id AND event IN ('left', 'expelled')
+    ON e.source = spans.source AND e.group_id = spans.group_id AND event IN ('left', 'expelled', 'gone')
        AND ts >= start_ts AND ts <= coalesce(join_end_ts, ts)
     GROUP BY spans.source, spans.group_id, number, member_id
 ), who AS (
@@ -250,7 +253,7 @@ WITH reached AS (
     UNION ALL
     SELECT r.source, r.group_id, number, e.ts, e.member_id, e.client_id, e.event, e.rule, e.client_reason, 0
     FROM rebalances r JOIN member_events e
-    ON e.source = r.source AND e.group_id = r.group_id AND e.event IN ('left', 'expelled')
+    ON e.source = r.source AND e.group_id = r.group_id AND e.event IN ('left', 'expelled', 'gone')
        AND e.at >= r.started AND e.at <= coalesce(r.ended, e.at)
     WHERE kind = 'consumer'
 ), ranked AS (
@@ -282,7 +285,7 @@ WITH reached AS (
 ), told AS (
     SELECT *,
            -- A broker's own log doesn't tell who of the old members joined again, or reached the epoch.
-           (first IS NULL AND late_member_id IS NULL) OR outcome = 'NotTold'
+           (first IS NULL AND late_member_id IS NULL) OR outcome = 'NotTold' OR trigger = 'NOT_TOLD'
                OR (join_ended_by = 'JOIN_PHASE_ENDED' AND size(members_before) > 0 AND end_ts + first.back > 50)
                AS is_untold
     FROM last

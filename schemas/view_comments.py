@@ -13,7 +13,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "client_id": "as the client calls itself",
     "outcome": "Stable, Empty, Dead, UnderWay; of classic groups Interrupted, of consumer groups Superseded (the next "
     "began before it was through), NotTold (a broker's own log doesn't say); Lost (the broker died meanwhile)",
-    "started": "when its trigger was handled",
+    "started": "when its trigger was handled; with NOT_TOLD when it was through",
     "joined": "when the join phase ended; null for consumer groups",
     "stable": "when the leader's assignment was stored, or all members had what they shall",
     "ended": "when it was over, in whatever way",
@@ -22,7 +22,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "waiting_for_sync_ms": "the wait for the leader's assignment",
     "trigger": "the rule that fired: MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED, LEADER_REJOINED, SESSION_EXPIRED, "
     "SYNC_EXPIRED, REBALANCE_EXPIRED, TOPICS_CHANGED, REGEX_RESOLVED, STATIC_MEMBER_REPLACED, DOWNGRADED ...; "
-    "EPOCH_BUMPED where a broker's own log doesn't say",
+    "EPOCH_BUMPED where a broker's own log doesn't say, NOT_TOLD where only the offsets topic tells of the group",
     "reason": "in Kafka's words; for changed topics which, and how",
     "trigger_timer": "session, join, sync or rebalance where a timer did it; else null",
     "client_reason": "the client's own words (KIP-800)",
@@ -39,7 +39,9 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "leader_error": "why the leader could compute no assignment, in its words (docs/client-extensions.md)",
     "resyncs": "how often the leader replaced the generation's assignment without a join round",
     "number": "counts the group's rebalances from 1",
-    "how": "joined, left or expelled",
+    "how": "joined, left or expelled; gone where the offsets topic alone tells: it left or was put out",
+    "event": "joined, came back, left, expelled, never joined, assignment refused; gone (left or was put out: the "
+    "offsets topic doesn't say)",
     "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "
     "when the next one began), or not told (a broker's own log doesn't say)",
     "waited_for.member_id": "the last that all waited for; null only where how is not told",
@@ -85,5 +87,6 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "reliable_from": "what is told of the group before is not reliable; null: nothing is",
     "begins_in_the_middle": "whether answers show that the group was there before the log began",
     "diverged": "requests that the replay answered otherwise than was recorded, where the log can tell what is right",
-    "gap": "no requests, diverged, begins in the middle, coordinator away, unanswered, unreadable or unknown lines",
+    "gap": "no requests, diverged, begins in the middle, compacted (records of the offsets topic are missing), "
+    "coordinator away, unanswered, unreadable or unknown lines",
 }

@@ -22,8 +22,8 @@ def main(
         list[Path],
         typer.Argument(
             metavar="INPUT...",
-            help="A broker's request log or own log (server.log), a trace, as plain, gzip, bzip2 or zstd files, in "
-            "directories or by pattern; a request log table; an embedded log.",
+            help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
+            "gzip, bzip2 or zstd files, in directories or by pattern; a request log table; an embedded log.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the tables go.")] = Path("data/replay"),
@@ -44,6 +44,12 @@ def main(
     time_zone: Annotated[
         str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")
     ] = "UTC",
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DUMP|DIR", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
+        ),
+    ] = None,
     one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print which requests were moved to explain answers, and why.")
@@ -59,7 +65,7 @@ def main(
     Rotated parts of a log are put together in the order of time, and a broker's own log goes beside its request log.
     """
     try:
-        options = ReplayOptions.load(config, settings or (), partitions, time_zone)
+        options = ReplayOptions.load(config, settings or (), partitions, time_zone, state)
         request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite, one_broker)
         checked = check_request(request)
         with replay_session() as spark:

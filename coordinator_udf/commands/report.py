@@ -45,6 +45,12 @@ def main(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker's setting; repeatable.")
     ] = None,
     time_zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times that name none.")] = "UTC",
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DUMP|DIR", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
+        ),
+    ] = None,
     one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
     what_if: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json foretold of other settings.")
@@ -62,7 +68,7 @@ def main(
             raise InputError(f"there is no directory {output.absolute().parent} for the report")
         with tempfile.TemporaryDirectory(prefix="incident-") as scratch:
             out = keep or Path(scratch) / "tables"
-            options = ReplayOptions.load(None, settings or (), None, time_zone)
+            options = ReplayOptions.load(None, settings or (), None, time_zone, state)
             request = ReplayRequest(tuple(inputs), out, options, overwrite=True, one_broker=one_broker)
             evidence: list[str] = []
             if folder is None:

@@ -23,6 +23,8 @@ _TRIGGERS: Final = {
     "OVER_CAPACITY": "the group was loaded with more members than allowed",
     "STORE_FAILED": "the assignment could not be stored",
     "EPOCH_BUMPED": "a subscription or a topic changed",
+    "GONE": "{who} left or was put out",
+    "NOT_TOLD": "a rebalance was through; what set it off is not told",
 }
 _OUTCOMES: Final = {
     "Empty": "nobody was left",

@@ -24,6 +24,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         overrides: settings from the command line, by Kafka's name; they win over what an input says of itself.
         topics: topics that exist before the log begins.
         time_zone: the time zone of times in logs that name none.
+        state: a dump of __consumer_offsets, or a folder of tables, with which a broker's request log begins.
         partitions: the number of shards for inputs that don't say; None to take what the log tells, else 8.
     """
 
@@ -32,6 +33,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     topics: tuple[Topic, ...] = ()
     partitions: int | None = None
     time_zone: str = "UTC"
+    state: Path | None = None
 
     @classmethod
     def load(
@@ -40,6 +42,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         overrides: Sequence[str] = (),
         partitions: int | None = None,
         time_zone: str = "UTC",
+        state: Path | None = None,
     ) -> ReplayOptions:
         """Options from a settings file and ``name=value`` texts.
 
@@ -52,7 +55,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         load_settings(file, overrides)
         pairs = (override.partition("=") for override in overrides)
         values = {name.strip(): value.strip() for name, _, value in pairs}
-        options = cls(config.settings, values, config.topics, partitions, time_zone)
+        options = cls(config.settings, values, config.topics, partitions, time_zone, state)
         options.zone()
         return options
 

@@ -19,6 +19,7 @@ from coordinator_udf.replay.explain.search import Search
 from coordinator_udf.replay.explain.steps import (
     Row,
     Step,
+    loads_another,
     named_groups,
     shared_event,
     split_by_group,
@@ -65,7 +66,8 @@ def explain(
         for group_id in (group_id for shard, group_id in wanted if shard == partition):
             steps = steps_of(own[group_id], group_id, facts.entries, answers, bounds.handover_ms)
             try:
-                outcome = _search(source, facts, (partition, group_id), steps, controls=controls, bounds=bounds)
+                mine = [row for row in controls if not loads_another(row, group_id)]
+                outcome = _search(source, facts, (partition, group_id), steps, controls=mine, bounds=bounds)
             except PoisonRow as poison:
                 explained.broken[partition, group_id] = poison.details
                 continue

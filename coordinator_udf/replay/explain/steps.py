@@ -100,6 +100,14 @@ def named_groups(row: Row) -> Iterator[str]:
                 yield group["groupId"] if isinstance(group, dict) else group
 
 
+def loads_another(row: Row, group_id: str) -> bool:
+    """Whether a control row loads a record of another group."""
+    if row["api"] != "LoadGroup" or row["body"] is None:
+        return False
+    key = msgspec.json.decode(row["body"]).get("key") or {}
+    return bool(key.get("group", key.get("groupId", group_id)) != group_id)
+
+
 def split_by_group(rows: Sequence[Row]) -> list[Row]:
     """The rows, with those that ask about several groups split into one a group: each may have its own moment."""
     split = [list(_split(row)) for row in rows]

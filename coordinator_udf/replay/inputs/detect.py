@@ -10,6 +10,7 @@ from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line
 from coordinator_udf.replay.inputs.look import is_trace_line
+from coordinator_udf.replay.inputs.offsets_dump.lines import is_record_line
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.trace import read_trace
 from coordinator_udf.replay.options import ReplayOptions
@@ -30,6 +31,7 @@ class Format(StrEnum):
     TABLE = "table"
     LOG = "log"
     INFO = "info"
+    OFFSETS = "offsets"
 
 
 def detect_format(path: Path) -> Format:
@@ -57,12 +59,14 @@ def detect_format(path: Path) -> Format:
             return Format.KAFKA
         if is_coordinator_line(line.text):
             return Format.INFO
+        if is_record_line(line.text):
+            return Format.OFFSETS
         if number < _LOOK_AT_LINES and is_trace_line(line.text):
             return Format.TRACE
     raise InputError(
         f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "
-        "in a broker's own log ([GroupCoordinator ...), and none of its first lines is one of a trace (a JSON object "
-        "with a type); say --format if it is one all the same"
+        "in a broker's own log ([GroupCoordinator ...), no record of __consumer_offsets as its tools print it, and "
+        "none of its first lines is one of a trace (a JSON object with a type); say --format if it is one all the same"
     )
 
 

@@ -84,6 +84,7 @@ def plan(
     names = dict(zip(paths, source_names(paths), strict=True))
     whole: dict[Path, SourceInput] = {}
     looks: list[Look] = []
+    dumps: list[Path] = []
     for path in paths:
         try:
             kind = detect_format(path) if form is Format.AUTO else form
@@ -92,8 +93,13 @@ def plan(
             continue
         if kind in _TEXTS:
             looks.append(look_through(path, zone))
+        elif kind is Format.OFFSETS:
+            dumps.append(path)
         else:
             whole[path] = SourceInput(names[path], kind, (path,))
+    if dumps:
+        # Dumps are a file a partition or a segment: together they are the topic.
+        whole[dumps[0]] = SourceInput(names[dumps[0]], Format.OFFSETS, tuple(dumps))
     requests = [look for look in looks if look.requests or form is Format.KAFKA]
     infos = [look for look in looks if not (look.requests or form is Format.KAFKA)]
     for parts in _parts(requests, one_broker=one_broker):

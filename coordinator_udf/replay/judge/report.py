@@ -33,6 +33,8 @@ class SourceReport(msgspec.Struct):
     proposals: list[str] = []
     #: Lines of the group coordinator in the broker's own log, by what they tell.
     info_events: dict[str, int] = {}
+    #: Records of __consumer_offsets in a dump, by their type.
+    records: dict[str, int] = {}
     #: What is wrong with the input although it was read.
     warnings: tuple[str, ...] = ()
     #: Why nothing of it could be read.
@@ -76,7 +78,7 @@ def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
         limit: the share from which on it is.
     """
     for report in reports:
-        read = report.requests + sum(report.info_events.values())
+        read = report.requests + sum(report.info_events.values()) + sum(report.records.values())
         if report.rejected > limit * max(read + report.rejected, 1):
             yield f"{report.source}: {report.rejected} of {read + report.rejected} lines could not be read"
         judged = sum(report.identical.values()) + sum(report.different.values())
@@ -111,6 +113,10 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         yield _info_line(report)
         if not report.requests:
             return
+    if report.records:
+        rejected = f", rejected {report.rejected}" if report.rejected else ""
+        yield f"{report.source}: records {sum(report.records.values())} ({_counts(report.records)}){rejected}"
+        return
     line = f"{report.source}: requests {report.requests}, answered {report.answered}"
     if report.rejected:
         line += f", rejected {report.rejected}"

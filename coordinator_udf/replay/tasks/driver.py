@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from coordinator_udf.replay.inputs.detect import Format
+from coordinator_udf.replay.inputs.detect import Format, detect_format
 from coordinator_udf.replay.inputs.plan import SourceInput, plan
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
@@ -65,12 +65,27 @@ def check_request(request: ReplayRequest) -> list[SourceInput]:
         SettingsError: the settings make no sense.
     """
     request.options.settings()
+    _look_at_state(request.options.state)
     _refuse_impossible(request.out)
     refuse_existing(request.out, request.overwrite)
     found = plan(request.inputs, request.form, request.options.zone(), one_broker=request.one_broker)
     if all(source.failure is not None for source in found):
         raise InputError("; ".join(source.failure for source in found if source.failure is not None))
     return found
+
+
+def _look_at_state(state: Path | None) -> None:
+    """Sees that there is something to begin with.
+
+    Raises:
+        InputError: there isn't.
+    """
+    if state is None:
+        return
+    if not state.exists():
+        raise InputError(f"there is no {state} for --state to begin with")
+    if not state.is_dir() and detect_format(state) is not Format.OFFSETS:
+        raise InputError(f"{state} is no dump of __consumer_offsets, as --state needs it")
 
 
 def _refuse_impossible(out: Path) -> None:

@@ -19,6 +19,7 @@ from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
+from coordinator_udf.replay.inputs.offsets_dump.reader import read_dumps
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
@@ -84,6 +85,8 @@ def run_recorded(job: Job) -> TaskResult:
     try:
         if job.form is Format.INFO:
             return run_info_log(job)
+        if job.form is Format.OFFSETS:
+            return run_offsets_dump(job)
         return _replay(job, read_source(job.paths, job.source, job.options, job.form))
     except (InputError, SettingsError) as error:
         return TaskResult(SourceReport(job.source, failure=str(error)))
@@ -185,6 +188,26 @@ def run_info_log(job: Job) -> TaskResult:
     files = TableFiles(job.out)
     files.write(info_tables(info, job.source))
     return TaskResult(SourceReport(job.source, info_events=dict(info.events)), files.close())
+
+
+def run_offsets_dump(job: Job) -> TaskResult:
+    """Writes what dumps of ``__consumer_offsets`` tell.
+
+    Raises:
+        InputError: one can't be opened.
+    """
+    dump = read_dumps(job.paths, job.source)
+    files = TableFiles(job.out)
+    transitions = [{**row, "source": job.source} for row in dump.transitions]
+    files.write(
+        {
+            "consumer_offsets": pa.Table.from_pylist(dump.rows, table_arrow("consumer_offsets")),
+            "group_transitions": pa.Table.from_pylist(transitions, table_arrow("group_transitions")),
+            "rejected_requests": rejection_table(job.source, dump.rejections),
+        }
+    )
+    report = SourceReport(job.source, records=dict(dump.record_types), rejected=len(dump.rejections))
+    return TaskResult(report, files.close())
 
 
 def _texts(paths: Sequence[Path]) -> Iterator[str]:

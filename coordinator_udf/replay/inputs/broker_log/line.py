@@ -19,6 +19,8 @@ from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 MARK = "Completed request:"
 _CONNECTION = re.compile(r"^(?P<host>.*):(?P<port>\d+)-(?P<client>.*):(?P<client_port>\d+)-\d+(-\d+)?$")
 _US = 1_000
+#: What writing records takes on a machine that has just begun to.
+_WRITTEN_US = 50_000
 #: Errors of a JoinGroup that are told at once: it needs an id, has no protocol in common, or is one too many.
 _AT_ONCE = frozenset({Errors.MEMBER_ID_REQUIRED, Errors.INCONSISTENT_GROUP_PROTOCOL, Errors.GROUP_MAX_SIZE_REACHED})
 
@@ -91,12 +93,13 @@ class Entry(msgspec.Struct):
         """The latest moment at which the coordinator can have handled the request.
 
         An answer that waits for other members, or for a timer, comes later than that. One that waits for records to be
-        written as well: the middle errs least there.
+        written as well: half of a short wait is for that, and a quarter of a long one.
         """
         if self.is_answered_at_once:
             return self.answered_us
         if self.changes_epoch:
-            return (self.handled_us + self.answered_us) // 2
+            waited_us = self.answered_us - self.handled_us
+            return self.handled_us + max(waited_us // 2, min(3 * waited_us // 4, waited_us - _WRITTEN_US))
         if self.api in {"JoinGroup", "SyncGroup"}:
             return min(self.answered_us, self.handled_us + self.local_us)
         return self.answered_us

@@ -17,9 +17,10 @@ from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import decided_e
 from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.inputs.broker_log.order import in_order, set_row_times
-from coordinator_udf.replay.inputs.broker_log.starting_groups import starting_groups
+from coordinator_udf.replay.inputs.broker_log.starting_groups import agrees, starting_groups
 from coordinator_udf.replay.inputs.broker_log.topics import OFFSETS_TOPIC, TopicHistory, topic_history
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
+from coordinator_udf.replay.inputs.offsets_dump.reader import entries_before, partitions_of, read_state
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import answer_error
@@ -87,7 +88,10 @@ class _KafkaReader:
     def replay(self, entries: Sequence[Entry], history: TopicHistory) -> None:
         """Fills `out` from the entries in order."""
         out = self.out
-        out.partitions = self._options.partitions or history.offsets_partitions or likely_partitions(entries)
+        state = [] if self._options.state is None else read_state(self._options.state)
+        out.partitions = (
+            self._options.partitions or history.offsets_partitions or partitions_of(state) or likely_partitions(entries)
+        )
         told = {
             "topics known by id only": len(history.nameless),
             "topic ids matched with names by what answers imply": history.matched,
@@ -98,7 +102,7 @@ class _KafkaReader:
             return
         start_ms = entries[0].log_ts
         self._topics(history.at_start, start_ms)
-        self._start(starting_groups(entries), start_ms)
+        self._start(self._starting_records(entries, state, start_ms), start_ms)
         changes = iter(history.changes)
         change = next(changes, None)
         elsewhere = decided_elsewhere(entries)
@@ -211,16 +215,48 @@ class _KafkaReader:
             touched = self._transactions.pop(producer_id, set(range(self.out.partitions)))
             self.out.rows += [{**row, "parts": len(touched)} for row in rows if row["partition"] in touched]
 
+    def _starting_records(
+        self, entries: Sequence[Entry], state: Sequence[dict[str, Any]], start_ms: int
+    ) -> list[dict[str, Any]]:
+        """What the coordinator begins with: what --state holds, and what only answers tell of.
+
+        Of a classic group that was in a rebalance, or has had one since it was stored, the answers tell more.
+        """
+        stated = entries_before(state, start_ms)
+        stored = {
+            record["key"]["group"]: record["value"] for record in stated if record["key"]["type"] == "GroupMetadata"
+        }
+        consumers = {record["key"]["groupId"] for record in stated if "groupId" in record["key"]}
+        told = {record["key"]["group"]: record for record in starting_groups(entries)}
+        told = {
+            group_id: record
+            for group_id, record in told.items()
+            if group_id not in consumers and not agrees(stored.get(group_id), record["value"])
+        }
+        records = [
+            record
+            for record in stated
+            if record["key"]["type"] != "GroupMetadata" or record["key"]["group"] not in told
+        ]
+        counts = {
+            "records of --state that the log begins with": len(records),
+            "records of --state that are younger than the log's beginning, left out": sum(
+                row["ts"] >= start_ms for row in state
+            ),
+            "groups that were there before the log began, begun with what answers tell": len(told),
+        }
+        self.out.notes.update({what: count for what, count in counts.items() if count})
+        return [*records, *told.values()]
+
     def _start(self, records: Sequence[dict[str, Any]], ts: int) -> None:
         """The coordinator loads groups that were there before the log began; then it is active."""
         for offset, record in enumerate(records):
-            place = partition_for(record["key"]["group"], self.out.partitions)
+            group_id = record["key"].get("group") or record["key"]["groupId"]
+            place = partition_for(group_id, self.out.partitions)
             rows = control_rows(
                 partitions=self.out.partitions, log_ts=ts, api="LoadGroup", body={**record, "offset": offset}
             )
             self.out.rows += [row for row in rows if row["partition"] == place]
-        if records:
-            self.out.notes["groups that were there before the log began, begun with what answers tell"] += len(records)
         self._control("LoadEnd", ts)
 
     def _topics(self, topics: Iterable[Topic], ts: int) -> None:

@@ -61,6 +61,14 @@ def starting_groups(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     ]
 
 
+def agrees(stored: Mapping[str, Any] | None, told: Mapping[str, Any]) -> bool:
+    """Whether a stored classic group may be as answers tell it: of the same generation, with at least these members."""
+    if stored is None or "members" not in stored or stored["generation"] != told["generation"]:
+        return False
+    members = {member["memberId"] for member in stored["members"]}
+    return members >= {member["memberId"] for member in told["members"]}
+
+
 def _named(entry: Entry) -> Iterable[str]:
     group_id = entry.request.get("groupId")
     if isinstance(group_id, str):

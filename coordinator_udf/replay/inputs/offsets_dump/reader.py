@@ -1,0 +1,154 @@
+"""Reads dumps of ``__consumer_offsets``: their records, and what these tell of their groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from deltalake import DeltaTable
+
+from coordinator_udf.offsets_topic.records import END_TXN_MARKER
+from coordinator_udf.offsets_topic.rows import from_columns
+from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.offsets_dump.lines import read_records
+from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
+from coordinator_udf.replay.recording import Rejection
+from coordinator_udf.tables.queries import query
+from coordinator_udf.user_errors import InputError
+from schemas.tables import CONSUMER_OFFSETS
+
+Row = dict[str, Any]
+_TABLE = "consumer_offsets"
+#: The most partitions that are tried for the topic.
+_MOST_PARTITIONS = 200
+
+
+class OffsetsDump(NamedTuple):
+    """What dumps tell.
+
+    Attributes:
+        rows: of consumer_offsets, in the order of partition and offset.
+        transitions: rows of group_transitions, all columns but source.
+        rejections: what can't be read.
+    """
+
+    rows: list[Row]
+    transitions: list[Row]
+    rejections: list[Rejection]
+
+    @property
+    def record_types(self) -> Counter[str]:
+        """How many records there are of each type."""
+        return Counter(row["record_type"] for row in self.rows)
+
+
+def read_dumps(paths: Sequence[Path], source: str) -> OffsetsDump:
+    """Reads the dumps of one cluster's topic; a record that stands in two of them counts once.
+
+    Raises:
+        InputError: one can't be opened.
+    """
+    found: dict[tuple[int, int], Row] = {}
+    rejections: list[Rejection] = []
+    for path in paths:
+        for each in read_records(path, source):
+            if isinstance(each, Rejection):
+                rejections.append(each)
+            else:
+                found.setdefault((each["partition"], each["offset"]), each)
+    rows = [found[place] for place in sorted(found)]
+    return OffsetsDump(rows, list(transitions(rows)), rejections)
+
+
+def read_state(path: Path) -> list[Row]:
+    """The records of a dump, or of the table consumer_offsets in a folder, as a replay may begin with them.
+
+    Raises:
+        InputError: it can't be opened, holds no records, or those of several coordinators.
+    """
+    if not path.exists():
+        raise InputError(f"there is no {path} for --state to begin with")
+    rows = _of_tables(path) if path.is_dir() else read_dumps([path], path.name).rows
+    if not rows:
+        raise InputError(f"{path} holds no records of __consumer_offsets for --state to begin with")
+    return rows
+
+
+def _of_tables(folder: Path) -> list[Row]:
+    table = folder / "tables" / _TABLE if (folder / "tables").is_dir() else folder / _TABLE
+    if not DeltaTable.is_deltatable(str(table)):
+        raise InputError(f"{folder} has no table {_TABLE} for --state to begin with")
+    names = ", ".join(CONSUMER_OFFSETS.fieldNames())
+    ordered = query(DeltaTable(str(table)), f'SELECT {names} FROM rows ORDER BY partition, "offset"')
+    rows = [row for batch in ordered for row in batch.to_pylist()]
+    sources = {row["source"] for row in rows}
+    if len(sources) > 1:
+        raise InputError(f"{folder} has records of {', '.join(sorted(sources))}; --state needs those of one")
+    return rows
+
+
+def entries_before(rows: Iterable[Row], until_ms: int) -> list[dict[str, Any]]:
+    """Bodies of LoadGroup rows for what the topic held at a moment: the newest record of each key.
+
+    Commits of transactions that were still open then keep their producer.
+
+    Args:
+        rows: in the order of partition and offset.
+    """
+    found = []
+    for row in held_after(row for row in rows if row["ts"] < until_ms):
+        record = from_columns(row)
+        entry = {"key": record.key, "valueVersion": record.value_version, "value": record.value, "stated": True}
+        found.append({**entry, "producerId": row["producer_id"]})
+    return found
+
+
+def held_after(rows: Iterable[Row]) -> list[Row]:
+    """The records that count after some, in their order (OffsetMetadataManager.replay).
+
+    Args:
+        rows: in the order of partition and offset.
+    """
+    newest: dict[str, Row] = {}
+    open_commits: dict[int, dict[str, Row]] = {}
+    for row in rows:
+        producer, key = row["producer_id"], row["key"]
+        if row["record_type"] == END_TXN_MARKER:
+            ended = open_commits.pop(producer, {})
+            if row["other_value"] is not None and msgspec.json.decode(row["other_value"])["committed"]:
+                _commit(newest, ended)
+        elif producer is not None and row["record_type"] == "OffsetCommit":
+            open_commits.setdefault(producer, {})[key] = row
+        else:
+            newest[key] = row
+            if row["value_version"] is None:
+                # A tombstone ends what was open before it, too.
+                for commits in open_commits.values():
+                    commits.pop(key, None)
+    counting = [row for row in newest.values() if row["value_version"] is not None]
+    counting += [row for commits in open_commits.values() for row in commits.values()]
+    return sorted(counting, key=lambda row: (row["partition"], row["offset"]))
+
+
+def _commit(newest: dict[str, Row], commits: Mapping[str, Row]) -> None:
+    """Lets the commits of a transaction count; their own order does, not that of the markers."""
+    for key, commit in commits.items():
+        if key not in newest or newest[key]["offset"] < commit["offset"]:
+            newest[key] = {**commit, "producer_id": None, "producer_epoch": None}
+
+
+def partitions_of(rows: Iterable[Row]) -> int | None:
+    """How many partitions the topic has, as the places of its groups tell; None where they don't."""
+    places = {(row["group_id"], row["partition"]) for row in rows if row["group_id"] is not None}
+    least = max((partition for _, partition in places), default=0) + 1
+    return next(
+        (
+            count
+            for count in range(least, _MOST_PARTITIONS + 1)
+            if all(partition_for(group_id, count) == partition for group_id, partition in places)
+        ),
+        None,
+    )

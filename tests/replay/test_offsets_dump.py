@@ -1,0 +1,196 @@
+"""Dumps of ``__consumer_offsets``: groups, members, assignments and commits over time, and where a replay begins."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_udf.offsets_topic.messages import RECORD_TYPES
+from coordinator_udf.replay.inputs.detect import Format, detect_format, read_source
+from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, read_dumps
+from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.shapes import views_named
+from coordinator_udf.tables.rows import to_tables
+from coordinator_udf.user_errors import InputError
+from tests.conftest import shared
+
+DATA = Path(__file__).parents[1] / "data"
+DUMP_LOG, EXPORT, CRASH = DATA / "kafka-dump-log.txt.gz", DATA / "consumer_offsets.jsonl.gz", DATA / "crash.log.gz"
+APART_MS = 60
+Row = dict[str, Any]
+
+
+def views_on(paths: Iterable[Path], out: Path, state: Path | None = None) -> ViewsInProcess:
+    request = ReplayRequest(tuple(paths), out, ReplayOptions(state=state))
+    assert [report.failure for report in replay(None, request, print)] == [None]
+    views = ViewsInProcess(str(out))
+    views.make(VIEWS_IN_PROCESS)
+    views.make(views_named("groups members offsets"))
+    return views
+
+
+def tables_of(log: Path) -> dict[str, list[Row]]:
+    outputs, _ = run_and_compare(read_source(log, "log", ReplayOptions()))
+    tables = to_tables(outputs)
+    return {name: tables[name].to_pylist() for name in ("consumer_offsets", "group_transitions")}
+
+
+def completed(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    rules = {"LEADER_SYNCED", "EMPTIED"}
+    return [
+        (row["group_id"], row["generation"], row["to_state"], sorted(row["members"] or ()), row["leader"])
+        for row in rows
+        if row["rule"] in rules
+    ]
+
+
+def test_each_form_is_told_by_its_lines(tmp_path: Path) -> None:
+    assert detect_format(DUMP_LOG) is Format.OFFSETS
+    assert detect_format(EXPORT) is Format.OFFSETS
+    console = tmp_path / "console.txt"
+    console.write_text(as_console(read_dumps([DUMP_LOG], "d").rows[:50]))
+    assert detect_format(console) is Format.OFFSETS
+
+
+def test_what_kafka_dump_log_prints_is_read_whole() -> None:
+    dump = read_dumps([DUMP_LOG], "dump")
+    lines = gzip.decompress(DUMP_LOG.read_bytes()).decode().splitlines()
+    assert dump.rejections == []
+    assert len(dump.rows) == sum(line.startswith("| offset:") for line in lines)
+    group = next(row["group_metadata"] for row in dump.rows if row["record_type"] == "GroupMetadata"
+                 and row["group_metadata"]["members"])  # fmt: skip
+    assert {member["client_host"] for member in group["members"]} == {"/127.0.0.1"}
+    assert {row["partition"] for row in dump.rows} == {0}
+
+
+def as_console(rows: Iterable[Row]) -> str:
+    """What GroupMetadataMessageFormatter and OffsetsMessageFormatter print: no line ends between records."""
+    from coordinator_udf.offsets_topic.rows import from_columns
+
+    ids = {record_type.name: record_type.id for record_type in RECORD_TYPES}
+    text = ""
+    for row in rows:
+        record = from_columns(row)
+        key = {name: value for name, value in record.key.items() if name != "type"}
+        value = None if record.value is None else {"version": record.value_version, "data": record.value}
+        told = {"key": {"type": ids[record.key["type"]], "data": key}, "value": value}
+        text += json.dumps(told, separators=(",", ":"))
+    return text
+
+
+def test_what_a_console_consumer_prints_is_the_same_without_places(tmp_path: Path) -> None:
+    kept = [row for row in read_dumps([DUMP_LOG], "d").rows if row["record_type"] in {"GroupMetadata", "OffsetCommit"}]
+    console = tmp_path / "console.txt"
+    console.write_text(as_console(kept))
+    again = read_dumps([console], "d")
+    assert again.rejections == []
+    names = ("record_type", "key", "group_metadata", "offset_commit")
+    assert [[row[name] for name in names] for row in again.rows] == [[row[name] for name in names] for row in kept]
+    assert [row["offset"] for row in again.rows] == list(range(len(kept)))
+    # The time of a record without one is that of the newest before it.
+    assert all(row["ts"] > 0 for row in again.rows[1:])
+
+
+def test_records_tell_the_generations_that_the_request_log_tells() -> None:
+    tables = tables_of(CRASH)
+    told = completed(transitions(tables["consumer_offsets"]))
+    assert told
+    assert sorted(told) == sorted(completed(tables["group_transitions"]))
+
+
+def test_records_tell_the_epochs_that_the_request_log_tells() -> None:
+    tables = tables_of(shared("broker", "logs-dev", "kip848.log.gz"))
+    told = transitions(tables["consumer_offsets"])
+    bumps = (row for row in told if row["to_state"] == "Assigning" and row["members"] is not None)
+    epochs = {(row["group_id"], row["generation"]): row for row in bumps}
+    rules = {"MEMBER_ADDED", "MEMBER_LEFT", "SESSION_EXPIRED", "MEMBER_UPDATED", "TOPICS_CHANGED"}
+    known = {
+        (row["group_id"], row["generation"]): row
+        for row in tables["group_transitions"]
+        if row["rule"] in rules and row["members"] and row["group_id"].startswith("kip848")
+    }
+    assert len(epochs) >= 10
+    for key, row in known.items():
+        assert abs(epochs[key]["ts"] - row["ts"]) <= APART_MS, row
+        assert sorted(epochs[key]["members"]) == sorted(row["members"])
+        causes = {"MEMBER_ADDED": "MEMBER_ADDED", "MEMBER_LEFT": "GONE", "SESSION_EXPIRED": "GONE"}
+        assert epochs[key]["rule"] == causes.get(row["rule"], epochs[key]["rule"])
+        if row["rule"] in causes:
+            assert epochs[key]["cause_member_id"] == row["cause_member_id"]
+
+
+def test_views_say_what_a_dump_does_not_tell(tmp_path: Path) -> None:
+    views = views_on([EXPORT], tmp_path / "tables")
+    classic = views.ask("SELECT * FROM rebalances WHERE kind = 'classic'")
+    assert classic
+    assert {row["trigger"] for row in classic} == {"NOT_TOLD"}
+    assert {row["duration_ms"] for row in classic} == {None}
+    assert {row["how"] for row in views.ask("SELECT how FROM waited_for WHERE kind = 'classic'")} == {"not told"}
+    gaps = {row["gap"] for row in views.ask("SELECT DISTINCT gap FROM gaps")}
+    assert "no requests" in gaps
+    assert views.ask("SELECT * FROM assignment_history WHERE change = 'moved'")
+    assert views.ask("SELECT * FROM offsets")
+
+
+def test_a_compacted_dump_says_so(tmp_path: Path) -> None:
+    lines = gzip.decompress(EXPORT.read_bytes()).splitlines(keepends=True)
+    newest: dict[tuple[int, str], bytes] = {}
+    for line in lines:
+        record = json.loads(line)
+        if record.get("control") is None:
+            newest[record["partition"], record["key"]] = line
+    compacted = tmp_path / "compacted.jsonl"
+    compacted.write_bytes(b"".join(newest.values()))
+    views = views_on([compacted], tmp_path / "tables")
+    assert views.ask("SELECT * FROM gaps WHERE gap = 'compacted'")
+
+
+def test_of_transactions_only_what_counts_is_held() -> None:
+    rows = read_dumps([EXPORT], "export").rows
+    held = held_after(rows)
+    keys = [row["key"] for row in held if row["producer_id"] is None]
+    assert len(keys) == len(set(keys))
+    assert all(row["value_version"] is not None for row in held)
+
+
+@pytest.mark.parametrize("scenario", ["migrate", "max-poll"])
+def test_a_replay_begins_with_the_groups_of_a_dump(scenario: str, tmp_path: Path) -> None:
+    """The later half of a log, with the broker's own records for what was before it: nothing differs."""
+    lines = gzip.decompress(shared("broker", "logs-dev", f"{scenario}.log.gz").read_bytes()).splitlines(keepends=True)
+    later = tmp_path / "later.log"
+    later.write_bytes(b"".join(lines[len(lines) // 2 :]))
+    dump = shared("broker", "logs-dev", "consumer_offsets.jsonl.gz")
+    of_scenario = tmp_path / "dump.jsonl"
+    # Of the whole topic the scenario's own groups, for the sake of time.
+    with gzip.open(dump, "rb") as records:
+        wanted = [line for line in records if in_group(line, scenario)]
+    of_scenario.write_bytes(b"".join(wanted))
+    source = read_source(later, "later", ReplayOptions(state=of_scenario))
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    views = views_on([later], tmp_path / "tables", of_scenario)
+    told = views.ask("SELECT * FROM reliability")
+    assert all(not row["begins_in_the_middle"] and row["reliable_from"] is not None for row in told)
+
+
+def in_group(line: bytes, scenario: str) -> bool:
+    from base64 import b64decode
+
+    return f"{scenario}-g".encode() in b64decode(json.loads(line)["key"])
+
+
+def test_a_state_that_is_none_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    for state, words in ((tmp_path / "nothing", "there is no"), (CRASH, "is no dump")):
+        request = ReplayRequest((CRASH,), tmp_path / "out", ReplayOptions(state=state))
+        with pytest.raises(InputError, match=words):
+            check_request(request)
+    assert not (tmp_path / "out").exists()
