@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_udf.log.file import sync
 from coordinator_udf.tables.delta import compact, next_numbers, opened_or_made
+from coordinator_udf.tables.epoch import FencedError, epoch_of, raise_epoch, refuse_fenced
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
 from schemas.requests import LIVE, REQUEST_LOG_TABLE, request_log_arrow
@@ -50,18 +51,31 @@ class LogHistory:
     Args:
         uri: the table; made when it is first written to.
         log_id: names the log in the table's transactions.
+        epoch: of the coordinator that writes it, which takes the table over with its first append; None: nobody else
+            writes it.
     """
 
-    def __init__(self, uri: str, log_id: str) -> None:
+    def __init__(self, uri: str, log_id: str, epoch: int | None = None) -> None:
         self.uri = uri
         self.log_id = log_id
+        self.epoch = epoch
         self._table: DeltaTable | None = None
+        self._until: int | None = None
+
+    def take(self) -> None:
+        """Takes the table over, if it is there by now; its coordinator before can't write to it any more.
+
+        Raises:
+            FencedError: another coordinator has taken it over.
+        """
+        if self._table is not None or DeltaTable.is_deltatable(self.uri):
+            self._taken()
 
     def until(self) -> int:
         """Up to which append the table holds the log: the number after the last."""
-        if self._table is None and not DeltaTable.is_deltatable(self.uri):
-            return 0
-        return self._opened().transaction_version(self.log_id) or 0
+        is_there = self._table is not None or DeltaTable.is_deltatable(self.uri)
+        self._until = (self._opened().transaction_version(self.log_id) or 0) if is_there else 0
+        return self._until
 
     def append(self, rows: pa.Table, until: int) -> None:
         """Writes the rows of the next run of appends in one commit; they are durable on return.
@@ -69,10 +83,19 @@ class LogHistory:
         Args:
             rows: columns of REQUEST_LOG.
             until: the number after the run's last append.
+
+        Raises:
+            FencedError: another coordinator has taken the table over.
+            CommitFailedError: it does so, or writes the same, at this moment.
         """
         transaction = CommitProperties(app_transactions=[Transaction(self.log_id, until)])
-        table = self._opened()
+        table = self._taken()
+        # Of the same version as the epoch. The first append of another coordinator may have made the table.
+        held = table.transaction_version(self.log_id) or 0
+        if self._until not in (None, held):
+            raise FencedError(f"{self.uri} holds the log up to append {held}; this coordinator knows of {self._until}")
         write_deltalake(table, rows, mode="append", commit_properties=transaction)
+        self._until = until
         if not is_uri(self.uri):
             _sync_commit(Path(self.uri), table.version())
 
@@ -80,7 +103,7 @@ class LogHistory:
         """Packs small files and deletes what was replaced, each time that enough commits were made."""
         version = self._opened().version()
         if version % _COMPACT_AFTER_COMMITS == 0:
-            compact(self._opened(), vacuum=version % (_COMPACT_AFTER_COMMITS * _VACUUM_AFTER_COMPACTIONS) == 0)
+            compact(self._taken(), vacuum=version % (_COMPACT_AFTER_COMMITS * _VACUUM_AFTER_COMPACTIONS) == 0)
 
     def rows(self, begin: Sequence[int], end: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The rows from some offsets of each partition (by its number) on to before some others."""
@@ -96,6 +119,14 @@ class LogHistory:
         for batch in query(DeltaTable(self.uri), f"SELECT {columns} FROM rows WHERE {where}"):
             if batch.num_rows:
                 yield from pa.Table.from_batches([batch]).cast(_SCHEMA).to_batches()
+
+    def _taken(self) -> DeltaTable:
+        """The table's newest version, once it has this coordinator's epoch."""
+        table = self._opened()
+        if self.epoch is not None and epoch_of(table) < self.epoch:
+            raise_epoch(table, self.epoch)
+        refuse_fenced(table, self.epoch)
+        return table
 
     def _opened(self) -> DeltaTable:
         if self._table is None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,6 +23,7 @@ from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
+from coordinator_udf.streaming.lease import Lease, StartError, exclusive_checkpoint, take_over
 from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
 from coordinator_udf.streaming.sink import CoordinatorSink, Rows, Written
@@ -34,7 +33,6 @@ from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.places import is_uri
-from coordinator_udf.user_errors import UserError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -45,10 +43,6 @@ _LOUD_WHEN_STOPPED: Final = (
 
 #: How long a stop waits for the micro-batch that is under way.
 STOP_TIMEOUT_S: Final = 120.0
-
-
-class StartError(UserError):
-    """The coordinator can't be started like this; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +116,7 @@ class Coordinator:
         self._sink: CoordinatorSink | None = None
         self._folder: Folder | None = None
         self._query: StreamingQuery | None = None
+        self._lease: Lease | None = None
 
     def __enter__(self) -> Coordinator:
         with ExitStack() as undo:
@@ -151,11 +146,15 @@ class Coordinator:
         """Returns when the event is set, or when the query has ended (as it does with `available_now`).
 
         Raises:
+            FencedError: another coordinator has taken the tables over.
             StreamingQueryException: the query failed.
         """
+        assert self._lease is not None
         while self.query.isActive and not stop.wait(0.2):
-            pass
+            self._lease.raise_if_lost()
         if (failure := self.query.exception()) is not None:
+            # The other one's micro-batches may be in the way before its tables are.
+            self._lease.raise_if_lost(look=True)
             raise failure
         if self._folder is not None and self.options.available_now and not stop.is_set():
             # A run that takes what is there may be over before the folder's thread looks.
@@ -191,11 +190,11 @@ class Coordinator:
 
     def _start(self, undo: ExitStack) -> None:
         options = self.options
-        undo.enter_context(exclusive(options.checkpoint, "checkpoint"))
-        # With a checkpoint of its own a second one would load the groups from them, and both would decide.
-        undo.enter_context(exclusive(options.tables, "folder of tables"))
-        tables = OutputTables(options.tables, self._spark)
+        tables = OutputTables(options.tables)
         undo.callback(tables.close)
+        # With a checkpoint of its own a second one would load the groups from them, and both would decide.
+        self._lease = undo.enter_context(take_over(tables, options.checkpoint))
+        undo.enter_context(exclusive_checkpoint(options.checkpoint, self._lease))
         self._refuse_new_checkpoint_on_old_tables(tables)
         self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
         outputs = coordinate(self._requests(undo), self.config.settings)
@@ -215,6 +214,11 @@ class Coordinator:
         status = StatusLine(self._query, self._sink.totals, self._lag, clients=self._clients)
         status.start()
         undo.callback(status.close)
+
+    @property
+    def _epoch(self) -> int:
+        assert self._lease is not None
+        return self._lease.epoch
 
     def _requests(self, undo: ExitStack) -> DataFrame:
         options = self.options
@@ -276,7 +280,7 @@ class Coordinator:
         if is_uri(options.checkpoint):
             _log.warning("the request log is not folded and grows: that needs a --checkpoint on this machine's disks")
             return None
-        folder = Folder(log, options.tables, options.checkpoint, options.fold_after_rows)
+        folder = Folder(log, options.tables, options.checkpoint, options.fold_after_rows, epoch=self._epoch)
         undo.callback(folder.close)
         return folder
 
@@ -336,29 +340,3 @@ def tell_topics(log: EmbeddedLog, config: CoordinatorConfig, *, or_tick: bool) -
     if topics or or_tick:
         api, body = ("TopicMetadata", metadata_body(topics)) if topics else ("Tick", None)
         log.append(control_rows(partitions=log.partitions, log_ts=0, api=api, body=body))
-
-
-@contextmanager
-def exclusive(directory: str, what: str) -> Iterator[None]:
-    """Sees to it that one coordinator at a time uses a directory on this machine, which is made if need be.
-
-    Raises:
-        StartError: another one does.
-    """
-    if is_uri(directory):
-        yield
-        return
-    path = Path(directory)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise StartError(f"the {what} {path} can't be used: {error}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StartError(f"another coordinator runs on the {what} {path}; stop it first") from None
-        yield
-    finally:
-        os.close(descriptor)

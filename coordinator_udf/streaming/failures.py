@@ -11,10 +11,17 @@ from pyspark.errors import StreamingQueryException
 from coordinator_udf.log.embedded import TrimmedError
 from coordinator_udf.log.file import LogError
 from coordinator_udf.shard.state_row.codec import StateVersionError
+from coordinator_udf.tables.epoch import FencedError
 from coordinator_udf.user_errors import UserError
 
 #: Errors that are raised on workers, by their names in what Spark tells of them.
-_TOLD_BY_SPARK = (StateVersionError.__name__, LogError.__name__, TrimmedError.__name__, "MissingAssignmentError")
+_TOLD_BY_SPARK = (
+    StateVersionError.__name__,
+    LogError.__name__,
+    TrimmedError.__name__,
+    "MissingAssignmentError",
+    FencedError.__name__,
+)
 
 
 @contextmanager

@@ -35,8 +35,11 @@ class FoldError(UserError):
     """The log can't be folded to where it should; the message says why and what to do."""
 
 
-def claim_history(log: EmbeddedLog, tables: str) -> LogHistory:
+def claim_history(log: EmbeddedLog, tables: str, epoch: int | None = None) -> LogHistory:
     """Makes the table request_log in a folder the history of a log, if it isn't.
+
+    Args:
+        epoch: of the coordinator that is to write it.
 
     Raises:
         FoldError: the log has another history, or the table holds another log's rows.
@@ -69,7 +72,9 @@ def claim_history(log: EmbeddedLog, tables: str) -> LogHistory:
             f"the table {uri} has the rows of another request log than {log.path}: choose other --tables, move that "
             f"table away, {instead}"
         )
-    return LogHistory(uri, log.keep_history(as_kept(uri, log.path)).id)
+    history = LogHistory(uri, log.keep_history(as_kept(uri, log.path)).id, epoch)
+    history.take()
+    return history
 
 
 def fold(log: EmbeddedLog, history: LogHistory, before: int, stop: threading.Event | None = None) -> int:
@@ -102,6 +107,7 @@ class Folder:
         tables: the folder of the tables.
         checkpoint: the stream's checkpoint, which tells what is needed no more.
         after_rows: how many rows that are needed no more stay in the log before they are folded.
+        epoch: of the coordinator.
         interval_s: how often it is looked whether they are so many.
 
     Attributes:
@@ -109,10 +115,17 @@ class Folder:
     """
 
     def __init__(
-        self, log: EmbeddedLog, tables: str, checkpoint: str, after_rows: int, *, interval_s: float = 5.0
+        self,
+        log: EmbeddedLog,
+        tables: str,
+        checkpoint: str,
+        after_rows: int,
+        *,
+        epoch: int | None = None,
+        interval_s: float = 5.0,
     ) -> None:
         self.trouble: str | None = None
-        self._history = claim_history(log, tables)
+        self._history = claim_history(log, tables, epoch)
         self._log = EmbeddedLog.open(log.path)
         self._checkpoint = checkpoint
         self._after_rows = after_rows

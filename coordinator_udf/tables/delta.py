@@ -1,8 +1,8 @@
 """The Delta tables of a coordinator: made up-front, appended to exactly once a micro-batch, and kept from growing slow.
 
-A commit carries the application transaction (query and table, batch). Small batches are committed by delta-rs from
-here, large ones by Spark's Delta writer; both write the same kind of transaction and both leave out a batch whose
-transaction is in the table already, so it doesn't matter which of them wrote a batch that runs twice.
+A commit carries the application transaction (query and table, batch), and a batch whose transaction is in the table
+already is left out. It goes through only while the table has the epoch of the coordinator that makes it (`epoch`), so
+all commits are delta-rs', large ones too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from pyspark.sql import SparkSession
 
 from coordinator_udf.background import BackgroundThread
+from coordinator_udf.tables.epoch import FencedError, claim, refuse_fenced
 from coordinator_udf.tables.queries import literal, query
 from coordinator_udf.user_errors import UserError
 from schemas.requests import LIVE
@@ -56,18 +56,18 @@ class TableError(UserError):
 
 
 class OutputTables:
-    """The four tables of schemas.tables in one folder.
+    """The four tables of schemas.tables in one folder. One thread at a time uses them.
 
     Args:
         folder: a path or URI that both delta-rs and Spark understand.
-        spark: writes large batches; None if there are none.
-        large_rows: from how many rows of one table on Spark writes them.
+
+    Attributes:
+        epoch: the epoch in which they are written (`claim`); None: whoever writes them is no coordinator.
     """
 
-    def __init__(self, folder: str, spark: SparkSession | None = None, *, large_rows: int = 250_000) -> None:
+    def __init__(self, folder: str) -> None:
         self.folder = folder.rstrip("/")
-        self.large_rows = large_rows
-        self._spark = spark
+        self.epoch: int | None = None
         self._tables = {name: opened_or_made(f"{self.folder}/{name}", table_arrow(name)) for name in TABLES}
         # Goes on from what earlier lives left, for each may be short.
         versions = {name: table.version() for name, table in self._tables.items()}
@@ -83,6 +83,24 @@ class OutputTables:
         table.update_incremental()
         return table
 
+    def claim(self) -> int:
+        """Takes the tables over in a new epoch and returns it: who had them before can write nothing any more.
+
+        Raises:
+            FencedError: somebody else does at the same time.
+        """
+        self.epoch = claim([self._tables[name] for name in WRITE_ORDER])
+        return self.epoch
+
+    def refuse_fenced(self) -> None:
+        """Looks whether the newest versions of all tables are still this coordinator's.
+
+        Raises:
+            FencedError: another one has taken them over.
+        """
+        for name in WRITE_ORDER:
+            refuse_fenced(DeltaTable(f"{self.folder}/{name}"), self.epoch)
+
     def write(self, tables: Mapping[str, pa.Table], app_id: str, batch: int) -> int:
         """Appends a micro-batch's rows to the tables that have any, each in one commit; returns how many commits.
 
@@ -92,6 +110,9 @@ class OutputTables:
             tables: rows by the table's name.
             app_id: whose batches are numbered; stays the same when the query restarts.
             batch: the batch's number; numbers rise.
+
+        Raises:
+            FencedError: another coordinator has taken the tables over.
         """
         commits = 0
         for name in WRITE_ORDER:
@@ -103,10 +124,7 @@ class OutputTables:
             if self._newest[name, app_id] >= batch:
                 continue
             self._take_compacted(name)
-            if self._spark is not None and len(rows) >= self.large_rows:
-                self._write_large(self._spark, name, rows, app_id, batch)
-            else:
-                self._write_small(name, rows, app_id, batch)
+            self._append(name, rows, app_id, batch)
             self._newest[name, app_id] = batch
             commits += 1
             self._commits[name] += 1
@@ -123,9 +141,11 @@ class OutputTables:
         if self._upkeep is not None:
             self._upkeep.stop()
 
-    def _write_small(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
+    def _append(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
         transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
         for attempt in range(1, _APPEND_ATTEMPTS + 1):
+            # Of the very version that the append is made on; a change of the epoch after it is a conflict.
+            refuse_fenced(self._tables[name], self.epoch)
             try:
                 write_deltalake(
                     self._tables[name],
@@ -136,20 +156,12 @@ class OutputTables:
                 )
                 return
             except CommitFailedError:
+                newest = self.newest_batch(name, app_id)
+                refuse_fenced(self._tables[name], self.epoch)
                 # delta-rs takes rows that were deleted meanwhile (jobs/compact_offsets.py) for a conflict, though an
                 # append reads none. Only if somebody else wrote this very batch it is one.
-                if attempt == _APPEND_ATTEMPTS or self.newest_batch(name, app_id) >= batch:
+                if attempt == _APPEND_ATTEMPTS or newest >= batch:
                     raise
-
-    def _write_large(self, spark: SparkSession, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
-        (
-            spark.createDataFrame(rows, TABLES[name])
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", f"{app_id}-{name}")
-            .option("txnVersion", batch)
-            .save(f"{self.folder}/{name}")
-        )
 
     def _keep_up(self) -> None:
         due = [name for name, commits in self._commits.items() if commits >= COMPACT_AFTER_COMMITS]
@@ -166,10 +178,13 @@ class OutputTables:
             uri = f"{self.folder}/{name}"
             try:
                 is_thorough = self._is_thorough_due(name)
-                compact(
-                    DeltaTable(uri), file_bytes=_FILE_BYTES if is_thorough else _SMALL_FILE_BYTES, vacuum=is_thorough
-                )
+                table = DeltaTable(uri)
+                refuse_fenced(table, self.epoch)
+                compact(table, file_bytes=_FILE_BYTES if is_thorough else _SMALL_FILE_BYTES, vacuum=is_thorough)
                 self._compacted[name] = DeltaTable(uri)
+            except FencedError as error:
+                _log.warning("compaction is left to another: %s", error)
+                return
             except (CommitFailedError, DeltaError) as error:
                 # Somebody else rewrote the same files. They are still all there, and the next time is soon.
                 _log.warning("compaction of %s/%s is put off: %s", self.folder, name, error)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 
 def is_uri(place: str) -> bool:
@@ -13,3 +17,14 @@ def is_uri(place: str) -> bool:
 def absolute(place: str) -> str:
     """The place, a path made absolute, as Spark needs it: its processes have other working directories."""
     return place if is_uri(place) else str(Path(place).absolute())
+
+
+def files_of(folder: str) -> FileSystem:
+    """The files of a folder of tables, by paths relative to it; a URI's with the credentials that delta-rs takes."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow import fs
+
+    if not is_uri(folder):
+        return fs.SubTreeFileSystem(str(Path(folder).absolute()), fs.LocalFileSystem())
+    handler: Any = DeltaStorageHandler(folder.rstrip("/") + "/")
+    return fs.PyFileSystem(handler)

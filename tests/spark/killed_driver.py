@@ -43,7 +43,7 @@ def die() -> None:
 
 def arm(point: str, after: int) -> None:
     batches = 0
-    write, small = CoordinatorSink.write, OutputTables._write_small
+    write, small = CoordinatorSink.write, OutputTables._append
 
     def counting(self: CoordinatorSink, packed: pa.Table, query_id: str, batch_id: int) -> None:
         nonlocal batches
@@ -83,7 +83,7 @@ def arm(point: str, after: int) -> None:
     LogHistory.append = folding  # type: ignore[method-assign]
     arm_recovery(point, after)
     CoordinatorSink.write = counting  # type: ignore[method-assign]
-    OutputTables._write_small = first  # type: ignore[method-assign]
+    OutputTables._append = first  # type: ignore[method-assign]
 
 
 def arm_recovery(point: str, after: int) -> None:

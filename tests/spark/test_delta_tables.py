@@ -38,28 +38,19 @@ def request_ids(tables: OutputTables) -> list[str]:
     return sorted(tables.table("group_responses").to_pyarrow_table().column("request_id").to_pylist(), key=int)
 
 
-@pytest.mark.parametrize("large_rows", [1, 10_000], ids=["spark", "delta-rs"])
-@pytest.mark.parametrize("again_large_rows", [1, 10_000], ids=["then-spark", "then-delta-rs"])
-def test_a_batch_counts_once_whoever_writes_it_and_whoever_writes_it_again(
-    spark: SparkSession, tmp_path: Path, large_rows: int, again_large_rows: int
-) -> None:
-    tables = OutputTables(str(tmp_path), spark, large_rows=large_rows)
+def test_a_batch_counts_once(tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path))
     assert tables.write(batch(0), "query", 0) == 2
     assert tables.write(batch(1), "query", 1) == 2
-    again = OutputTables(str(tmp_path), spark, large_rows=again_large_rows)
+    again = OutputTables(str(tmp_path))
     for _ in range(2):
         assert again.write(batch(1), "query", 1) == 0
     assert again.write(batch(2), "query", 2) == 2
     assert request_ids(tables) == ["0", "1", "2"]
     assert again.write(batch(3), "another query", 0) == 2, "another query has numbers of its own"
-    # The writers refuse a batch that is there even if nobody looks first: a second driver may be as far.
-    if large_rows == 1:
-        tables._write_large(spark, "group_responses", batch(2)["group_responses"], "query", 2)
-        assert request_ids(tables) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize("large_rows", [1, 10_000], ids=["spark", "delta-rs"])
-def test_every_commit_of_every_table_names_its_batch(spark: SparkSession, tmp_path: Path, large_rows: int) -> None:
+def test_every_commit_of_every_table_names_its_batch(tmp_path: Path) -> None:
     said = outputs(
         record({"type": "GroupMetadata", "group": "g"}, None, 0),
         response("Heartbeat", {"errorCode": 0}, request_id="0"),
@@ -68,7 +59,7 @@ def test_every_commit_of_every_table_names_its_batch(spark: SparkSession, tmp_pa
     )
     rows = to_tables(complete_assignments(said, lambda records: {}))
     for _ in range(2):
-        OutputTables(str(tmp_path), spark, large_rows=large_rows).write(rows, "query", 7)
+        OutputTables(str(tmp_path)).write(rows, "query", 7)
     for name in TABLES:
         commits = sorted((tmp_path / name / "_delta_log").glob("*.json"))[1:]
         actions = [[json.loads(line) for line in commit.read_text().splitlines()] for commit in commits]
@@ -77,16 +68,16 @@ def test_every_commit_of_every_table_names_its_batch(spark: SparkSession, tmp_pa
         assert OutputTables(str(tmp_path)).table(name).count() == 1
 
 
-def test_a_batch_that_died_between_two_tables_is_completed(spark: SparkSession, tmp_path: Path) -> None:
-    tables = OutputTables(str(tmp_path), spark)
-    tables._write_small("consumer_offsets", batch(0)["consumer_offsets"], "query", 0)
+def test_a_batch_that_died_between_two_tables_is_completed(tmp_path: Path) -> None:
+    tables = OutputTables(str(tmp_path))
+    tables._append("consumer_offsets", batch(0)["consumer_offsets"], "query", 0)
     assert tables.write(batch(0), "query", 0) == 1
     assert tables.table("consumer_offsets").count() == tables.table("group_responses").count() == 1
 
 
-def test_spark_reads_what_both_wrote(spark: SparkSession, tmp_path: Path) -> None:
-    OutputTables(str(tmp_path)).write(batch(0), "query", 0)
-    OutputTables(str(tmp_path), spark, large_rows=1).write(batch(1), "query", 1)
+def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        OutputTables(str(tmp_path)).write(batch(number), "query", number)
     rows = spark.read.format("delta").load(str(tmp_path / "consumer_offsets")).orderBy("offset").collect()
     assert [bytes(row.group_metadata.members[0].assignment) for row in rows] == [b"\x00", b"\x01"]
 

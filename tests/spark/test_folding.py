@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.streaming.coordinator import StartError
+from coordinator_udf.streaming.lease import StartError
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.streaming.coordinator import StartError
+from coordinator_udf.streaming.lease import StartError
 from coordinator_udf.streaming.recovery import RecoveryError
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
 from tests.spark.test_kills import Death, drivers, wait_for_death

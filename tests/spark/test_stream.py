@@ -18,7 +18,8 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
-from coordinator_udf.streaming.coordinator import Coordinator, StartError, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.lease import StartError
 from schemas.requests import LIVE
 from tests.conftest import SAMPLE_LOG
 from tests.shard.samples import SAMPLES
@@ -165,8 +166,10 @@ def test_what_cannot_be_started_says_why(
         run(sample.settings, checkpoint=str(tmp_path / "other"))
     options = StreamOptions(str(tmp_path / "log"), str(tmp_path / "tables"), str(tmp_path / "checkpoint"))
     with Coordinator(coordinator_spark, options, CoordinatorConfig(sample.settings)) as coordinator:
-        with pytest.raises(StartError, match="another coordinator runs on the checkpoint"):
+        with pytest.raises(StartError, match="another coordinator runs on the folder of tables"):
             run(sample.settings)
+        with pytest.raises(StartError, match="another coordinator runs on the checkpoint"):
+            run(sample.settings, tables=str(tmp_path / "other tables"))
         with pytest.raises(StartError, match="another coordinator runs on the folder of tables"):
             run(sample.settings, checkpoint=str(tmp_path / "other"), recover=True)
         coordinator.wait(_set())

@@ -1,0 +1,107 @@
+"""Two live drivers on one log, one folder of tables, one checkpoint: the first stopped, the second started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import request_rows
+from coordinator_udf.tables.delta import WRITE_ORDER
+from tests.conftest import ROOT
+from tests.gateway.fleet import wait
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+START_S = 180
+
+
+@contextmanager
+def driver(root: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--root", str(root), "--partitions", "2"]
+    with (root / f"{name}.log").open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def rows(root: Path, name: str) -> pa.Table:
+    folder = root / "tables" / name
+    return DeltaTable(str(folder)).to_pyarrow_table() if folder.is_dir() else pa.table({"request_id": []})
+
+
+class Client:
+    """Commits offsets, each for a group of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.log = EmbeddedLog.create(root / "log", 2)
+        self.asked: list[str] = []
+
+    def commit(self) -> None:
+        name = f"r{len(self.asked)}"
+        self.asked.append(name)
+        topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": len(self.asked)}]}]
+        body = {"groupId": name, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
+        self.log.append(
+            request_rows(
+                partitions=2,
+                log_ts=self.log.now_ms(),
+                request_id=name,
+                api="OffsetCommit",
+                api_version=8,
+                client_id="c",
+                client_host="/10.0.0.1",
+                body=body,
+            )
+        )
+
+    def is_answered(self) -> bool:
+        return {*self.asked} <= {*rows(self._root, "group_responses").column("request_id").to_pylist()}
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["all processes", "only Python's"])
+def test_a_driver_that_was_stopped_and_taken_over_from_ends(tmp_path: Path, is_whole: bool) -> None:
+    client = Client(tmp_path)
+    client.commit()
+
+    def story() -> str:
+        return "\n".join(path.read_text()[-3_000:] for path in sorted(tmp_path.glob("*.log")))
+
+    with ExitStack() as both:
+        first = both.enter_context(driver(tmp_path, "first"))
+        wait(client.is_answered, "the first driver answers", story, START_S)
+        # So that it has something under way, wherever it is.
+        for _ in range(5):
+            client.commit()
+        stop = os.killpg if is_whole else os.kill
+        stop(first.pid, signal.SIGSTOP)
+        second = both.enter_context(driver(tmp_path, "second"))
+        client.commit()
+        wait(client.is_answered, "the second driver answers", story, START_S)
+        assert "has been silent for 10 s" in (tmp_path / "second.log").read_text()
+        stop(first.pid, signal.SIGCONT)
+        for _ in range(3):
+            client.commit()
+        wait(lambda: first.poll() is not None, "the first driver ends", story, START_S)
+        assert first.returncode == 1, story()
+        assert "coordinator: another coordinator has taken over the table" in (tmp_path / "first.log").read_text()
+        wait(client.is_answered, "the second driver goes on", story, START_S)
+        assert second.poll() is None
+    for name in WRITE_ORDER:
+        ids = rows(tmp_path, name).column("request_id" if name != "group_transitions" else "cause_request_id")
+        assert len(ids) == len(ids.unique()), f"{name} has each decision once"
+    offsets = rows(tmp_path, "consumer_offsets").column("group_id").to_pylist()
+    assert sorted(offsets) == sorted(client.asked)
