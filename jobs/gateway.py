@@ -16,6 +16,7 @@ from coordinator_udf.commands.gateway_options import (
     Advertise,
     BrokerPorts,
     Gateways,
+    KafkaConfig,
     LogJson,
     Metrics,
     SecurityFile,
@@ -23,6 +24,8 @@ from coordinator_udf.commands.gateway_options import (
 )
 from coordinator_udf.gateway.front import GatewayOptions, serve_alone
 from coordinator_udf.gateway.settings import parse_address
+from coordinator_udf.log.kafka.security import read_kafka_security
+from coordinator_udf.log.opening import LogPlace
 from coordinator_udf.monitoring import configure_logging
 from coordinator_udf.user_errors import UserError
 
@@ -31,7 +34,11 @@ def main(
     *,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")],
     root: Annotated[Path, typer.Option(help="Where all is that has no option of its own.")] = Path("data/live"),
-    log: Annotated[Path | None, typer.Option(help="The coordinator's log. [default: ROOT/log]")] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(help="The coordinator's log: a path, or kafka://HOST:PORT,.../TOPIC. [default: ROOT/log]"),
+    ] = None,
+    kafka_config: KafkaConfig = None,
     tables: Annotated[Path | None, typer.Option(help="The folder of its tables. [default: ROOT/tables]")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The settings file; its topics are served.")
@@ -57,7 +64,7 @@ def main(
     try:
         serve_alone(
             options,
-            log=log or root / "log",
+            log=LogPlace(log or str(root / "log"), read_kafka_security(kafka_config)),
             tables=tables or root / "tables",
             poll_ms=poll,
             stop=stop,

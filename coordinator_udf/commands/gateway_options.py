@@ -10,6 +10,10 @@ import typer
 Advertise = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if not --listen.")
 ]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TLS and SASL to the brokers of a log that is a topic, as conf/kafka-log.toml."),
+]
 Upstream = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT,...", help="A Kafka cluster: its topics and records, groups kept by Muster."),

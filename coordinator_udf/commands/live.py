@@ -14,6 +14,7 @@ from coordinator_udf.commands.gateway_options import (
     Advertise,
     BrokerPorts,
     Gateways,
+    KafkaConfig,
     LogJson,
     Metrics,
     SecurityFile,
@@ -40,6 +41,10 @@ from coordinator_udf.commands.live_options import (
 )
 from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
+from coordinator_udf.log.file import LogError
+from coordinator_udf.log.kafka.place import is_kafka
+from coordinator_udf.log.kafka.security import read_kafka_security
+from coordinator_udf.log.opening import LogPlace
 from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
@@ -62,6 +67,7 @@ def main(
     spark_conf: SparkConf = None,
     source: LogSource = Source.embedded,
     partitions: Partitions = None,
+    kafka_config: KafkaConfig = None,
     available_now: AvailableNow = False,
     trigger: Trigger = 0,
     tick: Tick = 500,
@@ -84,6 +90,7 @@ def main(
         if listen is None and (upstream is not None or security is not None):
             raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
         settings = load_settings(config, setting or (), topics_known=upstream is not None)
+        _refuse_mixed(source, log, kafka_config)
         options = StreamOptions(
             log=log or str(root / "log"),
             tables=tables or str(root / "tables"),
@@ -97,6 +104,7 @@ def main(
             recover=recover,
             fold_after_rows=fold_after,
             clock_waits=listen is not None,
+            kafka=read_kafka_security(kafka_config),
         )
         gateway = None
         if listen is not None:
@@ -125,10 +133,10 @@ def _coordinate(
     door = None
     if gateway is not None:
         door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
-        settings = door.reserve(Path(options.log), settings)
+        settings = door.reserve(LogPlace(options.log, options.kafka), settings)
     stop = threading.Event()
     phases.end("Python")
-    spark = coordinator_session(spark_conf)
+    spark = coordinator_session(spark_conf, with_kafka=options.source == "kafka")
     stop_on_signals(spark, stop)
     phases.end("Spark's session")
     with (
@@ -145,6 +153,17 @@ def _coordinate(
     said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
     typer.echo(f"handled {said}", err=True)
     spark.stop()
+
+
+def _refuse_mixed(source: Source, log: str | None, kafka_config: Path | None) -> None:
+    """Refuses a topic that is read as something else, and the other way round."""
+    if (source is Source.kafka) != (log is not None and is_kafka(log)):
+        raise LogError(
+            f"--source is {source.value} and --log {log}, expected kafka://HOST:PORT,.../TOPIC with --source kafka and "
+            "only there"
+        )
+    if kafka_config is not None and source is not Source.kafka:
+        raise LogError(f"--kafka-config is {kafka_config} and --source {source.value}, expected --source kafka")
 
 
 class _Told:

@@ -13,12 +13,15 @@ class Source(StrEnum):
     """What kind of log --log is."""
 
     embedded = "embedded"
+    kafka = "kafka"
     delta = "delta"
     json = "json"
 
 
 Root = Annotated[Path, typer.Option(help="Where all is that has no option of its own.")]
-Log = Annotated[str | None, typer.Option(help="The request log. [default: ROOT/log]")]
+Log = Annotated[
+    str | None, typer.Option(help="The request log: a path, or kafka://HOST:PORT,.../TOPIC. [default: ROOT/log]")
+]
 Tables = Annotated[str | None, typer.Option(help="The folder of the tables. [default: ROOT/tables]")]
 Checkpoint = Annotated[str | None, typer.Option(help="The query's checkpoint. [default: ROOT/checkpoint]")]
 Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Settings, as conf/coordinator.toml.")]

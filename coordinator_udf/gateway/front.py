@@ -27,8 +27,10 @@ from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, GroupConfig, parse_address
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
-from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
+from coordinator_udf.log.kafka.answers import AnswersReader
+from coordinator_udf.log.kafka.appender import KafkaLog
+from coordinator_udf.log.opening import AppendableLog, LogPlace
 from coordinator_udf.monitoring import MonitoringEndpoint
 from coordinator_udf.settings.coordinator import SETTINGS_OF_GROUPS, Settings, SettingsError
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
@@ -157,11 +159,11 @@ class FrontDoor:
         self._offsets_uri = f"{tables.rstrip('/')}/consumer_offsets"
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="gateway-opening")
         self._opened: Future[None] | None = None
-        self._log: EmbeddedLog | None = None
+        self._log: AppendableLog | None = None
         self._cluster: UpstreamCluster | None = None
         self._security: Security | None = None
 
-    def reserve(self, log: Path, config: CoordinatorConfig) -> CoordinatorConfig:
+    def reserve(self, log: LogPlace, config: CoordinatorConfig) -> CoordinatorConfig:
         """Takes the address, so that it is known before anything else is started that it is free.
 
         Where there is a log already, clients are let in from then on, as soon as it is known which offsets were ever
@@ -183,12 +185,12 @@ class FrontDoor:
         self._opened = self._opening.submit(self._open_early, log, config)
         return config
 
-    def _open_early(self, log: Path, config: CoordinatorConfig) -> None:
+    def _open_early(self, log: LogPlace, config: CoordinatorConfig) -> None:
         if self._cluster is None:
             self._ends.load(self._offsets_uri)
-        if log.is_file():
+        if log.is_there():
             try:
-                self._log = EmbeddedLog.open(log)
+                self._log = log.open()
             except LogError:
                 return  # the coordinator will say so
             gateway = self._started(self._log, config, is_loading=True)
@@ -226,7 +228,9 @@ class FrontDoor:
             DeltaError: the offsets that were committed can't be read.
         """
         if coordinator.log is None:
-            raise GatewaySettingsError("--listen needs a log that can be appended to; choose --source embedded")
+            raise GatewaySettingsError(
+                "--listen needs a log that can be appended to; choose --source embedded or kafka"
+            )
         phases.end("query")
         while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
             pass
@@ -248,7 +252,7 @@ class FrontDoor:
             if self._log is not None:
                 self._log.close()
 
-    def _started(self, log: EmbeddedLog, config: CoordinatorConfig, *, is_loading: bool) -> Gateway:
+    def _started(self, log: AppendableLog, config: CoordinatorConfig, *, is_loading: bool) -> Gateway:
         gateway = Gateway(
             log,
             config.topics,
@@ -271,7 +275,7 @@ class FrontDoor:
 def serve_alone(
     options: GatewayOptions,
     *,
-    log: Path,
+    log: LogPlace,
     tables: Path,
     poll_ms: int,
     stop: threading.Event,
@@ -291,7 +295,7 @@ def serve_alone(
     cluster = options.cluster(security)
     config = options.config_with_topics(load_settings(options.config), cluster)
     registry = None if metrics is None else CollectorRegistry()
-    request_log = EmbeddedLog.open(log)
+    request_log = log.open()
     try:
         gateway = Gateway(
             request_log,
@@ -301,7 +305,12 @@ def serve_alone(
             security=security,
             metrics=registry,
         )
-        follower = ResponsesFollower(str(tables), gateway.answers, gateway.ends, poll_ms)
+        answers = None
+        if isinstance(request_log, KafkaLog):
+            answers = AnswersReader(request_log.place, request_log.partitions, gateway.name)
+        # A cluster says itself where its partitions end.
+        needed = None if answers is not None and cluster is not None else str(tables)
+        follower = ResponsesFollower(needed, gateway.answers, gateway.ends, poll_ms, answers=answers)
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)

@@ -29,7 +29,7 @@ from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.interfaces import Handler, Passage, Shared
 from coordinator_udf.gateway.server.limits import ByteBudget
 from coordinator_udf.gateway.server.listener import BACKLOG, bound_socket
-from coordinator_udf.gateway.server.pending_requests import PendingRequests
+from coordinator_udf.gateway.server.pending_requests import PendingRequests, new_name
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
@@ -117,6 +117,8 @@ class Gateway:
                 "delete them there first, or begin another log"
             )
         self._request_log = log
+        #: With what its request ids begin, which no other gateway's do.
+        self.name = new_name()
         self._announce = announce
         self._is_loading = is_loading
         self._topics = TopicStore(log, topics)
@@ -166,8 +168,8 @@ class Gateway:
         """Takes the coordinator's answers, those of other gateways too; call it from any thread.
 
         Args:
-            table: rows with the columns ``request_id`` and ``body`` of schemas.tables.GROUP_RESPONSES. They must be
-                in the table already: from here they go to the clients.
+            table: rows with the columns ``request_id`` and ``body`` of schemas.tables.GROUP_RESPONSES, and of a log
+                that splits requests ``partition``. They must be in the table already: from here they go to the clients.
         """
         loop = self._loop
         if loop is None or not table.num_rows:
@@ -178,6 +180,11 @@ class Gateway:
         if not mine:
             return
         bodies = table.column("body").take(pa.array(mine, pa.int64())).to_pylist()
+        if self._request_log.splits_requests:
+            partitions = table.column("partition").take(pa.array(mine, pa.int64())).to_pylist()
+            parts = [(ids[i], *part) for i, *part in zip(mine, partitions, bodies, strict=True)]
+            self._in_loop(lambda: self._pending.deliver_parts(parts))
+            return
         pairs = [(ids[i], body) for i, body in zip(mine, bodies, strict=True)]
         self._in_loop(lambda: self._pending.deliver(pairs))
 
@@ -265,7 +272,7 @@ class Gateway:
             rows_max=settings.append_rows_max,
         )
         self._pending = PendingRequests(
-            self._commit, self._request_log.partitions, settings, is_loading=self._is_loading
+            self._commit, self._request_log.partitions, settings, name=self.name, is_loading=self._is_loading
         )
         self._commit.room = self._pending.room
         listener = self._listener or bound_socket(settings.host, settings.port)

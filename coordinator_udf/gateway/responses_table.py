@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 import msgspec
@@ -116,22 +116,36 @@ def _read(files: PyFileSystem, path: str, columns: list[str]) -> pa.Table:
     return pq.read_table(path, columns=columns, filesystem=files, partitioning=None)
 
 
+class Answers(Protocol):
+    """Where a coordinator's answers are read."""
+
+    def read(self) -> list[pa.Table]:
+        """The answers that came since the last call."""
+
+
 class ResponsesFollower:
     """A thread that hands the new answers of a coordinator to a gateway.
 
     Args:
-        tables: the folder of the coordinator's tables.
+        tables: the folder of the coordinator's tables; None where nobody asks the gateway where partitions end.
         deliver: what takes the answers: `Gateway.answers`.
         ends: learns of offsets that were committed before their commits are answered.
         interval_ms: the pause between two looks.
+        answers: where the answers are, if not in the table group_responses.
     """
 
     def __init__(
-        self, tables: str, deliver: Callable[[pa.Table], None], ends: PartitionEnds, interval_ms: int = 25
+        self,
+        tables: str | None,
+        deliver: Callable[[pa.Table], None],
+        ends: PartitionEnds,
+        interval_ms: int = 25,
+        *,
+        answers: Answers | None = None,
     ) -> None:
-        self._answers = NewRows(f"{tables}/group_responses")
-        self._offsets_uri = f"{tables}/consumer_offsets"
-        self._offsets = NewRows(self._offsets_uri, RECORD_COLUMNS)
+        self._answers = answers or NewRows(f"{tables}/group_responses")
+        self._offsets_uri = None if tables is None else f"{tables}/consumer_offsets"
+        self._offsets = None if self._offsets_uri is None else NewRows(self._offsets_uri, RECORD_COLUMNS)
         self._deliver = deliver
         self._ends = ends
         self._interval_s = interval_ms / 1000
@@ -140,8 +154,9 @@ class ResponsesFollower:
     def start(self) -> None:
         """Looks where the tables end, so that rows from now on are seen, and follows them from there."""
         self._answers.read()
-        self._offsets.read()
-        self._ends.load(self._offsets_uri)
+        if self._offsets is not None and self._offsets_uri is not None:
+            self._offsets.read()
+            self._ends.load(self._offsets_uri)
         self._thread.start()
 
     def stop(self) -> None:
@@ -153,7 +168,7 @@ class ResponsesFollower:
             try:
                 found = self._answers.read()
                 # A micro-batch writes its records before its answers.
-                for records in self._offsets.read() if found else ():
+                for records in self._offsets.read() if found and self._offsets is not None else ():
                     self._ends.add(records)
                 for answers in found:
                     self._deliver(answers)

@@ -21,6 +21,8 @@ class TopicLog(Protocol):
     """A log that keeps the topics that clients created; coordinator_udf.log.embedded.EmbeddedLog is one."""
 
     partitions: int
+    #: Whether a request's rows may come in different micro-batches, so that each has an answer of its own.
+    splits_requests: bool
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
         """Appends rows durably and in order, all or none."""

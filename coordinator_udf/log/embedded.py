@@ -64,6 +64,8 @@ class EmbeddedLog:
 
     #: After how long without an append the next one says that time stood still; None: never, as in recorded logs.
     downtime_after_ms: int | None = DOWNTIME_AFTER_MS
+    #: Whether a request's rows may come in different micro-batches; an append is never split.
+    splits_requests = False
 
     def __init__(self, path: Path, connection: sqlite3.Connection, partitions: int, clock: LogClock) -> None:
         self.path = path

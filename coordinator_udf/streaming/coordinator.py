@@ -18,6 +18,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import history_uri, next_offsets
+from coordinator_udf.log.kafka.answers import AnswersWriter
+from coordinator_udf.log.kafka.appender import KafkaLog
+from coordinator_udf.log.kafka.place import parse_place
+from coordinator_udf.log.kafka.security import PLAINTEXT, KafkaSecurity
+from coordinator_udf.log.opening import AppendableLog
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
@@ -29,6 +34,7 @@ from coordinator_udf.streaming.shard_function import coordinate
 from coordinator_udf.streaming.sink import CoordinatorSink, Rows, Written
 from coordinator_udf.streaming.sources import requests as sources
 from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
+from coordinator_udf.streaming.sources.kafka_topic import kafka_requests, rows_behind
 from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
 from coordinator_udf.tables.delta import OutputTables
@@ -50,7 +56,7 @@ class StreamOptions:
     """Where the coordinator reads and writes, and how it goes about it.
 
     Attributes:
-        log: the embedded log's file, a Delta table, or a directory of JSON lines.
+        log: the embedded log's file, a Kafka topic, a Delta table, or a directory of JSON lines.
         tables: the folder of the tables.
         checkpoint: the query's checkpoint, a directory.
         source: what kind of log it is.
@@ -58,17 +64,18 @@ class StreamOptions:
         available_now: take what is there and stop. Time stands still then: no ticks.
         trigger_ms: the least time from one micro-batch to the next.
         tick_ms: how often the job makes time pass. A log without ticks of its own has a micro-batch as often, no more.
-        max_rows: the most rows of the embedded log in one micro-batch.
+        max_rows: the most rows of the log in one micro-batch.
         recover: load the groups from consumer_offsets and begin a new checkpoint with that.
         clock_waits: whether time stands still until `Coordinator.start_clock`, as nobody can append before.
         fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
             the table request_log; 0: they stay for good.
+        kafka: how the brokers of a topic are spoken to.
     """
 
     log: str
     tables: str
     checkpoint: str
-    source: Literal["embedded", "delta", "json"] = "embedded"
+    source: Literal["embedded", "kafka", "delta", "json"] = "embedded"
     partitions: int | None = None
     available_now: bool = False
     trigger_ms: int = 0
@@ -77,6 +84,7 @@ class StreamOptions:
     recover: bool = False
     clock_waits: bool = False
     fold_after_rows: int = DEFAULT_FOLD_AFTER_ROWS
+    kafka: KafkaSecurity = PLAINTEXT
 
 
 class Coordinator:
@@ -112,7 +120,7 @@ class Coordinator:
         self._clients = clients
         self._ticker: Ticker | None = None
         self._exit = ExitStack()
-        self.log: EmbeddedLog | None = None
+        self.log: AppendableLog | None = None
         self._sink: CoordinatorSink | None = None
         self._folder: Folder | None = None
         self._query: StreamingQuery | None = None
@@ -196,8 +204,10 @@ class Coordinator:
         self._lease = undo.enter_context(take_over(tables, options.checkpoint))
         undo.enter_context(exclusive_checkpoint(options.checkpoint, self._lease))
         self._refuse_new_checkpoint_on_old_tables(tables)
-        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
-        outputs = coordinate(self._requests(undo), self.config.settings)
+        requests = self._requests(undo)
+        is_split = isinstance(self.log, KafkaLog)
+        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written, merge_parts=not is_split)
+        outputs = coordinate(requests, self.config.settings, gaps_are_downtime=is_split)
         writer = (
             outputs.writeStream.queryName("coordinator")
             .foreachBatch(self._sink)
@@ -207,7 +217,7 @@ class Coordinator:
             writer = writer.trigger(availableNow=True)
         else:
             pause_ms = options.trigger_ms
-            if options.source != "embedded":
+            if options.source in ("delta", "json"):
                 pause_ms = max(pause_ms, options.tick_ms)
             writer = writer.trigger(processingTime=f"{pause_ms} milliseconds")
         self._query = writer.start()
@@ -226,12 +236,33 @@ class Coordinator:
             return self._embedded(undo)
         if options.recover:
             raise StartError("--recover-from-offsets puts the groups on the log, so it needs --source embedded")
+        if options.source == "kafka":
+            return self._kafka(undo)
         partitions = options.partitions or 8
         read = sources.delta_requests if options.source == "delta" else sources.json_requests
         requests = read(self._spark, options.log, partitions)
         if options.available_now:
             return requests
         return sources.with_clock(requests, partitions, self.config)
+
+    def _kafka(self, undo: ExitStack) -> DataFrame:
+        options = self.options
+        self.log = log = KafkaLog.open(parse_place(options.log, options.kafka), options.partitions)
+        undo.callback(log.close)
+        self._answers = AnswersWriter(log.place, log.partitions, beside=self._answers).write
+        self._begin(log, undo)
+        return kafka_requests(self._spark, log.place, log.partitions, max_rows=options.max_rows)
+
+    def _begin(self, log: AppendableLog, undo: ExitStack) -> None:
+        """Says which topics there are, and lets time pass."""
+        options = self.options
+        # What is there is all that a run to its end handles.
+        tell_topics(log, self.config, or_tick=not options.available_now)
+        if not options.available_now:
+            self._ticker = Ticker(log, options.tick_ms)
+            undo.callback(self._ticker.stop)
+            if not options.clock_waits:
+                self._ticker.start()
 
     def _embedded(self, undo: ExitStack) -> DataFrame:
         options = self.options
@@ -261,13 +292,7 @@ class Coordinator:
         if options.recover:
             now_ms = 0 if options.available_now else log.now_ms()
             recover(self._spark, log, options.tables, options.checkpoint, self.config, now_ms=now_ms)
-        # What is there is all that a run to its end handles.
-        tell_topics(log, self.config, or_tick=not options.available_now)
-        if not options.available_now:
-            self._ticker = Ticker(log, options.tick_ms)
-            undo.callback(self._ticker.stop)
-            if not options.clock_waits:
-                self._ticker.start()
+        self._begin(log, undo)
         if self._folder is not None:
             self._folder.start()
         start = read_start(options.checkpoint)
@@ -319,6 +344,8 @@ class Coordinator:
         ends: Sequence[str | None] = [source.endOffset for source in progress.sources]
         if self.log is None or not ends or ends[0] is None:
             return None
+        if isinstance(self.log, KafkaLog):
+            return rows_behind(ends[0], progress.sources[0].latestOffset)
         return self.log.extent().rows - self.log.rows_until(json.loads(ends[0])["append"])
 
     def _lag(self, progress: Any) -> str:
@@ -330,7 +357,7 @@ class Coordinator:
         return lag if trouble is None else f"{lag}, the request log is not folded ({trouble})"
 
 
-def tell_topics(log: EmbeddedLog, config: CoordinatorConfig, *, or_tick: bool) -> None:
+def tell_topics(log: AppendableLog, config: CoordinatorConfig, *, or_tick: bool) -> None:
     """Puts the topics on the log, those of a settings file and those that clients created; no time passes by that.
 
     Args:

@@ -29,7 +29,9 @@ class SparkConfError(UserError, ValueError):
     """A line of a Spark settings file that isn't ``name value``."""
 
 
-def coordinator_session(conf: Path | None = None, more: Mapping[str, str] | None = None) -> SparkSession:
+def coordinator_session(
+    conf: Path | None = None, more: Mapping[str, str] | None = None, *, with_kafka: bool = False
+) -> SparkSession:
     """A session with Delta and the coordinator's sources, with the settings of conf/spark.conf.
 
     Started by plain Python, the session is made with these settings. Under spark-submit there is one already: what was
@@ -38,6 +40,7 @@ def coordinator_session(conf: Path | None = None, more: Mapping[str, str] | None
     Args:
         conf: a file like spark-defaults.conf; default conf/spark.conf beside the package, if it is there.
         more: settings that win over the file's.
+        with_kafka: whether the request log is a Kafka topic.
 
     Raises:
         SparkConfError: a line of the file has no value.
@@ -53,7 +56,7 @@ def coordinator_session(conf: Path | None = None, more: Mapping[str, str] | None
         settings = {name: value for name, value in settings.items() if name not in given}
     else:
         _let_workers_find_the_package()
-    spark = delta_session("muster-coordinator", {**settings, **REQUIRED, **(more or {})})
+    spark = delta_session("muster-coordinator", {**settings, **REQUIRED, **(more or {})}, with_kafka=with_kafka)
     # What plans a source's micro-batches on the driver doesn't get --py-files by itself.
     spark.sparkContext.environment.setdefault("PYTHONPATH", str(ROOT))
     return spark

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from coordinator_udf.log.kafka.downtime import with_downtime
 from coordinator_udf.log.rows import are_controls
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
@@ -28,18 +29,25 @@ if TYPE_CHECKING:
 ShardFunction = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
-def shard_function(settings: Settings) -> ShardFunction:
-    """The function for ``applyInPandasWithState``: one call serves all groups of a shard."""
+def shard_function(settings: Settings, *, gaps_are_downtime: bool = False) -> ShardFunction:
+    """The function for ``applyInPandasWithState``: one call serves all groups of a shard.
+
+    Args:
+        gaps_are_downtime: whether a gap in the log's time says that nobody could append (log.kafka.downtime). Each tick
+            has to be remembered then.
+    """
 
     def handle(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         if TaskContext.get() is not None:
             leave_garbage_to_spark()
         rows = bound_by_ticks(unpack_requests(value for frame in frames for value in frame["requests"]), settings)
         stored = state.get if state.exists else None
-        if stored is not None and is_quiet(rows, stored):
+        if not gaps_are_downtime and stored is not None and is_quiet(rows, stored):
             return
         partition = partition_of(int(key[0]))
         shard = decode(partition, settings, stored)
+        if gaps_are_downtime:
+            rows = with_downtime(rows, shard.ctx.now_ms)
         outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).all()
         state.update(encode(shard))
         controls = pc.sum(are_controls(rows.column("api"))).as_py() or 0
@@ -76,11 +84,15 @@ def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
     return bool(times["min"] >= 0 and times["max"] < next_deadline_ms)
 
 
-def coordinate(requests: DataFrame, settings: Settings) -> DataFrame:
+def coordinate(requests: DataFrame, settings: Settings, *, gaps_are_downtime: bool = False) -> DataFrame:
     """The stateful stage: packed requests in, what the shards say out (packing.PACKED_OUTPUTS).
 
     No timeout: time is in the rows, and a group's timers are in its shard.
     """
     return requests.groupBy("shard").applyInPandasWithState(
-        shard_function(settings), PACKED_OUTPUTS, SHARD_STATE, "append", GroupStateTimeout.NoTimeout
+        shard_function(settings, gaps_are_downtime=gaps_are_downtime),
+        PACKED_OUTPUTS,
+        SHARD_STATE,
+        "append",
+        GroupStateTimeout.NoTimeout,
     )

@@ -1,4 +1,4 @@
-"""The clock of the embedded log: a thread that appends ticks, so that timers fire though no request comes."""
+"""The clock of a log: a thread that appends ticks, so that timers fire though no request comes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.file import LogError
+from coordinator_udf.log.opening import AppendableLog
 from coordinator_udf.log.rows import control_rows
 
 _log: Final = logging.getLogger(__name__)
@@ -26,7 +28,7 @@ class Ticker:
         only_when_quiet: whether a tick is left out while others append.
     """
 
-    def __init__(self, log: EmbeddedLog, interval_ms: int, *, only_when_quiet: bool = False) -> None:
+    def __init__(self, log: AppendableLog, interval_ms: int, *, only_when_quiet: bool = False) -> None:
         self._log = log
         self._only_when_quiet = only_when_quiet
         self._interval_ms = interval_ms
@@ -46,6 +48,9 @@ class Ticker:
         return self._log.append(control_rows(partitions=self._log.partitions, log_ts=self._log.now_ms(), api="Tick"))
 
     def _is_quiet(self) -> bool:
+        if not isinstance(self._log, EmbeddedLog):
+            # Each partition of a topic is to be heard of.
+            return True
         newest = self._log.newest_log_ts()
         return newest is None or self._log.now_ms() - newest >= self._interval_ms
 
@@ -54,9 +59,9 @@ class Ticker:
             try:
                 if not self._only_when_quiet or self._is_quiet():
                     self.tick()
-            except sqlite3.OperationalError as error:
-                # Somebody holds the log for a minute, or the disk is full. A tick that is missed is no loss, the next
-                # one says the later time; that time stands still has to be said.
+            except (sqlite3.OperationalError, LogError) as error:
+                # Somebody holds the log for a minute, the disk is full, or no broker is there. A tick that is missed is
+                # no loss, the next one says the later time; that time stands still has to be said.
                 _log.error("the log can't be appended to, time stands still: %s", error)
             if stop.wait(self._interval_s):
                 return

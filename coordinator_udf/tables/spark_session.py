@@ -11,6 +11,8 @@ from typing import Any, Final
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 
+from coordinator_udf.user_errors import UserError
+
 #: What Delta needs in every session.
 DELTA_SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -33,11 +35,23 @@ LOGGING_CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "log4j2.pro
 CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 _QUIET_ARCHIVE: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
-#: Where scripts/setup keeps the paths of Delta's jars, one a line.
+#: Where scripts/setup keeps the paths of Delta's jars, one a line, and of those of Spark's source of Kafka topics.
 RESOLVED_JARS: Final = Path(sys.prefix) / "delta-jars"
+KAFKA_JARS: Final = Path(sys.prefix) / "kafka-jars"
+
+#: Spark's source of Kafka topics, and what it needs beside what Spark brings. The token provider is of another release,
+#: since that of 4.2.0 was never published; it is used for delegation tokens only.
+_KAFKA_PACKAGES: Final = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
 
 
-def delta_session(app_name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+def delta_session(
+    app_name: str, settings: Mapping[str, str] | None = None, *, with_kafka: bool = False
+) -> SparkSession:
     """A session that can read and write Delta tables.
 
     Under spark-submit, its ``--packages`` brings Delta's jars. Else they are those that scripts/setup resolved, or
@@ -46,6 +60,10 @@ def delta_session(app_name: str, settings: Mapping[str, str] | None = None) -> S
     Args:
         app_name: how Spark shows the job.
         settings: Spark settings; they win over those that spark-submit was given.
+        with_kafka: whether Kafka topics are to be read.
+
+    Raises:
+        UserError: Spark's source of Kafka topics isn't there.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -55,6 +73,11 @@ def delta_session(app_name: str, settings: Mapping[str, str] | None = None) -> S
         builder = builder.config(name, value)
     if not submitted:
         jars = resolved_jars()
+        if with_kafka:
+            kafka = _paths(KAFKA_JARS)
+            if jars is None or kafka is None:
+                raise UserError("Spark's source of Kafka topics isn't there; scripts/setup fetches it")
+            jars = f"{jars},{kafka}"
         builder = builder.config("spark.jars", jars) if jars else configure_spark_with_delta_pip(builder)
     return builder.getOrCreate()
 
@@ -73,19 +96,30 @@ def _local(settings: Mapping[str, str]) -> dict[str, str]:
 
 def resolved_jars() -> str | None:
     """Delta's jars as Spark's setting ``spark.jars`` wants them; None where they are not all there."""
-    if not RESOLVED_JARS.is_file():
+    return _paths(RESOLVED_JARS)
+
+
+def _paths(kept: Path) -> str | None:
+    if not kept.is_file():
         return None
-    jars = RESOLVED_JARS.read_text(encoding="utf-8").split()
+    jars = kept.read_text(encoding="utf-8").split()
     return ",".join(jars) if jars and all(Path(jar).is_file() for jar in jars) else None
 
 
 def resolve_jars() -> None:
-    """Has Spark resolve Delta's jars into its Ivy cache and remembers where they are."""
+    """Has Spark resolve the jars of Delta and of its Kafka source into its Ivy cache and remembers where they are."""
     RESOLVED_JARS.unlink(missing_ok=True)
+    KAFKA_JARS.unlink(missing_ok=True)
     spark = delta_session("muster-setup", {"spark.master": "local[1]"})
     jars = [jar.removeprefix("file://") for jar in spark.conf.get("spark.jars", "").split(",")]  # type: ignore[union-attr]
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    resolve = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies
+    found = [
+        resolve(jvm.java.net.URI(f"ivy://{package}?transitive=false")).mkString(",") for package in _KAFKA_PACKAGES
+    ]
     spark.stop()
-    RESOLVED_JARS.write_text("".join(f"{jar}\n" for jar in jars), encoding="utf-8")
+    for kept, paths in ((RESOLVED_JARS, jars), (KAFKA_JARS, found)):
+        kept.write_text("".join(f"{jar}\n" for jar in paths), encoding="utf-8")
 
 
 def settings_to_archive(draft: Path) -> dict[str, str]:

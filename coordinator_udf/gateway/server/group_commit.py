@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, Protocol
 
+from coordinator_udf.log.kafka.appender import NotAppendedError
 from coordinator_udf.protocol.errors import BadRequest
 
 _log = logging.getLogger(__name__)
@@ -148,6 +149,9 @@ class GroupCommit:
                 return [error]
             # One of them can't be a row: the others must not suffer for it.
             return [self._append([entry])[0] for entry in group]
+        except NotAppendedError as error:
+            _log.error("some requests may not be in the log, their clients will retry: %s", error)
+            return [error if any(row["partition"] in error.partitions for row in e.rows) else None for e in group]
         except Exception as error:  # noqa: BLE001  whatever the storage says, the clients are told to come again
             _log.exception("%d requests could not be appended to the log; their clients will retry", len(group))
             return [error] * len(group)

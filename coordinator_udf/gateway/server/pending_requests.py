@@ -8,7 +8,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.server.interfaces import Closed, MakeBody
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
+from coordinator_udf.protocol.answer_parts import merge_parts
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.failed_answer import failed_answer
 from coordinator_udf.protocol.wire.shaping import answer
@@ -74,6 +75,9 @@ class _Pending:
     heartbeat: Asked | None = None
     is_in_log: bool = False
     rows_due: int = 0
+    #: How many rows of the log it consists of, and what came of those that were answered alone, by partition.
+    rows: int = 1
+    parts: dict[int, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +105,26 @@ class PendingRequests:
     """The requests of this gateway that the coordinator owes an answer to. Everything here runs in the loop.
 
     Args:
+        name: of the gateway, by `new_name`.
         is_loading: whether no request goes to the log before `loaded`. Each waits for that for a while, and is then
             answered as Kafka does while it loads: a client that is refused stays away for longer, and one that waits
             for long gives up.
     """
 
     def __init__(
-        self, commit: GroupCommit, partitions: int, settings: GatewaySettings, *, is_loading: bool = False
+        self,
+        commit: GroupCommit,
+        partitions: int,
+        settings: GatewaySettings,
+        *,
+        name: str | None = None,
+        is_loading: bool = False,
     ) -> None:
         self._commit = commit
         self._partitions = partitions
         self._settings = settings
         self._pending: dict[str, _Pending] = {}
-        # Unique beyond this process: request ids of one log come from many gateways.
-        self._prefix = f"{uuid.uuid4().hex[:16]}-"
+        self._prefix = f"{name or new_name()}-"
         self._count = 0
         self.timed_out = 0
         self.withdrawn = 0
@@ -197,8 +207,26 @@ class PendingRequests:
             _log.warning("%s v%d of %s is refused: %s", call.api, call.api_version, call.client_host, error)
             done(error)
         else:
+            self._pending[request_id].rows = len(rows)
             self._submit(request_id, Entry(rows, done, call.lane, partial(_is_wanted, call, answered)))
         return answered
+
+    def deliver_parts(self, answers: Iterable[tuple[str, int, str | None]]) -> None:
+        """Hands out answers to rows of the log: a request id, the row's partition and a JSON body.
+
+        The answer to a request that asked several shards is handed out when all of them have answered.
+        """
+        whole: list[tuple[str, str | None]] = []
+        for request_id, partition, body in answers:
+            pending = self._pending.get(request_id)
+            if pending is None or pending.rows == 1:
+                whole.append((request_id, body))
+                continue
+            pending.parts[partition] = body
+            if len(pending.parts) == pending.rows:
+                bodies = [pending.parts[number] for number in sorted(pending.parts)]
+                whole.append((request_id, merge_parts(pending.api, pending.api_version, bodies, None)))
+        self.deliver(whole)
 
     def deliver(self, answers: Iterable[tuple[str, str | None]]) -> None:
         """Hands out answers: pairs of a request id and a JSON body. What nobody waits for any more is dropped.
@@ -316,6 +344,11 @@ class PendingRequests:
                     del self._unheard[next(iter(self._unheard))]
             if pending.nameless is not None and pending.is_in_log and pending.answered.cancelled():
                 self._withdraw(pending.nameless)
+
+
+def new_name() -> str:
+    """A gateway's name, with which its request ids begin: those of one log come from many gateways."""
+    return uuid.uuid4().hex[:16]
 
 
 def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Errors) -> Mapping[str, Any]:

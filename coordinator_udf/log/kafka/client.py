@@ -1,0 +1,86 @@
+"""The clients of a request log's brokers: confluent-kafka, which is installed by ``pip install 'muster[kafka]'``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinator_udf.log.file import LogError
+from coordinator_udf.log.kafka.place import KafkaPlace
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+
+#: The longest record: a request of a gateway (16 MiB) whose bytes are base64, or an answer with as many assignments.
+RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
+
+#: How long a record may take to be on all replicas that are in sync, in milliseconds. After that nobody knows whether
+#: it is, and its request's client is told to ask again: less than a client's own patience (30 s by default).
+DELIVERY_TIMEOUT_MS: Final = 10_000
+
+
+class BrokerError(LogError):
+    """The brokers of a request log can't do now what they are asked for."""
+
+
+def producer(place: KafkaPlace) -> Producer:
+    """A producer whose records are written once, in order, and on all replicas that are in sync before it says so."""
+    from confluent_kafka import Producer
+
+    return Producer(
+        {
+            **_shared(place),
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 0,
+            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "message.max.bytes": RECORD_BYTES_MAX,
+            "compression.type": "lz4",
+        }
+    )
+
+
+def consumer(place: KafkaPlace) -> Consumer:
+    """A consumer that is given its partitions; it commits nothing."""
+    from confluent_kafka import Consumer
+
+    return Consumer(
+        {
+            **_shared(place),
+            "group.id": "muster",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 100,
+        }
+    )
+
+
+def admin(place: KafkaPlace) -> AdminClient:
+    """A client that administers topics."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient(_shared(place))
+
+
+def exception() -> type[Exception]:
+    """What the clients raise."""
+    from confluent_kafka import KafkaException
+
+    return KafkaException
+
+
+def _shared(place: KafkaPlace) -> dict[str, Any]:
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError as error:
+        raise LogError(f"a Kafka topic as the request log needs confluent-kafka: {error}") from error
+    return {
+        "bootstrap.servers": place.bootstrap,
+        "client.id": "muster",
+        # What a client can't do for a while it goes on trying, with a line each time; whoever uses it says it once.
+        "log_level": 2,
+        "reconnect.backoff.max.ms": 1_000,
+        "socket.timeout.ms": DELIVERY_TIMEOUT_MS,
+        **place.security.of_librdkafka(),
+    }

@@ -1,0 +1,69 @@
+"""A row of the request log as a record of a topic, and back.
+
+The record's partition, offset and timestamp (LogAppendTime) are the row's. Its value is a JSON object with the other
+columns that say something; ``"log_ts": 0`` is in it where no time passes by the row (schemas.requests). Its key is the
+shard's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, get_type_hints
+
+import msgspec
+import pyarrow as pa
+
+from schemas.request_row import Request
+from schemas.requests import LIVE, request_log_arrow
+
+#: What a record's own place and time say.
+_OF_RECORD: Final = ("partition", "offset", "log_ts")
+
+_encode: Final = msgspec.json.Encoder().encode
+
+_Value: Final = msgspec.defstruct(
+    "_Value",
+    [
+        ("log_ts", int | None, None),
+        *(
+            (name, hint | None, None)
+            for name, hint in get_type_hints(Request, include_extras=True).items()
+            if name not in _OF_RECORD
+        ),
+    ],
+)
+_decode: Final = msgspec.json.Decoder(_Value).decode
+
+_SCHEMA: Final = request_log_arrow()
+
+
+def to_key(partition: int) -> bytes:
+    """The key of a shard's records."""
+    return b"%d" % partition
+
+
+def to_value(row: Mapping[str, Any]) -> bytes:
+    """A row (every column of REQUEST_LOG but ``source`` and ``offset``) as a record's value."""
+    value = {name: told for name, told in row.items() if told is not None and name not in _OF_RECORD}
+    if row["log_ts"] == 0:
+        value["log_ts"] = 0
+    return _encode(value)
+
+
+def to_rows(records: Iterable[tuple[int, int, int, bytes | None]], source: str = LIVE) -> pa.RecordBatch:
+    """Records (partition, offset, timestamp in ms, value) as rows of REQUEST_LOG.
+
+    A value that is none of a row becomes a row of no API, which the shard rejects; its body is the value.
+    """
+    rows = []
+    for partition, offset, timestamp_ms, value in records:
+        row: dict[str, Any] = {"source": source, "partition": partition, "offset": offset, "log_ts": timestamp_ms}
+        try:
+            read = msgspec.structs.asdict(_decode(value or b""))
+            if read.pop("log_ts") == 0:
+                row["log_ts"] = 0
+            rows.append(read | row)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            unreadable = f"none, the record's value can't be read ({error})"
+            rows.append(row | {"api": unreadable, "body": (value or b"").decode("utf-8", "backslashreplace")})
+    return pa.RecordBatch.from_pylist(rows, _SCHEMA)

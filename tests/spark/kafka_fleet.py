@@ -1,0 +1,127 @@
+"""A coordinator whose request log is a topic of a real broker, and two gateways before it: processes that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.gateway.fleet import wait
+from tests.gateway.upstream.test_two_gateways import free_range
+from tests.members.kafka_broker import KafkaBroker
+
+START_S = 180
+
+_SETTINGS = (
+    "group.initial.rebalance.delay.ms = 500\n"
+    "group.consumer.min.session.timeout.ms = 6000\n"
+    "group.consumer.session.timeout.ms = 10000\n"
+)
+
+
+class Process:
+    """A command that is started, killed, and started again; what it says is in a file."""
+
+    def __init__(self, log: Path, command: Sequence[str], ready: str) -> None:
+        self.log = log
+        self._command = [sys.executable, *command]
+        self._ready = ready.encode()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Process:
+        self._before = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        return self
+
+    def wait_until_ready(self) -> None:
+        assert self._process is not None
+        process = self._process
+        wait(
+            lambda: self._ready in self.log.read_bytes()[self._before :] or process.poll() is not None,
+            "it is ready",
+            self.log.read_text,
+            START_S,
+        )
+        assert process.poll() is None, self.log.read_text()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """kill -9, of all that it started, too."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(120)
+
+
+class KafkaFleet:
+    """The job and two gateways; the broker has the log and the records that members read.
+
+    Args:
+        options: more of the gateways.
+        job_options: more of the job.
+    """
+
+    def __init__(
+        self, directory: Path, broker: KafkaBroker, *options: str, log: str, job_options: Sequence[str] = ()
+    ) -> None:
+        self.root = directory / "live"
+        config = directory / "coordinator.toml"
+        config.write_text(_SETTINGS)
+        self.ports = [free_range(), free_range()]
+        self.addresses = [f"127.0.0.1:{port}" for port in self.ports]
+        shared = ["--root", str(self.root), "--log", log, "--config", str(config)]
+        self.job = Process(
+            directory / "job.log",
+            [str(ROOT / "jobs" / "coordinator_stream.py"), *shared, "--source", "kafka", *job_options],
+            "batch ",
+        )
+        known = ["--gateways", ",".join(self.addresses), "--upstream", broker.address]
+        self.gateways = [
+            Process(
+                directory / f"gateway-{port}.log",
+                [str(ROOT / "jobs" / "gateway.py"), *shared, "--listen", f"127.0.0.1:{port}", *known, *options],
+                "listening on",
+            )
+            for port in self.ports
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses)
+
+    @property
+    def tables(self) -> Path:
+        return self.root / "tables"
+
+    def start(self) -> None:
+        for process in (self.job, *self.gateways):
+            process.start()
+        for process in (self.job, *self.gateways):
+            process.wait_until_ready()
+
+    def kill(self) -> None:
+        for process in (*self.gateways, self.job):
+            process.kill()
+
+    def story(self) -> str:
+        return "\n\n".join(process.log.read_text()[-4_000:] for process in (self.job, *self.gateways))
