@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from coordinator_udf.commands.gateway_options import KafkaConfig
+from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.replay.inputs.detect import Format
+from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
 from coordinator_udf.replay.judge.report import SourceReport, doubts, explanation_lines, summary, total
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
@@ -19,11 +22,12 @@ from coordinator_udf.user_errors import UserError
 def main(
     *,
     inputs: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="INPUT...",
             help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
-            "gzip, bzip2 or zstd files, in directories or by pattern; a request log table; an embedded log.",
+            "gzip, bzip2 or zstd files, in directories or by pattern; a request log table; an embedded log; "
+            "kafka://HOST:PORT,.../TOPIC.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the tables go.")] = Path("data/replay"),
@@ -58,6 +62,7 @@ def main(
     doubt_from: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with status 3 if more of an input is unreadable or contradicted.")
     ] = 0.5,
+    kafka_config: KafkaConfig = None,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
     """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
@@ -66,10 +71,11 @@ def main(
     """
     try:
         options = ReplayOptions.load(config, settings or (), partitions, time_zone, state)
-        request = ReplayRequest(tuple(inputs), out, options, form, jsonl, differences, overwrite, one_broker)
-        checked = check_request(request)
-        with replay_session() as spark:
-            reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
+        with topics_as_tables(inputs, read_kafka_security(kafka_config)) as paths:
+            request = ReplayRequest(tuple(paths), out, options, form, jsonl, differences, overwrite, one_broker)
+            checked = check_request(request)
+            with replay_session() as spark:
+                reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error

@@ -34,7 +34,7 @@ from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsErr
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
-from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.opening import AppendableLog
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Gateway:
 
     def __init__(
         self,
-        log: EmbeddedLog,
+        log: AppendableLog,
         topics: Iterable[Topic],
         settings: GatewaySettings | None = None,
         *,
@@ -322,7 +322,7 @@ class Gateway:
                 node,
                 self._topics,
                 self.ends,
-                group_configs=GroupConfigStore(self._request_log),
+                group_configs=GroupConfigStore(self._request_log) if self._request_log.keeps_changes else None,
                 client_assignors=settings.client_assignors,
                 peers=self._peers,
                 of_groups=settings.of_groups,

@@ -23,6 +23,8 @@ class TopicLog(Protocol):
     partitions: int
     #: Whether a request's rows may come in different micro-batches, so that each has an answer of its own.
     splits_requests: bool
+    #: Whether it keeps the topics that clients create and the settings that they give to groups.
+    keeps_changes: bool
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
         """Appends rows durably and in order, all or none."""

@@ -66,6 +66,8 @@ class EmbeddedLog:
     downtime_after_ms: int | None = DOWNTIME_AFTER_MS
     #: Whether a request's rows may come in different micro-batches; an append is never split.
     splits_requests = False
+    #: Whether it keeps the topics that clients create and the settings that they give to groups.
+    keeps_changes = True
 
     def __init__(self, path: Path, connection: sqlite3.Connection, partitions: int, clock: LogClock) -> None:
         self.path = path

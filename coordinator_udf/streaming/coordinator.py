@@ -205,9 +205,8 @@ class Coordinator:
         undo.enter_context(exclusive_checkpoint(options.checkpoint, self._lease))
         self._refuse_new_checkpoint_on_old_tables(tables)
         requests = self._requests(undo)
-        is_split = isinstance(self.log, KafkaLog)
-        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written, merge_parts=not is_split)
-        outputs = coordinate(requests, self.config.settings, gaps_are_downtime=is_split)
+        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
+        outputs = coordinate(requests, self.config.settings, gaps_are_downtime=isinstance(self.log, KafkaLog))
         writer = (
             outputs.writeStream.queryName("coordinator")
             .foreachBatch(self._sink)

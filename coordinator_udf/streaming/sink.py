@@ -66,7 +66,6 @@ class CoordinatorSink:
         answers: is given the rows of group_responses after each write.
         records: is given the rows of consumer_offsets, before the answers.
         written: is given the rows of all tables by the table's name, before the answers.
-        merge_parts: whether the answers of a request's parts, which come together, become one.
 
     Attributes:
         is_holding: whether a micro-batch waits to be given up.
@@ -78,11 +77,8 @@ class CoordinatorSink:
         answers: Rows | None = None,
         records: Rows | None = None,
         written: Written | None = None,
-        *,
-        merge_parts: bool = True,
     ) -> None:
         self._written = written
-        self._merge_parts = merge_parts
         self.tables = tables
         self.totals = Totals()
         self.is_holding = False
@@ -124,7 +120,7 @@ class CoordinatorSink:
             query_id: names the query in the tables' transactions.
         """
         tallies, outputs = unpack_outputs(packed)
-        tables = to_tables(complete_assignments(outputs, self._stored.find, merge_parts=self._merge_parts))
+        tables = to_tables(complete_assignments(outputs, self._stored.find))
         self._stored.remember(outputs.assignments)
         self.tables.write(tables, query_id, batch_id)
         self._count(tallies, tables)

@@ -41,13 +41,12 @@ class MissingAssignmentError(LookupError):
     """An answer or a record refers to an assignment that is neither in this batch nor in consumer_offsets."""
 
 
-def complete_assignments(outputs: Outputs, stored: FindStored, *, merge_parts: bool = True) -> Outputs:
+def complete_assignments(outputs: Outputs, stored: FindStored) -> Outputs:
     """Puts the assignments in the place of their placeholders, and merges the answers of a request's parts.
 
     Args:
         outputs: what shards said, in one batch.
         stored: asked once, and only for the records that `outputs` itself doesn't bring.
-        merge_parts: whether the answers of a request's parts are here together and become one.
 
     Returns:
         The same outputs. Placeholders are base64, ``assignment_refs`` is null.
@@ -74,7 +73,7 @@ def complete_assignments(outputs: Outputs, stored: FindStored, *, merge_parts: b
             for table, rows in zip((outputs.responses, outputs.records), referring, strict=True)
         )
         outputs = outputs._replace(responses=responses, records=records)
-    return outputs._replace(responses=merge_answers(outputs.responses)) if merge_parts else outputs
+    return outputs._replace(responses=merge_answers(outputs.responses))
 
 
 def _referring(table: pa.Table) -> dict[int, dict[str, Any]]:

@@ -123,5 +123,11 @@ class KafkaFleet:
         for process in (*self.gateways, self.job):
             process.kill()
 
+    def everything_said(self) -> str:
+        """What all processes have written, and what they are called by the system."""
+        processes = [self.job, *self.gateways]
+        titles = [Path(f"/proc/{process.pid}/cmdline") for process in processes if process.is_running]
+        return "\n".join([*(title.read_text() for title in titles), *(p.log.read_text() for p in processes)])
+
     def story(self) -> str:
         return "\n\n".join(process.log.read_text()[-4_000:] for process in (self.job, *self.gateways))

@@ -26,7 +26,11 @@ _CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics",
 
 
 class Dispatcher:
-    """Starts requests."""
+    """Starts requests.
+
+    Args:
+        group_configs: the settings that clients give to groups; None where the log keeps neither those nor topics.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class Dispatcher:
         topics: TopicStore,
         ends: PartitionEnds,
         *,
-        group_configs: GroupConfigStore,
+        group_configs: GroupConfigStore | None,
         client_assignors: bool = False,
         peers: Peers | None = None,
         of_groups: Sequence[GroupConfig] = (),
@@ -48,7 +52,8 @@ class Dispatcher:
         self._group_configs = group_configs
         self._client_assignors = client_assignors
         told = advertised(client_assignors=client_assignors)
-        self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items()}
+        self._unserved: frozenset[str] = _CHANGES if group_configs is None else frozenset()
+        self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items() if name not in self._unserved}
         self._of_groups = of_groups
 
     def __call__(self, incoming: Incoming) -> Started:
@@ -73,7 +78,7 @@ class Dispatcher:
 
     def is_served(self, api: str | None, version: int) -> bool:
         """See `Handler.is_served`."""
-        return is_served(api, version, client_assignors=self._client_assignors)
+        return api not in self._unserved and is_served(api, version, client_assignors=self._client_assignors)
 
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
@@ -94,11 +99,12 @@ class Dispatcher:
         return answers[api]()
 
     def _configurable(self) -> Configurable:
-        return Configurable(self._node, self._topics.catalog, self._of_groups, self._group_configs.read())
+        configs = {} if self._group_configs is None else self._group_configs.read()
+        return Configurable(self._node, self._topics.catalog, self._of_groups, configs)
 
     def _change(self, api: str, version: int, body: Mapping[str, Any]) -> MakeBody:
         """Changes topics or settings of groups, in a thread that may wait for the log."""
-        if api == "IncrementalAlterConfigs":
+        if api == "IncrementalAlterConfigs" and self._group_configs is not None:
             there = Configurable(self._node, self._topics.catalog, self._of_groups)
             altered = self._group_configs.change(partial(alter_configs, version, body, there))
             return lambda: altered

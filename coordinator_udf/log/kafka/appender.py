@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.log.clock import wall_ms
-from coordinator_udf.log.file import LogError
+from coordinator_udf.log.file import GroupConfigs, LogError
 from coordinator_udf.log.kafka import client
 from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, BrokerError
 from coordinator_udf.log.kafka.downtime import began_rows
@@ -69,6 +69,8 @@ class KafkaLog:
 
     #: Whether a request's rows may come in different micro-batches: each partition is read as far as it goes.
     splits_requests = True
+    #: Whether it keeps the topics that clients create and the settings that they give to groups.
+    keeps_changes = False
 
     def __init__(self, place: KafkaPlace, partitions: int) -> None:
         self.place = place
@@ -144,7 +146,21 @@ class KafkaLog:
         Raises:
             LogError: always.
         """
-        raise LogError("topics can't be created on a log that is a Kafka topic; name them in the settings file")
+        raise LogError("a log that is a Kafka topic keeps no topics of clients; name them in the settings file")
+
+    def group_configs(self) -> GroupConfigs:
+        """No settings of single groups."""
+        return {}
+
+    def change_group_configs(
+        self, expected: GroupConfigs, changed: GroupConfigs, rows: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        """Refuses to keep settings of single groups.
+
+        Raises:
+            LogError: always.
+        """
+        raise LogError("a log that is a Kafka topic keeps no settings of single groups; set them for all groups")
 
     def _record(self, row: Mapping[str, Any]) -> tuple[int, bytes]:
         partition = row["partition"]

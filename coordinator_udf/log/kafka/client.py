@@ -52,6 +52,7 @@ def consumer(place: KafkaPlace) -> Consumer:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 100,
+            "enable.partition.eof": True,
         }
     )
 

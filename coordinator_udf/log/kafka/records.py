@@ -3,6 +3,9 @@
 The record's partition, offset and timestamp (LogAppendTime) are the row's. Its value is a JSON object with the other
 columns that say something; ``"log_ts": 0`` is in it where no time passes by the row (schemas.requests). Its key is the
 shard's number.
+
+Partitions are read as far as each goes, so the rows of a request that asks several shards may come at different times.
+Each is a request of its own here, with an answer of its own (``parts`` is 1); whoever asked puts the answers together.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import pyarrow as pa
 from schemas.request_row import Request
 from schemas.requests import LIVE, request_log_arrow
 
-#: What a record's own place and time say.
-_OF_RECORD: Final = ("partition", "offset", "log_ts")
+#: What a record's own place and time say, and what is the same in all rows.
+_OF_RECORD: Final = ("partition", "offset", "log_ts", "parts")
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -58,6 +61,7 @@ def to_rows(records: Iterable[tuple[int, int, int, bytes | None]], source: str =
     rows = []
     for partition, offset, timestamp_ms, value in records:
         row: dict[str, Any] = {"source": source, "partition": partition, "offset": offset, "log_ts": timestamp_ms}
+        row["parts"] = 1
         try:
             read = msgspec.structs.asdict(_decode(value or b""))
             if read.pop("log_ts") == 0:
