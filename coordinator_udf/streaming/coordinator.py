@@ -37,6 +37,7 @@ from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.sources.kafka_topic import kafka_requests, rows_behind
 from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
+from coordinator_udf.streaming.topic_recovery import starting_offsets
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.places import is_uri
 
@@ -233,10 +234,10 @@ class Coordinator:
         options = self.options
         if options.source == "embedded":
             return self._embedded(undo)
-        if options.recover:
-            raise StartError("--recover-from-offsets puts the groups on the log, so it needs --source embedded")
         if options.source == "kafka":
             return self._kafka(undo)
+        if options.recover:
+            raise StartError("--recover-from-offsets puts the groups on the log; it needs --source embedded or kafka")
         partitions = options.partitions or 8
         read = sources.delta_requests if options.source == "delta" else sources.json_requests
         requests = read(self._spark, options.log, partitions)
@@ -249,8 +250,11 @@ class Coordinator:
         self.log = log = KafkaLog.open(parse_place(options.log, options.kafka), options.partitions)
         undo.callback(log.close)
         self._answers = AnswersWriter(log.place, log.partitions, beside=self._answers).write
+        starting = starting_offsets(
+            self._spark, log, options.tables, options.checkpoint, self.config, recover=options.recover
+        )
         self._begin(log, undo)
-        return kafka_requests(self._spark, log.place, log.partitions, max_rows=options.max_rows)
+        return kafka_requests(self._spark, log.place, log.partitions, starting=starting, max_rows=options.max_rows)
 
     def _begin(self, log: AppendableLog, undo: ExitStack) -> None:
         """Says which topics there are, and lets time pass."""

@@ -79,17 +79,17 @@ def recover(
     snapshot = log.snapshot()
     before = request_log(spark, log.path, snapshot).where(f"source = '{LIVE}'")
     oldest_ms = (log.newest_log_ts() or 0) - WAIT_MAX_MS
-    seqs = _next_seqs(tables, log.partitions)
+    seqs = next_seqs(tables, log.partitions)
     body = topics_body(config) or _topics(before)
     controls: dict[str, Any] = {"partitions": log.partitions}
     group_configs = group_config_rows(log.partitions, 0, log.group_configs())
     with tempfile.TemporaryDirectory(prefix="muster-recovery-") as scratch:
         # The log is locked for as long as it takes to read these, and not for what Spark takes to find them.
-        records = _Staged(Path(scratch) / "records", _records(spark, tables), _load_rows)
-        unanswered = _Staged(Path(scratch) / "unanswered", _unanswered(spark, before, tables, oldest_ms), _asked_again)
+        records = Staged(Path(scratch) / "records", newest_records(spark, tables), load_rows)
+        unanswered = Staged(Path(scratch) / "unanswered", _unanswered(spark, before, tables, oldest_ms), _asked_again)
 
         def load() -> Iterator[pa.RecordBatch]:
-            yield _as_append(_load_row(partition, {"nextSeq": seq}) for partition, seq in enumerate(seqs))
+            yield _as_append(load_row(partition, {"nextSeq": seq}) for partition, seq in enumerate(seqs))
             yield from records.read()
             if body:
                 yield _as_append(control_rows(**controls, log_ts=0, api="TopicMetadata", body=json.loads(body)))
@@ -104,12 +104,13 @@ def recover(
     return appends[0]
 
 
-def _load_row(partition: int, entry: dict[str, Any]) -> dict[str, Any]:
+def load_row(partition: int, entry: dict[str, Any]) -> dict[str, Any]:
+    """A LoadGroup row of a partition."""
     row = control_rows(partitions=1, log_ts=0, api="LoadGroup", body=entry)[0]
     return row | {"partition": partition}
 
 
-class _Staged:
+class Staged:
     """Rows for the log, in the order of their partition and offset, in a file as portions.
 
     Args:
@@ -168,11 +169,12 @@ def _appended_since(path: Path, number: int) -> Iterator[pa.RecordBatch]:
         log.close()
 
 
-def _load_rows(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def load_rows(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows of consumer_offsets as LoadGroup rows."""
     for row in records:
         record = from_columns(row)
         entry = {"offset": row["offset"], "key": record.key, "valueVersion": record.value_version}
-        yield _load_row(row["partition"], entry | {"value": record.value, "producerId": row["producer_id"]})
+        yield load_row(row["partition"], entry | {"value": record.value, "producerId": row["producer_id"]})
 
 
 def _asked_again(requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -180,7 +182,7 @@ def _asked_again(requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {name: row[name] for name in _GIVEN.names} | {"log_ts": 0}
 
 
-def _records(spark: SparkSession, tables: str) -> DataFrame:
+def newest_records(spark: SparkSession, tables: str) -> DataFrame:
     """The records that make up the groups: the newest of each key, and all that belong to transactions.
 
     For of those it is the markers that count, in order.
@@ -199,7 +201,7 @@ def _records(spark: SparkSession, tables: str) -> DataFrame:
     )
 
 
-def _next_seqs(tables: str, partitions: int) -> list[int]:
+def next_seqs(tables: str, partitions: int) -> list[int]:
     """The first `seq` of each partition that no row of the tables has."""
     seqs = [0] * partitions
     # Not by Spark: a first look at three tables takes it half a minute.

@@ -21,7 +21,7 @@ from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.in_process import FAILOVER, request_batch
 from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
-from coordinator_udf.streaming.recovery import _load_row, _load_rows
+from coordinator_udf.streaming.recovery import load_row, load_rows
 from coordinator_udf.tables.assignment_join import RecordAt, complete_assignments
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.rows import to_tables
@@ -81,7 +81,7 @@ class Lives:
         self.waited |= self._asked - set(answered.to_pylist())
         self._shard = Shard(0, self.source.settings)
         next_seq = max(pc.max(rows.column("seq")).as_py() or 0 for rows in self.said) + 1
-        return [_load_row(0, {"nextSeq": next_seq}), *_load_rows(newest(self._records()))]
+        return [load_row(0, {"nextSeq": next_seq}), *load_rows(newest(self._records()))]
 
     def _records(self) -> list[dict[str, Any]]:
         return cast("list[dict[str, Any]]", to_tables(self.said)["consumer_offsets"].to_pylist())

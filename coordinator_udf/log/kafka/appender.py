@@ -15,7 +15,7 @@ from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, BrokerError
 from coordinator_udf.log.kafka.downtime import began_rows
 from coordinator_udf.log.kafka.place import KafkaPlace
 from coordinator_udf.log.kafka.records import to_key, to_value
-from coordinator_udf.log.kafka.topics import checked_partitions
+from coordinator_udf.log.kafka.topics import FoundTopic, check
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import Topic
 
@@ -65,6 +65,7 @@ class KafkaLog:
     Attributes:
         place: the topic.
         partitions: how many partitions (coordinator shards) it has, for good.
+        topic_id: Kafka's id of it.
     """
 
     #: Whether a request's rows may come in different micro-batches: each partition is read as far as it goes.
@@ -72,9 +73,10 @@ class KafkaLog:
     #: Whether it keeps the topics that clients create and the settings that they give to groups.
     keeps_changes = False
 
-    def __init__(self, place: KafkaPlace, partitions: int) -> None:
+    def __init__(self, place: KafkaPlace, found: FoundTopic) -> None:
         self.place = place
-        self.partitions = partitions
+        self.partitions = found.partitions
+        self.topic_id = found.id
         self._producer = client.producer(place)
         self._lock = threading.Lock()
         self._has_begun = False
@@ -91,9 +93,11 @@ class KafkaLog:
         Raises:
             LogError: they aren't there, or not as they have to be, or no broker can be asked.
         """
-        found = checked_partitions(place)
-        if partitions not in (None, found):
-            raise LogError(f"--partitions is {partitions}, but the topic {place.topic} has {found}; leave it out")
+        found = check(place)[place.topic]
+        if partitions not in (None, found.partitions):
+            raise LogError(
+                f"--partitions is {partitions}, but the topic {place.topic} has {found.partitions}; leave it out"
+            )
         return cls(place, found)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_udf.log.file import LogError
@@ -23,7 +24,7 @@ class BrokerError(LogError):
     """The brokers of a request log can't do now what they are asked for."""
 
 
-def producer(place: KafkaPlace) -> Producer:
+def producer(place: KafkaPlace, more: Mapping[str, str | int] | None = None) -> Producer:
     """A producer whose records are written once, in order, and on all replicas that are in sync before it says so."""
     from confluent_kafka import Producer
 
@@ -36,6 +37,7 @@ def producer(place: KafkaPlace) -> Producer:
             "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             "message.max.bytes": RECORD_BYTES_MAX,
             "compression.type": "lz4",
+            **(more or {}),
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,16 +25,18 @@ _RETRY_MS: Final = 1_000
 _TASKS: Final = 2
 
 
-def kafka_requests(spark: SparkSession, place: KafkaPlace, partitions: int, *, max_rows: int) -> DataFrame:
-    """The topic as a stream, from its oldest record where there is no checkpoint.
+def kafka_requests(
+    spark: SparkSession, place: KafkaPlace, partitions: int, *, starting: Mapping[int, int], max_rows: int
+) -> DataFrame:
+    """The topic as a stream, where there is no checkpoint from some offsets on, or from its oldest record.
 
     Its partitions are those that it was made with. What was deleted before it was read fails the query: nothing that a
     gateway was told is in the log may get lost.
     """
     records = (
         spark.readStream.format("kafka")
-        .options(**_options(place, partitions))
-        .option("startingOffsets", "earliest")
+        .options(**_options(place, range(partitions)))
+        .option("startingOffsets", json.dumps({place.topic: starting}) if starting else "earliest")
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", max_rows)
         .load()
@@ -42,15 +44,28 @@ def kafka_requests(spark: SparkSession, place: KafkaPlace, partitions: int, *, m
     return records.selectExpr(*_RECORD).coalesce(_TASKS).mapInArrow(_packed, PACKED_REQUESTS)
 
 
-def _options(place: KafkaPlace, partitions: int) -> dict[str, str]:
+def _options(place: KafkaPlace, partitions: Iterable[int]) -> dict[str, str]:
     clients = {"bootstrap.servers": place.bootstrap, "isolation.level": "read_committed", **place.security.of_java()}
     return {
         **{f"kafka.{name}": value for name, value in clients.items()},
-        "assign": json.dumps({place.topic: list(range(partitions))}),
+        "assign": json.dumps({place.topic: list(partitions)}),
         "groupIdPrefix": "muster",
         "fetchOffset.numRetries": str(_RETRIES),
         "fetchOffset.retryIntervalMs": str(_RETRY_MS),
     }
+
+
+def newest_topics(spark: SparkSession, place: KafkaPlace) -> str:
+    """The topics that the log told last (a JSON body); empty if it never told any."""
+    told = (
+        spark.read.format("kafka")
+        .options(**_options(place, [0]))
+        .load()
+        .selectExpr("offset", "from_json(CAST(value AS STRING), 'api STRING, body STRING') AS row")
+        .where("row.api = 'TopicMetadata'")
+        .selectExpr("max_by(row.body, offset) AS body")
+    )
+    return told.collect()[0]["body"] or ""
 
 
 def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
