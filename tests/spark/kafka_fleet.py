@@ -85,14 +85,18 @@ class KafkaFleet:
         self, directory: Path, broker: KafkaBroker, *options: str, log: str, job_options: Sequence[str] = ()
     ) -> None:
         self.root = directory / "live"
+        self.log = log
+        self._directory = directory
+        self._job_options = job_options
         config = directory / "coordinator.toml"
         config.write_text(_SETTINGS)
         self.ports = [free_range(), free_range()]
         self.addresses = [f"127.0.0.1:{port}" for port in self.ports]
+        self.config = config
         shared = ["--root", str(self.root), "--log", log, "--config", str(config)]
         self.job = Process(
             directory / "job.log",
-            [str(ROOT / "jobs" / "coordinator_stream.py"), *shared, "--source", "kafka", *job_options],
+            [*self._job_command(), *job_options],
             "batch ",
         )
         known = ["--gateways", ",".join(self.addresses), "--upstream", broker.address]
@@ -104,6 +108,22 @@ class KafkaFleet:
             )
             for port in self.ports
         ]
+
+    def _job_command(self) -> list[str]:
+        job = [str(ROOT / "jobs" / "coordinator_stream.py"), "--root", str(self.root), "--log", self.log]
+        return [*job, "--config", str(self.config), "--source", "kafka"]
+
+    def run_job(self, *options: str) -> str:
+        """Runs the job to its end; what it said."""
+        command = [sys.executable, *self._job_command(), *self._job_options, *options]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=START_S, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def another_job(self, *options: str) -> Process:
+        """The job with other options, not started."""
+        return Process(self._directory / "another.log", [*self._job_command(), *self._job_options, *options], "batch ")
 
     @property
     def bootstrap(self) -> str:

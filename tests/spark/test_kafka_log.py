@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -17,7 +18,7 @@ from tests.gateway.fleet import Fleet
 from tests.gateway.security.locked import Locked
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
-from tests.spark.kafka_fleet import KafkaFleet
+from tests.spark.kafka_fleet import START_S, KafkaFleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -115,3 +116,48 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
     transitions = DeltaTable(str(running.tables / "group_transitions")).to_pyarrow_table().to_pylist()
     assert [row for row in transitions if row["rule"] == "SESSION_EXPIRED"] == []
     assert SECRET not in running.everything_said()
+
+
+def test_a_replay_of_the_topic_gives_what_the_stream_gave(running: KafkaFleet, locked: Locked, tmp_path: Path) -> None:
+    # Nobody lets time pass on the topic then.
+    for process in (*running.gateways, running.job):
+        process.kill()
+    running.run_job("--available-now")
+    config = ["--kafka-config", str(locked.directory / "kafka.toml"), "--config", str(running.config)]
+    command = [sys.executable, "-m", "coordinator_udf.commands.app", "replay", running.log, "--out", str(tmp_path)]
+    subprocess.run([*command, *config], cwd=ROOT, check=True, timeout=START_S)
+    for name in ("consumer_offsets", "group_responses", "group_transitions"):
+        live, replayed = (rows_of(folder / name) for folder in (running.tables, tmp_path))
+        assert len(live) > 10
+        assert replayed == live
+
+
+def rows_of(table: Path) -> list[dict[str, Any]]:
+    """A table's rows without the name of their source."""
+    found = DeltaTable(str(table)).to_pyarrow_table().drop_columns("source")
+    return sorted(found.to_pylist(), key=repr)
+
+
+def test_groups_are_loaded_when_the_checkpoint_is_lost(running: KafkaFleet) -> None:
+    last = {
+        (row["topic"], row["topic_partition"]): row["offset_commit"]["offset"]
+        for row in history.records(running.tables)
+        if row["group_id"] == "simple" and row["offset_commit"] is not None
+    }
+    job = running.another_job("--recover-from-offsets", "--checkpoint", str(running.root / "new"))
+    gateway = running.gateways[0]
+    try:
+        job.start()
+        gateway.start().wait_until_ready()
+        job.wait_until_ready()
+        asked = {"groupId": "simple", "topics": None}
+        with Wire(running.ports[0], 60) as wire:
+            (group,) = wire.ask("OffsetFetch", 8, {"groups": [asked], "requireStable": False})["groups"]
+    finally:
+        job.kill()
+    found = {
+        (topic["name"], partition["partitionIndex"]): partition["committedOffset"]
+        for topic in group["topics"]
+        for partition in topic["partitions"]
+    }
+    assert found == last
