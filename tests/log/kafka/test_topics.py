@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -143,26 +142,6 @@ def append_ticks(log: KafkaLog, count: int) -> None:
         log.append(control_rows(partitions=2, log_ts=1, api="Tick"))
 
 
-def test_a_broker_that_is_gone_is_said_and_the_rows_of_others_stay(tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path, {}, {}) as broker:
-        log = KafkaLog.open(a_log(broker, "gone"))
-        log.append(control_rows(partitions=2, log_ts=1, api="Tick"))
-        broker.kill()
-        with pytest.raises(NotAppendedError, match=r"can't be appended to now: partition 0: .*timed out") as told:
-            log.append(control_rows(partitions=2, log_ts=1, api="Tick"))
-        assert told.value.partitions == {0, 1}
-        broker.start()
-        wait(lambda: appends(log), "the broker is back", timeout_s=60)
-        log.close()
-
-
-def appends(log: KafkaLog) -> bool:
-    try:
-        return log.append(control_rows(partitions=2, log_ts=1, api="Tick")) > 0
-    except NotAppendedError:
-        return False
-
-
 def test_answers_reach_the_gateway_that_asked_and_no_other(broker: KafkaBroker) -> None:
     place = a_log(broker, "answered")
     writer = AnswersWriter(place, 2)
@@ -182,3 +161,22 @@ def test_answers_reach_the_gateway_that_asked_and_no_other(broker: KafkaBroker) 
     assert found == {"one": [["one-1", 0, "{}"], ["one-2", 1, None]], "two": [["two-1", 1, "2"]]}
     for reader in readers.values():
         reader.close()
+
+
+def test_a_broker_that_is_gone_is_said_until_it_is_back(broker: KafkaBroker) -> None:
+    log = KafkaLog.open(a_log(broker, "gone"))
+    log.append(control_rows(partitions=2, log_ts=1, api="Tick"))
+    broker.kill()
+    with pytest.raises(NotAppendedError, match=r"can't be appended to now: partition 0: .*timed out") as told:
+        log.append(control_rows(partitions=2, log_ts=1, api="Tick"))
+    assert told.value.partitions == {0, 1}
+    broker.start()
+    wait(lambda: appends(log), "the broker is back", timeout_s=60)
+    log.close()
+
+
+def appends(log: KafkaLog) -> bool:
+    try:
+        return log.append(control_rows(partitions=2, log_ts=1, api="Tick")) > 0
+    except NotAppendedError:
+        return False
