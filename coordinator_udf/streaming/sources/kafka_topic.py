@@ -81,12 +81,13 @@ def rows_behind(end_offsets: str, latest_offsets: str | None) -> int | None:
         end_offsets: where the micro-batch ended, as the query's progress tells it.
         latest_offsets: where the topic ended then.
     """
-    if latest_offsets is None:
-        return None
     end, latest = _by_partition(end_offsets), _by_partition(latest_offsets)
+    if not latest:
+        return None
     return sum(offset - end.get(partition, 0) for partition, offset in latest.items())
 
 
-def _by_partition(offsets: str) -> dict[str, int]:
-    topics: dict[str, Any] = json.loads(offsets)
+def _by_partition(offsets: str | None) -> dict[str, int]:
+    # The first micro-batch of a start has JSON's null.
+    topics: dict[str, Any] = json.loads(offsets or "null") or {}
     return {partition: int(offset) for topic in topics.values() for partition, offset in topic.items()}
