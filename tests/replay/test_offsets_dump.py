@@ -12,7 +12,7 @@ import pytest
 
 from coordinator_udf.offsets_topic.messages import RECORD_TYPES
 from coordinator_udf.replay.inputs.detect import Format, detect_format, read_source
-from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, read_dumps
+from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, partitions_of, read_dumps
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
@@ -180,6 +180,13 @@ def test_a_replay_begins_with_the_groups_of_a_dump(scenario: str, tmp_path: Path
     views = views_on([later], tmp_path / "tables", of_scenario)
     told = views.ask("SELECT * FROM reliability")
     assert all(not row["begins_in_the_middle"] and row["reliable_from"] is not None for row in told)
+
+
+def test_the_number_of_shards_is_told_by_the_places_of_groups() -> None:
+    rows = read_dumps([EXPORT], "export").rows
+    assert partitions_of(rows) == 4
+    # Of no groups at all nothing is told, so that the log decides.
+    assert partitions_of([]) is None
 
 
 def in_group(line: bytes, scenario: str) -> bool:

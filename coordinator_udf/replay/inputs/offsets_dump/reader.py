@@ -143,7 +143,9 @@ def _commit(newest: dict[str, Row], commits: Mapping[str, Row]) -> None:
 def partitions_of(rows: Iterable[Row]) -> int | None:
     """How many partitions the topic has, as the places of its groups tell; None where they don't."""
     places = {(row["group_id"], row["partition"]) for row in rows if row["group_id"] is not None}
-    least = max((partition for _, partition in places), default=0) + 1
+    if not places:
+        return None
+    least = max(partition for _, partition in places) + 1
     return next(
         (
             count
