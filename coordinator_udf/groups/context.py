@@ -170,7 +170,7 @@ class Context:
             text: None where the version can't say the error; the connection is closed then.
         """
         seq = self.next_seq
-        named = _comma_separated(refs)
+        named = _comma_separated(refs) if refs else None
         self.decisions.responses.append(
             (
                 seq,

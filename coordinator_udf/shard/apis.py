@@ -42,7 +42,8 @@ class Availability(StrEnum):
     NOT_OWNED = "not owned"
 
 
-_UNAVAILABLE = {
+#: What requests are refused with while a shard can't answer.
+UNAVAILABLE: dict[Availability, Errors | None] = {
     Availability.ACTIVE: None,
     Availability.LOADING: Errors.COORDINATOR_LOAD_IN_PROGRESS,
     Availability.NOT_OWNED: Errors.NOT_COORDINATOR,
@@ -58,28 +59,26 @@ def read_body(row: Request) -> Any:
     Raises:
         BadRequest: the body isn't that API's.
     """
-    if row.api == "Heartbeat" and row.body is None:
-        if row.group_id is None:
-            raise BadRequest("group_id", None, "text")
-        return r.Heartbeat(row.group_id, row.generation_or_epoch or 0, row.member_id or "", row.group_instance_id)
-    if not row.body and row.api in r.VERSIONS:
-        raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version}")
+    api, text = row.api, row.body
+    if not text:
+        if api == "Heartbeat" and text is None:
+            return _heartbeat_of_columns(row)
+        if api in r.VERSIONS:
+            raise BadRequest(f"body of {api}", text, f"a request of version {row.api_version}")
+        text = "{}"
     try:
-        body = _DECODERS[row.api].decode(row.body or "{}")
+        body = _DECODERS[api].decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise BadRequest(f"body of {row.api}", row.body, f"a request of version {row.api_version} ({error})") from None
+        raise BadRequest(f"body of {api}", row.body, f"a request of version {row.api_version} ({error})") from None
     if isinstance(body, r.OffsetFetch) and body.groups is None and row.api_version >= BATCH_VERSION:
         raise BadRequest("groups of OffsetFetch", None, f"the groups that version {row.api_version} asks for")
     return body
 
 
-def answer_request(ctx: Context, store: GroupStore, availability: Availability, row: Request, body: Any) -> None:
-    """Handles one request: answers it, or parks it.
-
-    Raises:
-        BadRequest: what the row says can't be a request.
-    """
-    HANDLERS[row.api](ctx, store, _UNAVAILABLE[availability], row, body)
+def _heartbeat_of_columns(row: Request) -> r.Heartbeat:
+    if row.group_id is None:
+        raise BadRequest("group_id", None, "text")
+    return r.Heartbeat(row.group_id, row.generation_or_epoch or 0, row.member_id or "", row.group_instance_id)
 
 
 def _offset_commit(

@@ -49,7 +49,7 @@ def _process_readable(
         start = run_leading(shard, rows, span, answers)
         if start == end:
             return end
-    before: StateRow = shard.origin or encode(shard)
+    before: StateRow = shard.origin or encode(shard, all_to_columns=False)
     decided, answered = shard.ctx.decisions.mark(), answers.mark()
     run = run_short_way if short_way else run_long_way
     try:

@@ -19,7 +19,7 @@ from coordinator_udf.groups.timer_handlers import fire
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import SettingsError
-from coordinator_udf.shard.apis import answer_request, read_body
+from coordinator_udf.shard.apis import UNAVAILABLE, Handler, read_body
 from coordinator_udf.shard.control_rows import CONTROLS
 from coordinator_udf.shard.sessions.hot_group import HARMLESS
 from coordinator_udf.shard.state import ShardState
@@ -63,9 +63,10 @@ class Shard(ShardState):
             # Of the requests of a rebalance only the first finds its group hot.
             if group_id is None or group_id in self.hot or group_id in self.session_columns.places:
                 self.cool(group_id)
+        handler = self.handlers.get(api)
         try:
-            if api in self.handlers:
-                self._handle(row)
+            if handler is not None:
+                self._handle(row, handler)
             elif api != "Tick":
                 self._control(row)
             if ctx.appended:
@@ -80,17 +81,18 @@ class Shard(ShardState):
 
     # -- one row --------------------------------------------------------------------------------------------------
 
-    def _handle(self, row: Request) -> None:
+    def _handle(self, row: Request, handler: Handler) -> None:
+        group_id = row.group_id
         try:
             body = read_body(row)
-            group_id = getattr(body, "group_id", row.group_id)
-            if group_id != row.group_id and row.group_id is not None:
-                raise BadRequest("groupId", group_id, f"{row.group_id!r}, which the column group_id says")
+            named = getattr(body, "group_id", group_id)
+            if named != group_id and group_id is not None:
+                raise BadRequest("groupId", named, f"{group_id!r}, which the column group_id says")
         except BadRequest as bad:
             self.reject(row, str(bad))
             return
         self.ctx.begin_request(row, body)
-        answer_request(self.ctx, self.store, self.availability, row, body)
+        handler(self.ctx, self.store, UNAVAILABLE[self.availability], row, body)
 
     def _control(self, row: Request) -> None:
         control = CONTROLS.get(row.api)

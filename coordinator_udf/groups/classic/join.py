@@ -43,7 +43,7 @@ _SUPPORTS_SKIPPING_ASSIGNMENT = 9
 class Join:
     """One JoinGroup request on its way through a group."""
 
-    __slots__ = ("body", "ctx", "extensions", "group", "parked", "protocols", "rebalance_timeout_ms", "row")
+    __slots__ = ("body", "ctx", "group", "protocols", "row")
 
     def __init__(self, ctx: Context, group: ClassicGroup, row: Request, body: JoinGroup) -> None:
         self.ctx = ctx
@@ -51,13 +51,17 @@ class Join:
         self.row = row
         self.body = body
         self.protocols: Protocols = tuple([(p.name, p.metadata) for p in body.protocols])
-        self.rebalance_timeout_ms = body.session_timeout_ms if row.api_version == 0 else body.rebalance_timeout_ms
-        self.parked = Parked(row.request_id, row.api_version, row.recorded_leader, row.recorded_protocol)
-        serves = ctx.settings.group_classic_client_extensions_enable and row.api_version >= JOIN_EXTENSIONS_VERSION
-        self.extensions = serves and body.client_extensions
 
     def handle(self) -> None:
         """Answers the request, parks it, or lets it begin a rebalance."""
+        group, member_id = self.group, self.body.member_id
+        if group.state is PREPARING_REBALANCE:
+            member = group.members.get(member_id)
+            # Nearly all joins are those of members that were there before the rebalance: they can only wait.
+            if member is not None and self._can_wait(member):
+                self._park(member)
+                maybe_complete_join(self.ctx, group)
+                return
         if not self._accepts():
             self.group.remove(self.body.member_id)
             cancel_session(self.ctx, self.group.group_id, self.body.member_id)
@@ -66,6 +70,15 @@ class Join:
             self._new_member()
         else:
             self._known_member()
+
+    def _can_wait(self, member: Member) -> bool:
+        """Whether nothing is wrong with the join of a member while the group waits for joins."""
+        group, body, instance = self.group, self.body, self.body.group_instance_id
+        return (
+            len(group.members) < self.ctx.settings.group_max_size
+            and group.supports_protocols(body.protocol_type, self.protocols)
+            and (instance is None or group.static_members.get(instance) == member.member_id)
+        )
 
     def _accepts(self) -> bool:
         """Whether group.max.size leaves room. While members join, those that wait count, so the last ones are out."""
@@ -117,12 +130,12 @@ class Join:
             group_instance_id=body.group_instance_id,
             client_id=self.row.client_id or "",
             client_host=self.row.client_host or "",
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms(),
             session_timeout_ms=body.session_timeout_ms,
             protocols=self.protocols,
-            awaiting_join=self.parked,
+            awaiting_join=self._parked(),
             is_new=True,
-            client_extensions=self.extensions,
+            client_extensions=self._understands_extensions(),
         )
         group.add(member, body.protocol_type)
         ctx.name_cause(member_id)
@@ -192,8 +205,24 @@ class Join:
         rebalance_or_complete_join(self.ctx, self.group, event, reason)
 
     def _park(self, member: Member) -> None:
-        member.client_extensions = self.extensions
-        self.group.update(member, self.protocols, self.rebalance_timeout_ms, self.body.session_timeout_ms, self.parked)
+        member.client_extensions = self._understands_extensions()
+        timeouts_ms = self._rebalance_timeout_ms(), self.body.session_timeout_ms
+        self.group.update(member, self.protocols, *timeouts_ms, self._parked())
+
+    def _parked(self) -> Parked:
+        row = self.row
+        return Parked(row.request_id, row.api_version, row.recorded_leader, row.recorded_protocol)
+
+    def _rebalance_timeout_ms(self) -> int:
+        return self.body.session_timeout_ms if self.row.api_version == 0 else self.body.rebalance_timeout_ms
+
+    def _understands_extensions(self) -> bool:
+        """Whether the member says that it understands the extensions, and they are served."""
+        return (
+            self.body.client_extensions
+            and self.ctx.settings.group_classic_client_extensions_enable
+            and self.row.api_version >= JOIN_EXTENSIONS_VERSION
+        )
 
     # -- a static member that came back ---------------------------------------------------------------------------
 

@@ -149,9 +149,10 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member
     plain = generation_body(group, "", with_members=False)
     extended = {**plain, **extensions_told(group)}
     templates: dict[tuple[int, bool], AnswerTemplate] = {}
+    group_id, leader, answer = group.group_id, group.leader, ctx.answer_in_json
     for member in members:
         member_id = member.member_id
-        if member_id == group.leader:
+        if member_id == leader:
             told = extended if member.client_extensions else plain
             body = {**told, "memberId": member_id, "members": joined_members(group, members)}
             answer_join(ctx, group, member, body)
@@ -165,15 +166,8 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member
         if template is None:
             told = extended if member.client_extensions else plain
             template = templates[kind] = AnswerTemplate("JoinGroup", version, told, "memberId")
-        ctx.answer_in_json(
-            parked.request_id,
-            "JoinGroup",
-            version,
-            template.fill(member_id),
-            error_code=_NONE,
-            group_id=group.group_id,
-            member_id=member_id,
-        )
+        text = template.fill(member_id)
+        answer(parked.request_id, "JoinGroup", version, text, error_code=_NONE, group_id=group_id, member_id=member_id)
 
 
 def _java_set(ids: Iterable[str]) -> list[str]:

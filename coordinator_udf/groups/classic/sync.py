@@ -26,6 +26,8 @@ from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import SyncGroup
 
 _REQUIRES_PROTOCOL_NAMES = 5
+_NONE = Errors.NONE
+_NO_RESYNC = ResyncMode.NONE
 _CODES = frozenset(map(int, Errors))
 
 
@@ -41,28 +43,29 @@ def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup)
         ApiError: the request is refused.
     """
     _validate(group, body)
-    member = group.members[body.member_id]
-    if group.state is PREPARING_REBALANCE:
+    state, member_id = group.state, body.member_id
+    member = group.members[member_id]
+    if state is PREPARING_REBALANCE:
         raise ApiError(Errors.REBALANCE_IN_PROGRESS)
     extensions = ctx.settings.group_classic_client_extensions_enable and row.api_version >= SYNC_EXTENSIONS_VERSION
-    leads = group.leader == body.member_id
-    if group.state is COMPLETING_REBALANCE:
+    leads = group.leader == member_id
+    if state is COMPLETING_REBALANCE:
         if group.sync_failure is not None:
-            group.pending_sync.pop(body.member_id, None)
+            group.pending_sync.pop(member_id, None)
             answer_failure(ctx, group, member, row.request_id, row.api_version)
             return
         member.awaiting_sync = Parked(row.request_id, row.api_version)
-        _synced(ctx, group, body.member_id)
+        _synced(ctx, group, member_id)
         if leads and extensions and body.sync_error_code:
             fail_sync(ctx, group, SyncFailure(_known_code(body.sync_error_code), body.sync_error_reason))
         elif leads:
             _store(ctx, group, body)
     elif leads and extensions and body.resync:
         begin_resync(ctx, group, row, body)
-    elif group.resync is not ResyncMode.NONE:
+    elif group.resync is not _NO_RESYNC:
         resync_asked(ctx, group, member, row, body)
     else:
-        _synced(ctx, group, body.member_id)
+        _synced(ctx, group, member_id)
         answer_assignment(ctx, group, member, row.request_id, row.api_version)
 
 
@@ -79,12 +82,9 @@ def _validate(group: ClassicGroup, body: SyncGroup) -> None:
     group.validate_member(body.member_id, body.group_instance_id)
     if body.generation_id != group.generation_id:
         raise ApiError(Errors.ILLEGAL_GENERATION)
-    if _differ(body.protocol_type, group.protocol_type) or _differ(body.protocol_name, group.protocol_name):
-        raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
-
-
-def _differ(asked: str | None, have: str | None) -> bool:
-    return asked != have and asked is not None and have is not None
+    for asked, have in ((body.protocol_type, group.protocol_type), (body.protocol_name, group.protocol_name)):
+        if asked != have and asked is not None and have is not None:
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def _synced(ctx: Context, group: ClassicGroup, member_id: str) -> None:
@@ -106,5 +106,5 @@ def _store(ctx: Context, group: ClassicGroup, body: SyncGroup) -> None:
         rebalance_or_complete_join(ctx, group, GroupEvent.STORE_FAILED, reason)
         return
     store_assignment(ctx, group, assigned, sizes)
-    propagate_assignment(ctx, group, Errors.NONE)
+    propagate_assignment(ctx, group, _NONE)
     ctx.move(group, GroupEvent.LEADER_SYNCED, f"Assignment received from leader {body.member_id}")

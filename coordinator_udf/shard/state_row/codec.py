@@ -92,15 +92,21 @@ _cold_decoder = msgspec.msgpack.Decoder(_Cold)
 _head_decoder = msgspec.msgpack.Decoder(_Head)
 
 
-def encode(shard: Shard) -> StateRow:
-    """The state row of a shard; `decode` makes a shard of it that goes on where this one is."""
+def encode(shard: Shard, *, all_to_columns: bool = True) -> StateRow:
+    """The state row of a shard; `decode` makes a shard of it that goes on where this one is.
+
+    Args:
+        all_to_columns: whether the sessions of all groups of which only heartbeats are to come go to the columns first,
+            which makes the row smaller and costs a shard that lives on more than the row does.
+    """
     store, timers = shard.store, shard.ctx.timers
     groups = store.groups = _paged(store.groups, _group_decoder)
     committed = store.offsets.committed = _paged(store.offsets.committed, _offsets_decoder)
-    for group in groups.unpacked():
-        if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
-            shard.heat(group)
-    shard.session_columns.to_columns(timers, list(shard.hot))
+    if all_to_columns:
+        for group in groups.unpacked():
+            if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
+                shard.heat(group)
+        shard.session_columns.to_columns(timers, list(shard.hot))
     index, deadlines, seqs = shard.session_columns.pack()
     entries = timers.as_objects()
     hot = _Hot(
