@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 
 
@@ -49,3 +51,34 @@ class BackgroundThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Looks again and again, as what a `BackgroundThread` runs. No error of a look ends it.
+
+    Attributes:
+        look: one look; what it raises leaves all as it was until the next.
+        every_s: the pause before each look, in seconds.
+        expected: the errors that stand for something that may well happen.
+        told: what the log says before the text of such an error.
+        failed: what the log says with the traceback of any other error.
+        log: where that is said.
+    """
+
+    look: Callable[[], None]
+    every_s: float
+    expected: tuple[type[Exception], ...]
+    told: str
+    failed: str
+    log: logging.Logger
+
+    def __call__(self, stop: threading.Event) -> None:
+        """Looks until the event is set."""
+        while not stop.wait(self.every_s):
+            try:
+                self.look()
+            except self.expected as error:
+                self.log.warning("%s: %s", self.told, error)
+            except Exception:
+                self.log.exception("%s", self.failed)

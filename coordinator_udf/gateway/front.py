@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ import msgspec
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from coordinator_udf.background import BackgroundThread
+from coordinator_udf.background import BackgroundThread, Watch
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.responses_table import ResponsesFollower
@@ -245,7 +244,7 @@ class FrontDoor:
             phases.end("first micro-batch")
             print(phases.line(), file=sys.stderr, flush=True)
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
-            with BackgroundThread(partial(_watch_files, gateway, self._options), "files"):
+            with BackgroundThread(_watch_files(gateway, self._options), "files"):
                 yield
         finally:
             gateway.stop()
@@ -363,8 +362,7 @@ def _listening(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
     with _address_in_words(options):
         gateway.start()
     try:
-        watch = partial(_watch_files, gateway, options)
-        with BackgroundThread(watch, "files"):
+        with BackgroundThread(_watch_files(gateway, options), "files"):
             yield
     finally:
         gateway.stop()
@@ -378,26 +376,27 @@ def _address_in_words(options: GatewayOptions) -> Iterator[None]:
         raise GatewaySettingsError(f"can't listen on {options.listen}: {error}; choose another --listen") from error
 
 
-def _watch_files(gateway: Gateway, options: GatewayOptions, stop: threading.Event) -> None:
+def _watch_files(gateway: Gateway, options: GatewayOptions) -> Watch:
     """Takes over topics that clients of other gateways change, and what is written to files of topics, users and ACLs.
 
     A file that can't be read is logged, and all stays as it was. With a cluster the topics are its.
     """
     seen = _stamp(options.config)
-    while not stop.wait(_WATCH_S):
-        try:
-            gateway.look_at_users()
-            if options.upstream is not None:
-                continue
-            stamp = _stamp(options.config)
-            if stamp != seen:
-                seen = stamp
-                gateway.set_topics(load_settings(options.config).topics)
-            gateway.look_at_topics()
-        except (SettingsError, ValueError) as error:
-            _log.warning("topics, users and ACLs stay as they were: %s", error)
-        except Exception:  # noqa: BLE001  a log that fails now must not end the watch
-            _log.exception("the topics could not be put on the log; write %s again to have it tried", options.config)
+
+    def look() -> None:
+        nonlocal seen
+        gateway.look_at_users()
+        if options.upstream is not None:
+            return
+        stamp = _stamp(options.config)
+        if stamp != seen:
+            seen = stamp
+            gateway.set_topics(load_settings(options.config).topics)
+        gateway.look_at_topics()
+
+    failed = f"the topics could not be put on the log; write {options.config} again to have it tried"
+    expected = (SettingsError, ValueError)
+    return Watch(look, _WATCH_S, expected, "topics, users and ACLs stay as they were", failed, _log)
 
 
 def _stamp(config: Path | None) -> int | None:

@@ -17,6 +17,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,11 +32,21 @@ from coordinator_udf.log.file import (
     make_file,
     open_file,
     read_group_configs,
+    read_rows_until,
+    read_snapshot,
     read_topics,
     write_group_configs,
     write_topics,
 )
-from coordinator_udf.log.record_batches import GIVEN_COLUMNS, SCHEMA, decode, encode, next_offsets, to_columns, unopened
+from coordinator_udf.log.record_batches import (
+    SCHEMA,
+    checked_columns,
+    decode,
+    encode,
+    next_offsets,
+    to_columns,
+    unopened,
+)
 from coordinator_udf.log.rows import downtime_rows
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import Topic
@@ -154,7 +165,7 @@ class EmbeddedLog:
         numbers: list[int] = []
         with self._transaction() as connection:
             for columns in appends:
-                partition, log_ts = self._checked_columns(columns)
+                partition, log_ts = checked_columns(columns, self.partitions)
                 if not numbers:
                     self._note_downtime(connection, int(log_ts.max()))
                 if log_ts.max() > 0:
@@ -183,16 +194,9 @@ class EmbeddedLog:
             connection = self._connection
             connection.execute("BEGIN")
             try:
-                first, until = connection.execute("SELECT first, next FROM log").fetchone()
-                offsets = connection.execute(
-                    "SELECT COALESCE(first_offset, 0), next_offset FROM heads LEFT JOIN firsts USING (partition) "
-                    "ORDER BY partition"
-                ).fetchall()
-                history = connection.execute("SELECT id, uri FROM history").fetchone()
+                return read_snapshot(connection)
             finally:
                 connection.execute("COMMIT")
-        first_offsets, next_offsets = zip(*offsets, strict=True)
-        return LogSnapshot(first, until, first_offsets, next_offsets, None if history is None else History(*history))
 
     def keep_history(self, uri: str) -> History:
         """Says where the appends go that leave the log, and returns that with the log's name there."""
@@ -219,14 +223,7 @@ class EmbeddedLog:
         Returns:
             Whether it was done; not where others have changed them meanwhile.
         """
-
-        def change(connection: sqlite3.Connection) -> bool:
-            if read_topics(connection) != expected:
-                return False
-            write_topics(connection, topics)
-            return True
-
-        return self._append_if(change, rows)
+        return self._append_if(read_topics, expected, partial(write_topics, topics=topics), rows)
 
     def group_configs(self) -> GroupConfigs:
         """The settings that clients gave to groups."""
@@ -245,22 +242,22 @@ class EmbeddedLog:
         Returns:
             Whether it was done; not where others have changed them meanwhile.
         """
+        return self._append_if(read_group_configs, expected, partial(write_group_configs, changed=changed), rows)
 
-        def change(connection: sqlite3.Connection) -> bool:
-            if read_group_configs(connection) != expected:
-                return False
-            write_group_configs(connection, changed)
-            return True
-
-        return self._append_if(change, rows)
-
-    def _append_if(self, change: Callable[[sqlite3.Connection], bool], rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Appends rows in one transaction with a change of the file, if that can be made; whether it was."""
+    def _append_if(
+        self,
+        read: Callable[[sqlite3.Connection], Any],
+        expected: object,
+        change: Callable[[sqlite3.Connection], None],
+        rows: Sequence[Mapping[str, Any]],
+    ) -> bool:
+        """Appends rows in one transaction with a change of the file, if it holds what is expected; whether it did."""
         columns = to_columns(rows)
-        checked = self._checked_columns(columns)
+        checked = checked_columns(columns, self.partitions)
         with self._transaction() as connection:
-            if not change(connection):
+            if read(connection) != expected:
                 return False
+            change(connection)
             self._note_downtime(connection, int(checked[1].max()))
             self._insert(connection, columns, *checked)
         return True
@@ -268,18 +265,7 @@ class EmbeddedLog:
     def rows_until(self, number: int) -> int:
         """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
         with self._lock:
-            query = self._connection.execute
-            before = query("SELECT rows_until FROM appends WHERE number = ?", (number - 1,)).fetchone()
-            if before is not None:
-                return int(before[0])
-            found = query(
-                "SELECT rows_until, data FROM appends WHERE number >= ? ORDER BY number LIMIT 1", (number,)
-            ).fetchone()
-            if found is not None:
-                before_it: int = found[0] - decode(found[1]).num_rows
-                return before_it
-            rows: int = query("SELECT rows FROM log").fetchone()[0]
-            return rows
+            return read_rows_until(self._connection, number)
 
     def end_within(self, start: int, end: int, max_rows: int) -> int:
         """The greatest bound of appends from `start` that hold at most `max_rows` rows; one append at the least."""
@@ -378,7 +364,7 @@ class EmbeddedLog:
         if until_ms - head > after_ms:
             rows = downtime_rows(self.partitions, head, until_ms, stayed_connected=self._has_listened)
             columns = to_columns(rows)
-            self._insert(connection, columns, *self._checked_columns(columns))
+            self._insert(connection, columns, *checked_columns(columns, self.partitions))
             _log.warning(
                 "nobody could append for %.1f s; members have time to be heard again", (until_ms - head) / 1000
             )
@@ -435,22 +421,3 @@ class EmbeddedLog:
         with self._lock:
             row: tuple[Any, ...] = self._connection.execute(query, parameters).fetchone()
         return row
-
-    def _checked_columns(self, columns: Mapping[str, pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-        missing = [name for name in GIVEN_COLUMNS if name not in columns]
-        if missing:
-            raise BadRequest("columns of the request log", sorted(columns), "also " + ", ".join(missing))
-        partition = self._checked(columns["partition"], "partition")
-        log_ts = self._checked(columns["log_ts"], "log_ts")
-        if len(partition) == 0:
-            raise BadRequest("rows", "none", "at least one row an append")
-        if partition.min() < 0 or partition.max() >= self.partitions:
-            wrong = partition.min() if partition.min() < 0 else partition.max()
-            raise BadRequest("partition", int(wrong), f"0 to {self.partitions - 1}, the partitions of {self.path}")
-        return partition, log_ts
-
-    @staticmethod
-    def _checked(column: pa.Array, name: str) -> np.ndarray:
-        if column.null_count:
-            raise BadRequest(name, None, "a whole number in every row")
-        return np.array(column, dtype=np.int64)

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from coordinator_udf.log.contents import History, LogSnapshot
 from coordinator_udf.log.partition_bytes import COLUMNS
+from coordinator_udf.log.record_batches import decode
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.user_errors import UserError
 
@@ -146,3 +148,30 @@ def write_group_configs(connection: sqlite3.Connection, changed: GroupConfigs) -
     connection.executemany("DELETE FROM group_configs WHERE group_id = ?", [(group_id,) for group_id in changed])
     rows = [(group_id, name, value) for group_id, configs in changed.items() for name, value in configs.items()]
     connection.executemany("INSERT INTO group_configs VALUES (?, ?, ?)", rows)
+
+
+def read_snapshot(connection: sqlite3.Connection) -> LogSnapshot:
+    """What the log holds, within a transaction of the caller's."""
+    first, until = connection.execute("SELECT first, next FROM log").fetchone()
+    offsets = connection.execute(
+        "SELECT COALESCE(first_offset, 0), next_offset FROM heads LEFT JOIN firsts USING (partition) ORDER BY partition"
+    ).fetchall()
+    history = connection.execute("SELECT id, uri FROM history").fetchone()
+    first_offsets, next_offsets = zip(*offsets, strict=True)
+    return LogSnapshot(first, until, first_offsets, next_offsets, None if history is None else History(*history))
+
+
+def read_rows_until(connection: sqlite3.Connection, number: int) -> int:
+    """How many rows lie before an append, trimmed ones included; for a trimmed append, all trimmed rows."""
+    query = connection.execute
+    before = query("SELECT rows_until FROM appends WHERE number = ?", (number - 1,)).fetchone()
+    if before is not None:
+        return int(before[0])
+    found = query(
+        "SELECT rows_until, data FROM appends WHERE number >= ? ORDER BY number LIMIT 1", (number,)
+    ).fetchone()
+    if found is not None:
+        before_it: int = found[0] - decode(found[1]).num_rows
+        return before_it
+    rows: int = query("SELECT rows FROM log").fetchone()[0]
+    return rows

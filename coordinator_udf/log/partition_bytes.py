@@ -31,6 +31,20 @@ _END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 COLUMNS: Final = ", ".join(f"{field.name} {field.type}" for field in _SCHEMA)
 
 
+def gathered_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Gathers record batches, in order, until they have at least so many rows; no rows at all give nothing."""
+    gathered: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        gathered.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield gathered
+            gathered, count = [], 0
+    if count:
+        yield gathered
+
+
 def to_bytes(rows: pa.RecordBatch) -> bytes:
     """Rows of the request log as bytes."""
     sink = pa.BufferOutputStream()

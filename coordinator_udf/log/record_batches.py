@@ -33,6 +33,31 @@ def to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
         raise BadRequest("a row of the request log", str(error), "the column types of REQUEST_LOG") from error
 
 
+def checked_columns(columns: Mapping[str, pa.Array], partitions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ``partition`` and ``log_ts`` of what an appender gives to a log with so many partitions.
+
+    Raises:
+        BadRequest: a column is missing, there is no row, or one names a partition that isn't there.
+    """
+    missing = [name for name in GIVEN_COLUMNS if name not in columns]
+    if missing:
+        raise BadRequest("columns of the request log", sorted(columns), "also " + ", ".join(missing))
+    partition = _whole_numbers(columns["partition"], "partition")
+    log_ts = _whole_numbers(columns["log_ts"], "log_ts")
+    if len(partition) == 0:
+        raise BadRequest("rows", "none", "at least one row an append")
+    if partition.min() < 0 or partition.max() >= partitions:
+        wrong = partition.min() if partition.min() < 0 else partition.max()
+        raise BadRequest("partition", int(wrong), f"0 to {partitions - 1}, the partitions of the log")
+    return partition, log_ts
+
+
+def _whole_numbers(column: pa.Array, name: str) -> np.ndarray:
+    if column.null_count:
+        raise BadRequest(name, None, "a whole number in every row")
+    return np.array(column, dtype=np.int64)
+
+
 def next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
     """Returns for each partition that has rows in the batches the offset after its last one."""
     ends: dict[int, int] = {}

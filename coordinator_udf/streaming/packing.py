@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from coordinator_udf.log.partition_bytes import by_partition, from_bytes, to_bytes
+from coordinator_udf.log.partition_bytes import by_partition, from_bytes, gathered_batches, to_bytes
 from coordinator_udf.streaming.shard_keys import shard_key
 from coordinator_udf.tables.outputs import SCHEMAS, OutputRows, Outputs
 from schemas.requests import request_log_arrow
@@ -57,16 +57,7 @@ def pack_requests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
     Rows of a partition keep their order; rows without a partition, which nobody can be asked for, go to partition 0.
     """
-    gathered: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
-        if rows >= MAX_ROWS:
-            yield _packed(gathered)
-            gathered, rows = [], 0
-    if rows:
-        yield _packed(gathered)
+    return map(_packed, gathered_batches(batches, MAX_ROWS))
 
 
 def _packed(gathered: list[pa.RecordBatch]) -> pa.RecordBatch:

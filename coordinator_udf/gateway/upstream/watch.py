@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from coordinator_udf.background import BackgroundThread
+from coordinator_udf.background import BackgroundThread, Watch
 from coordinator_udf.gateway.settings import GatewaySettingsError
 from coordinator_udf.gateway.upstream.cluster_state import (
     Broker,
@@ -53,7 +52,15 @@ class UpstreamCluster:
         self._doubted: tuple[Topic, ...] | None = None
         self._racks: dict[int, str | None] = {}
         self._looks = 0
-        self._thread = BackgroundThread(self._watch, "upstream")
+        watch = Watch(
+            lambda: asyncio.run(self._look()),
+            settings.refresh_ms / 1000,
+            (OSError, TimeoutError),
+            "the cluster can't be asked what it has; all stays as it was",
+            "what changed in the cluster could not be taken over; trying again",
+            _log,
+        )
+        self._thread = BackgroundThread(watch, "upstream")
 
     def look_first(self) -> None:
         """Asks the cluster for its state once, before `start`.
@@ -84,15 +91,6 @@ class UpstreamCluster:
         known = [address for address in self.settings.bootstrap if address not in live]
         random.shuffle(live)
         return live + known
-
-    def _watch(self, stop: threading.Event) -> None:
-        while not stop.wait(self.settings.refresh_ms / 1000):
-            try:
-                asyncio.run(self._look())
-            except (OSError, TimeoutError) as error:
-                _log.warning("the cluster can't be asked what it has; all stays as it was: %s", error)
-            except Exception:  # noqa: BLE001  a log that fails now must not end the watch
-                _log.exception("what changed in the cluster could not be taken over; trying again")
 
     async def _look(self) -> None:
         async with asyncio.timeout(_ANSWER_S):

@@ -7,7 +7,7 @@ are read straight from the files in that order. Any other table is shuffled by s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.partition_bytes import gathered_batches
 from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 
@@ -137,7 +138,8 @@ def stage_embedded_log(path: Path, source: str, directory: Path) -> list[ShardFi
     writers: dict[int, tuple[pq.ParquetWriter, str, list[int]]] = {}
     try:
         extent = log.extent()
-        for batch in _gathered(log.read(extent.first, extent.next)):
+        for gathered in gathered_batches(log.read(extent.first, extent.next), SLICE_ROWS):
+            batch = pa.Table.from_batches(gathered, _SCHEMA)
             for partition in batch.column("partition").unique().to_pylist():
                 writer = writers.get(partition) or _writer(writers, directory, partition)
                 rows = batch.filter(pc.equal(batch.column("partition"), partition))
@@ -148,19 +150,6 @@ def stage_embedded_log(path: Path, source: str, directory: Path) -> list[ShardFi
             opened.close()
         log.close()
     return [ShardFiles(source, (name,), sum(rows)) for _, name, rows in writers.values()]
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    gathered: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
-        if rows >= SLICE_ROWS:
-            yield pa.Table.from_batches(gathered, _SCHEMA)
-            gathered, rows = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered, _SCHEMA)
 
 
 def _writer(
