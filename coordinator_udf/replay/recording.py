@@ -96,6 +96,8 @@ class ReplaySource(msgspec.Struct):
     ends_ms: int | None = None
     #: What a broker's request log tells that the rows don't; None of a log whose order and times are exact.
     facts: LogFacts | None = None
+    #: Of a part of a log: requests that shards of other parts were asked as well, and how many of those.
+    asked_elsewhere: dict[str, int] = {}
     #: What came of the search for an order that explains the broker's answers, once it was done.
     explained: Explained | None = None
 

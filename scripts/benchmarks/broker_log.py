@@ -19,7 +19,7 @@ import typer
 
 _MARK: Final = "Completed request:"
 _TIME: Final = "%Y-%m-%d %H:%M:%S,%f"
-#: What stands where a copy's number goes, behind a name and behind a number, and how JSON writes both: no text holds it.
+#: What stands where a copy's number goes, behind a name and behind a number, and how JSON writes both.
 _NAME, _NUMBER = "\0", "\1"
 _NAME_TEXT, _NUMBER_TEXT = "\\u0000", "\\u0001"
 #: What a copy can't have of its own: lists of all groups, topics, and answers that tell of a whole shard.
@@ -30,7 +30,7 @@ _START: Final = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Line(NamedTuple):
-    """A line of a real log: when it was written, since the first, and its JSON with a mark where a copy's number goes."""
+    """A line of a real log: when it was written, since the first, and its JSON with marks for a copy's number."""
 
     after: timedelta
     text: str
@@ -52,7 +52,7 @@ def read(path: Path, lines_a_group: int | None = None) -> Repeated | None:
     found: list[Line] = []
     groups: set[str] = set()
     first: datetime | None = None
-    for text in gzip.open(path, "rt"):
+    for text in gzip.decompress(path.read_bytes()).decode().splitlines():
         place = text.find(_MARK)
         if place < 0:
             continue
@@ -137,6 +137,7 @@ def write(path: Path, texts: Iterable[str]) -> int:
 
 def main(
     inputs: Annotated[list[Path], typer.Argument(help="real request logs of one cluster, gzip")],
+    *,
     out: Annotated[Path, typer.Option(help="where the log goes")],
     lines: Annotated[int, typer.Option(help="how many lines, at least")] = 1_000_000,
     groups: Annotated[int, typer.Option(help="how many groups, at least")] = 10_000,

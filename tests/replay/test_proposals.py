@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.proposals import bounds_of, proposal_lines
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from tests.conftest import shared
@@ -13,7 +13,7 @@ from tests.conftest import shared
 def proposed(*place: str, given: tuple[str, ...] = ()) -> list[str]:
     source = read_source(shared(*place), "log", ReplayOptions.load(None, given))
     assert source.facts is not None
-    return [line.split()[1] for line in proposal_lines(source.facts.entries.values(), source.settings)]
+    return [line.split()[1] for line in proposal_lines(bounds_of(source.facts.entries.values()), source.settings)]
 
 
 def test_nothing_is_proposed_where_the_settings_fit() -> None:

@@ -21,6 +21,7 @@ from coordinator_udf.replay.explain.steps import (
     Step,
     loads_another,
     named_groups,
+    part_of,
     shared_event,
     split_by_group,
     steps_of,
@@ -36,20 +37,20 @@ from schemas.requests import CONTROL_APIS
 def explain(
     source: ReplaySource,
     facts: LogFacts,
-    differing: set[str],
+    differing: Mapping[str, Difference],
     bounds: Bounds = Bounds(),  # noqa: B008 - a tuple
 ) -> Explained:
     """Changes the order and times of a source's rows so that they explain the broker's answers, as far as any do.
 
     Args:
         facts: what the log tells that the rows don't.
-        differing: the requests whose answers differ as the rows stand; the groups that they ask about are looked at.
+        differing: the answers that differ as the rows stand, by request; the groups in which they do are looked at.
     """
     explained = Explained()
-    rows = split_by_group(source.rows)
-    wanted = _groups(rows, differing)
+    wanted = _groups(source.rows, differing, facts)
     if not wanted:
         return explained
+    rows = split_by_group(source.rows, set(wanted))
     answers = {answer.request_id: answer for answer in source.recording.answers}
     by_shard: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
@@ -144,12 +145,29 @@ def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
     return excused
 
 
-def _groups(rows: Sequence[Row], differing: set[str]) -> list[GroupKey]:
+def _groups(rows: Sequence[Row], differing: Mapping[str, Difference], facts: LogFacts) -> list[GroupKey]:
     found: set[GroupKey] = set()
     for row in rows:
-        if row["request_id"] in differing and row["api"] not in CONTROL_APIS:
-            found |= {(row["partition"], group_id) for group_id in named_groups(row)}
+        difference = differing.get(row["request_id"] or "")
+        if difference is None or row["api"] in CONTROL_APIS:
+            continue
+        found |= {
+            (row["partition"], group_id)
+            for group_id in named_groups(row)
+            if row["group_id"] is not None or _differs_in(difference, group_id, facts)
+        }
     return sorted(found)
+
+
+def _differs_in(difference: Difference, group_id: str, facts: LogFacts) -> bool:
+    """Whether an answer about several groups differs in what it says of one, and the log can tell what is right."""
+    if difference.recorded is None or difference.ours is None:
+        return True
+    sides = [
+        {"body": part_of(difference.api, side["body"], group_id)} for side in (difference.recorded, difference.ours)
+    ]
+    part = msgspec.structs.replace(difference, recorded=sides[0], ours=sides[1])
+    return sides[0] != sides[1] and facts.undecided(part) in {None, LOST}
 
 
 def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]], moved: Sequence[Row]) -> Iterator[Row]:

@@ -28,6 +28,9 @@ _LEAST_ANSWERS: Final = 2
 _SHORT_SESSION_MS: Final = Settings().group_min_session_timeout_ms
 #: No field of an answer says it, so none that is wrong can: one bound will do where no other agrees with the setting.
 _DELAY: Final = "group.initial.rebalance.delay.ms"
+_SIZE: Final = "group.max.size"
+#: How many members a group had that took one more, and one that took no more.
+_JOINED, _FULL = f"{_SIZE}, joined", f"{_SIZE}, refused"
 _CAPACITY: Final = re.compile(r"maximum capacity of (\d+) members")
 
 
@@ -51,17 +54,21 @@ class Span(NamedTuple):
     contradicting: int
 
 
-def proposal_lines(entries: Iterable[Entry], settings: Settings) -> list[str]:
-    """One line a setting, and a time, in which the broker had another value than the replay was given."""
+def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
+    """One line a setting, and a time, in which the broker had another value than the replay was given.
+
+    Args:
+        bounds: of all parts of a log, in any order.
+    """
     by_name: dict[str, list[Bound]] = {}
-    for bound in sorted(_bounds(entries), key=lambda bound: bound.ts):
+    for bound in sorted(_with_sizes(bounds)):
         by_name.setdefault(bound.name, []).append(bound)
     lines = []
-    for name, bounds in sorted(by_name.items()):
+    for name, of_name in sorted(by_name.items()):
         given = int(getattr(settings, FIELDS[name].name))
-        agrees = any(bound.least <= given <= bound.most for bound in bounds)
+        agrees = any(bound.least <= given <= bound.most for bound in of_name)
         least = 1 if name == _DELAY and not agrees else _LEAST_ANSWERS
-        spans = [span for span in _spans(bounds, given) if span.contradicting >= least and not _has(span, given)]
+        spans = [span for span in _spans(of_name, given) if span.contradicting >= least and not _has(span, given)]
         lines += [_line(span, given) for span in _joined(spans)]
     return lines
 
@@ -137,42 +144,50 @@ def _spans(bounds: Sequence[Bound], given: int) -> Iterator[Span]:
 # -- what answers say -------------------------------------------------------------------------------------------------
 
 
-def _bounds(entries: Iterable[Entry]) -> Iterator[Bound]:
+def bounds_of(entries: Iterable[Entry]) -> Iterator[Bound]:
+    """What the answers of a log say of settings, or those of some shards of it."""
     known = list(entries)
     mixed = {
         str(entry.request.get("groupId"))
         for entry in known
         if entry.api == "ConsumerGroupHeartbeat" and entry.response and entry.response.get("errorCode") == Errors.NONE
     }
-    largest = _largest_full(known, mixed)
+    sizes: dict[str, int] = {}
     for entry in known:
         if entry.response is None:
             continue
         if entry.api == "JoinGroup":
+            yield from _of_session(entry, entry.response)
             # A group that was one of KIP-848 for a while has that protocol's limits, and no initial delay.
-            is_classic = entry.request.get("groupId") not in mixed
-            yield from _of_join(entry, entry.response, largest if is_classic else None)
+            if entry.request.get("groupId") not in mixed:
+                yield from _of_join(entry, entry.response, sizes)
         elif entry.api == "ConsumerGroupHeartbeat":
             yield from _of_heartbeat(entry, entry.response)
         elif entry.api == "OffsetCommit":
             yield from _of_commit(entry, entry.response)
 
 
-def _largest_full(entries: Iterable[Entry], mixed: set[str]) -> int:
-    """How many members classic groups had that took no more, as most of those that were refused say; 0 if none was."""
-    last: dict[str, int] = {}
-    votes: Counter[int] = Counter()
-    for entry in entries:
-        group_id = str(entry.request.get("groupId"))
-        if entry.api != "JoinGroup" or entry.response is None or group_id in mixed:
-            continue
-        last[group_id] = len(entry.response.get("members") or ()) or last.get(group_id, 0)
-        if entry.response.get("errorCode") == Errors.GROUP_MAX_SIZE_REACHED and last[group_id]:
-            votes[last[group_id]] += 1
-    return votes.most_common(1)[0][0] if votes else 0
+def _with_sizes(bounds: Iterable[Bound]) -> Iterator[Bound]:
+    """The bounds, those of a classic group's size as what most of those say that were refused."""
+    full: list[Bound] = []
+    joined: list[Bound] = []
+    for bound in bounds:
+        if bound.name == _FULL:
+            full.append(bound)
+        elif bound.name == _JOINED:
+            joined.append(bound)
+        else:
+            yield bound
+    votes = Counter(bound.least for bound in full if bound.least)
+    if not votes:
+        yield from (bound._replace(name=_SIZE) for bound in joined)
+        return
+    # Of those that as many say the largest, whatever the order.
+    size, _ = max(votes.items(), key=lambda vote: (vote[1], vote[0]))
+    yield from (Bound(bound.ts, _SIZE, size, size) for bound in full)
 
 
-def _of_join(entry: Entry, answer: dict[str, Any], largest: int | None) -> Iterator[Bound]:
+def _of_session(entry: Entry, answer: dict[str, Any]) -> Iterator[Bound]:
     error = answer.get("errorCode")
     session_ms = entry.request.get("sessionTimeoutMs")
     shortest, longest = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
@@ -183,17 +198,21 @@ def _of_join(entry: Entry, answer: dict[str, Any], largest: int | None) -> Itera
     elif isinstance(session_ms, int) and error == Errors.INVALID_SESSION_TIMEOUT:
         is_short = session_ms < _SHORT_SESSION_MS
         yield Bound(ts, shortest, session_ms + 1, _MOST) if is_short else Bound(ts, longest, 0, max(session_ms - 1, 0))
+
+
+def _of_join(entry: Entry, answer: dict[str, Any], sizes: dict[str, int]) -> Iterator[Bound]:
+    """What an answer to a member of a classic group says; ``sizes`` are the groups' numbers of members so far."""
+    error, ts = answer.get("errorCode"), entry.log_ts
     members = answer.get("members") or ()
-    if largest is None:
-        return
+    group_id = str(entry.request.get("groupId"))
+    sizes[group_id] = len(members) or sizes.get(group_id, 0)
     if error == Errors.NONE and members:
-        if not largest:
-            yield Bound(ts, "group.max.size", len(members), _MOST)
+        yield Bound(ts, _JOINED, len(members), _MOST)
         waited_ms = (entry.answered_us - entry.handled_us) // _US
         if answer.get("generationId") == 1 and len(members) == 1:
             yield Bound(ts, _DELAY, max(waited_ms - _LATE_MS, 0), waited_ms)
-    elif error == Errors.GROUP_MAX_SIZE_REACHED and largest:
-        yield Bound(ts, "group.max.size", largest, largest)
+    elif error == Errors.GROUP_MAX_SIZE_REACHED:
+        yield Bound(ts, _FULL, sizes[group_id], sizes[group_id])
 
 
 def _of_heartbeat(entry: Entry, answer: dict[str, Any]) -> Iterator[Bound]:
@@ -216,6 +235,7 @@ def _of_commit(entry: Entry, answer: dict[str, Any]) -> Iterator[Bound]:
             partition = asked.get((topic.get("name") or topic.get("topicId"), told["partitionIndex"]), {})
             length = len(partition.get("committedMetadata") or "")
             if told.get("errorCode") == Errors.NONE:
-                yield Bound(entry.log_ts, "offset.metadata.max.bytes", length, _MOST)
+                if length:
+                    yield Bound(entry.log_ts, "offset.metadata.max.bytes", length, _MOST)
             elif told.get("errorCode") == Errors.OFFSET_METADATA_TOO_LARGE and length:
                 yield Bound(entry.log_ts, "offset.metadata.max.bytes", 0, length - 1)

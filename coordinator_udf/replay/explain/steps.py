@@ -7,7 +7,7 @@ is lost, a transaction's end) is an event of each of its groups: it took effect 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,9 +108,17 @@ def loads_another(row: Row, group_id: str) -> bool:
     return bool(key.get("group", key.get("groupId", group_id)) != group_id)
 
 
-def split_by_group(rows: Sequence[Row]) -> list[Row]:
-    """The rows, with those that ask about several groups split into one a group: each may have its own moment."""
-    split = [list(_split(row)) for row in rows]
+def split_by_group(rows: Sequence[Row], wanted: Collection[tuple[int, str]] | None = None) -> list[Row]:
+    """The rows, with those that ask about several groups split into one a group: each may have its own moment.
+
+    Args:
+        wanted: shards and groups; rows that ask about none of them stay as they are. None for all.
+    """
+
+    def is_wanted(row: Row) -> bool:
+        return wanted is None or any((row["partition"], group_id) in wanted for group_id in named_groups(row))
+
+    split = [list(_split(row)) if is_wanted(row) else [row] for row in rows]
     parts: dict[str, int] = {}
     for row, pieces in zip(rows, split, strict=True):
         if row["api"] not in CONTROL_APIS and row["request_id"] is not None:

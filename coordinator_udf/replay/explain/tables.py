@@ -16,21 +16,26 @@ from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanat
 Row = dict[str, Any]
 
 
-def explanation_tables(source: ReplaySource, differences: Sequence[Difference]) -> dict[str, pa.Table]:
+def explanation_tables(source: ReplaySource, unexplained: Sequence[Row]) -> dict[str, pa.Table]:
     """Both tables of one source.
 
     Args:
-        differences: those that were found in the end.
+        unexplained: the rows of those that were found in the end.
     """
     rows = [row for row, _ in _explained(source)]
     return {
         EXPLANATIONS_TABLE: pa.Table.from_pylist(rows, explanations_arrow()),
-        UNEXPLAINED_TABLE: pa.Table.from_pylist(list(_unexplained(source, differences)), unexplained_arrow()),
+        UNEXPLAINED_TABLE: table_of_unexplained(unexplained),
     }
 
 
-def explanation_lines(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[str]:
-    """One line an explanation, with what was moved and by how much, and one an answer that nothing explains."""
+def table_of_unexplained(rows: Sequence[Row]) -> pa.Table:
+    """The table unexplained of its rows."""
+    return pa.Table.from_pylist(list(rows), unexplained_arrow())
+
+
+def explanation_lines(source: ReplaySource) -> Iterator[str]:
+    """One line an explanation, with what was moved and by how much."""
     for row, found in _explained(source):
         moves = ", ".join(_move_text(move) for move in row["moved"])
         fewer = f"with fewer than {len(found.moved)} changes" if len(found.moved) > 1 else "without a change"
@@ -38,13 +43,16 @@ def explanation_lines(source: ReplaySource, differences: Sequence[Difference]) -
             f"explained: {row['api']} {row['request_id']} of group {row['group_id']}: {moves}; "
             f"{fewer} no order explains it ({found.tries} steps tried)"
         )
-    for row in _unexplained(source, differences):
-        others = f", in other orders {len(row['ours']) - 1} more answers" if len(row["ours"]) > 1 else ""
-        ours = row["ours"][0] if row["ours"] else "nothing"
-        yield (
-            f"unexplained: {row['api']} {row['request_id']} of group {row['group_id']}: the broker said "
-            f"{row['recorded']}, the usual order gives {ours}{others} ({row['tries']} steps tried)"
-        )
+
+
+def unexplained_line(row: Row) -> str:
+    """One line of an answer that nothing explains."""
+    others = f", in other orders {len(row['ours']) - 1} more answers" if len(row["ours"]) > 1 else ""
+    ours = row["ours"][0] if row["ours"] else "nothing"
+    return (
+        f"unexplained: {row['api']} {row['request_id']} of group {row['group_id']}: the broker said "
+        f"{row['recorded']}, the usual order gives {ours}{others} ({row['tries']} steps tried)"
+    )
 
 
 def _move_text(move: Row) -> str:
@@ -87,14 +95,19 @@ def _moves(move: Option, outcome: Outcome) -> Iterator[Row]:
         yield {"request_id": None, "ts": move.at_ms + 1, "moved_ms": move.late_ms}
 
 
-def _unexplained(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[Row]:
+def unexplained_rows(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[Row]:
+    """The rows of answers that nothing explains.
+
+    Args:
+        differences: those that were found in the end.
+    """
     known = _by_request(source.explained) if source.explained is not None else {}
     for difference in differences:
         if difference.undecided is not None:
             continue
         place = known.get(difference.request_id or "")
         key, found = place if place is not None else ((None, _group_of(source, difference)), None)
-        shown = [] if difference.ours is None else [_json(difference.ours)]
+        shown = [] if difference.ours is None else [json_of(difference.ours)]
         yield {
             "source": source.source,
             "partition": key[0],
@@ -102,7 +115,7 @@ def _unexplained(source: ReplaySource, differences: Sequence[Difference]) -> Ite
             "request_id": difference.request_id,
             "ts": difference.recorded["ts"] if isinstance(difference.recorded, Mapping) else None,
             "api": difference.api,
-            "recorded": None if difference.recorded is None else _json(difference.recorded),
+            "recorded": None if difference.recorded is None else json_of(difference.recorded),
             "ours": shown if found is None else [*shown, *found.ours[1:]],
             "tries": 0 if found is None else found.tries,
         }
@@ -124,6 +137,7 @@ def _apis(source: ReplaySource) -> dict[str, str]:
     return {row["request_id"]: row["api"] for row in source.rows if row["request_id"] is not None}
 
 
-def _json(side: Any) -> str:
+def json_of(side: Any) -> str:
+    """What was said, as the tables have it."""
     body = side["body"] if isinstance(side, Mapping) and "body" in side else side
     return msgspec.json.encode(body).decode()

@@ -27,6 +27,7 @@ class SourceInput(msgspec.Struct, frozen=True):
         form: of which kind its requests are; INFO where there are none.
         paths: the parts of its request log in their order, or the one input.
         info_paths: the parts of the broker's own log in their order.
+        lines: how many lines of a request log there are.
         warnings: what is wrong with one of them, for it to be said.
         failure: why nothing of it can be read.
     """
@@ -37,6 +38,7 @@ class SourceInput(msgspec.Struct, frozen=True):
     info_paths: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     failure: str | None = None
+    lines: int = 0
 
 
 def expand(inputs: Iterable[Path]) -> list[Path]:
@@ -117,7 +119,12 @@ def _source(names: dict[Path, str], form: Format, parts: Sequence[Look], infos: 
     warnings = tuple(look.broken_off for look in looks if look.broken_off is not None)
     first = (parts or infos)[0].path
     return SourceInput(
-        names[first], form, tuple(look.path for look in parts), tuple(look.path for look in infos), warnings
+        names[first],
+        form,
+        tuple(look.path for look in parts),
+        tuple(look.path for look in infos),
+        warnings,
+        lines=sum(look.requests for look in parts),
     )
 
 

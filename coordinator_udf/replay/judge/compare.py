@@ -106,6 +106,11 @@ def answer_error(body: Mapping[str, Any]) -> int:
     return next((code for code in _codes(body) if code), 0)
 
 
+def answer_place(answer: Answer) -> tuple[str, str, str]:
+    """Where a recorded answer is counted: what it is, its API, its error."""
+    return "answer", answer.api, error_name(answer_error(answer.body))
+
+
 def _codes(node: Any) -> Iterator[int]:
     if isinstance(node, Mapping):
         for name, value in node.items():
@@ -124,8 +129,7 @@ def _compare_answers(
     seen: set[str] = set()
     for recorded in recording.answers:
         seen.add(recorded.request_id)
-        error = error_name(answer_error(recorded.body))
-        place = ("answer", recorded.api, error)
+        place = answer_place(recorded)
         ours = outputs.answers.get(recorded.request_id)
         if recorded.request_id in excluded.request_ids:
             verdict.incomparable[place] += 1
@@ -134,7 +138,7 @@ def _compare_answers(
         else:
             verdict.different[place] += 1
             verdict.differences.append(
-                Difference(source, *place[:2], recorded.request_id, error, _shown(recorded), ours and _shown(ours))
+                Difference(source, *place[:2], recorded.request_id, place[2], _shown(recorded), ours and _shown(ours))
             )
     for request_id, ours in outputs.answers.items():
         if request_id in seen or request_id in excluded.request_ids or (ours.api == END_TXN and not recording.exact):

@@ -68,6 +68,8 @@ def total(reports: Sequence[SourceReport]) -> SourceReport:
         identical=dict(summed["identical"]),
         different=dict(summed["different"]),
         incomparable=dict(summed["incomparable"]),
+        explained=sum(report.explained for report in reports),
+        explanations=[line for report in reports for line in report.explanations],
     )
 
 

@@ -1,7 +1,7 @@
 """The batch driver: gives each input to tasks of a Spark job, commits what they wrote, and puts their reports together.
 
-A recorded log (Kafka's request log, a trace) is one task: its order can be told only from the whole of it. The
-project's own log is as many tasks as it has shards to share among them. Tasks write Parquet files of the tables
+A recorded log (Kafka's request log, a trace) is one task, unless it is long: then its shards are shared among tasks, as
+those of the project's own log are. Tasks write Parquet files of the tables
 themselves and the driver commits them, one Delta version a table: measured against one pass of Spark's writer for each
 of the four tables, that saves moving every output row to the JVM and reading it there four times.
 """
@@ -21,7 +21,9 @@ from coordinator_udf.replay.inputs.detect import Format, detect_format
 from coordinator_udf.replay.inputs.plan import SourceInput, plan
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.long_log import TASK_LINES, run_long_log
 from coordinator_udf.replay.tasks.own import run_own_log
+from coordinator_udf.replay.tasks.portions import Portion, PortionResult, run_portion
 from coordinator_udf.replay.tasks.process_tasks import in_processes
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
@@ -151,6 +153,7 @@ def _job(request: ReplayRequest, source: SourceInput, scratch: Path) -> Job:
         request.options,
         request.out.absolute(),
         scratch.absolute(),
+        source.lines,
         wants_lines=request.lines is not None,
         wants_differences=request.differences is not None,
     )
@@ -159,8 +162,18 @@ def _job(request: ReplayRequest, source: SourceInput, scratch: Path) -> Job:
 def _run(spark: SparkSession | None, jobs: Sequence[Job], say: Say) -> list[TaskResult]:
     # The largest first, so that none of them is left alone at the end.
     recorded = sorted((job for job in jobs if job.form not in _OWN), key=_size, reverse=True)
-    done = in_processes(recorded, run_recorded, say) if spark is None else in_tasks(spark, recorded, run_recorded, say)
+    long = [job for job in recorded if job.lines > TASK_LINES]
+    short = [job for job in recorded if job.lines <= TASK_LINES]
+    done = in_processes(short, run_recorded, say) if spark is None else in_tasks(spark, short, run_recorded, say)
     results = {result.report.source: result for result in done}
+
+    def run_portions(portions: Sequence[Portion], finished: Callable[[Portion], None]) -> list[PortionResult]:
+        if spark is None:
+            return in_processes(portions, run_portion, say, finished)
+        return in_tasks(spark, portions, run_portion, say)
+
+    for job in long:
+        results[job.source] = run_long_log(job, run_portions, say)
     for job in jobs:
         if job.form in _OWN:
             assert spark is not None, "shards of our own log are shared among Spark's tasks"

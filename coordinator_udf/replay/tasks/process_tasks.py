@@ -4,28 +4,61 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_processes(units: Sequence[T], work: Callable[[T], R], say: Callable[[str], None]) -> list[R]:
+def in_processes(
+    units: Sequence[T], work: Callable[[T], R], say: Callable[[str], None], done: Callable[[T], None] | None = None
+) -> list[R]:
     """Runs each unit, several at once, and gives the results in the units' order.
 
     Args:
         work: a function of a module; it and the units are pickled.
         say: gets a line as each unit is done, if there are several.
+        done: gets each unit as it is done, in place of the line.
     """
-    workers = min(len(units), len(os.sched_getaffinity(0)))
+    workers = min(len(units), workers_here())
     if workers <= 1:
-        return [work(unit) for unit in units]
-    # Forked ones would inherit the threads' locks, but not the threads.
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(workers, context) as pool:
-        futures = [pool.submit(work, unit) for unit in units]
-        for done, _ in enumerate(as_completed(futures), 1):
-            say(f"{done} of {len(units)} logs read")
+        results = []
+        for unit in units:
+            results.append(work(unit))
+            if done is not None:
+                done(unit)
+        return results
+    with _pool(workers) as pool:
+        futures = {pool.submit(work, unit): unit for unit in units}
+        for number, future in enumerate(as_completed(futures), 1):
+            if done is None:
+                say(f"{number} of {len(units)} logs read")
+            else:
+                done(futures[future])
         return [future.result() for future in futures]
+
+
+def mapped_in_processes(work: Callable[[T], R], units: Iterable[T]) -> Iterator[R]:
+    """Gives the results of many small units in their order, while a few of those that follow are worked on."""
+    workers = workers_here()
+    with _pool(workers) as pool:
+        pending: deque[Future[R]] = deque()
+        for unit in units:
+            pending.append(pool.submit(work, unit))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def workers_here() -> int:
+    """How many processes this machine runs at once."""
+    return len(os.sched_getaffinity(0))
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    # Forked ones would inherit the threads' locks, but not the threads.
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("forkserver"))

@@ -6,6 +6,7 @@ import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -13,8 +14,13 @@ import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
-from coordinator_udf.replay.explain.proposals import proposal_lines
-from coordinator_udf.replay.explain.tables import explanation_lines, explanation_tables
+from coordinator_udf.replay.explain.proposals import bounds_of, proposal_lines
+from coordinator_udf.replay.explain.tables import (
+    explanation_lines,
+    explanation_tables,
+    unexplained_line,
+    unexplained_rows,
+)
 from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
 from coordinator_udf.replay.inputs.detect import Format, read_source
@@ -59,6 +65,8 @@ class Job(msgspec.Struct, frozen=True):
     options: ReplayOptions
     out: Path
     scratch: Path
+    #: How many lines of a request log there are, as far as it is known.
+    lines: int = 0
     wants_lines: bool = False
     wants_differences: bool = False
 
@@ -117,11 +125,11 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         )
 
     outputs, verdict = judge()
-    differing = {difference.request_id for difference in verdict.differences if difference.undecided in {None, LOST}}
     if source.facts is None:
         return outputs, verdict
-    found = {request_id for request_id in differing if request_id is not None}
-    explained = source.explained = explain(source, source.facts, found)
+    decided = (difference for difference in verdict.differences if difference.undecided in {None, LOST})
+    differing = {difference.request_id: difference for difference in decided if difference.request_id is not None}
+    explained = source.explained = explain(source, source.facts, differing)
     if explained.outcomes:
         outputs, verdict = judge()
     explained.placed += place_listings(source, source.facts, verdict.differences)
@@ -137,8 +145,22 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:
     outputs, verdict = run_and_compare(source)
-    report = _report(source, outputs, verdict)
     files = TableFiles(job.out)
+    report = write_results(job, source, outputs, verdict, files)
+    if source.facts is not None:
+        report.proposals = proposal_lines(bounds_of(source.facts.entries.values()), source.settings)
+    if job.info_paths:
+        known = set(outputs.transitions.column("group_id").to_pylist())
+        write_info_log(job, known, report, files)
+    return TaskResult(report, files.close())
+
+
+def write_results(
+    job: Job, source: ReplaySource, outputs: Outputs, verdict: Verdict, files: TableFiles
+) -> SourceReport:
+    """Writes what came of a source to the tables, and to the files that were asked for; what is reported of it."""
+    report = _report(source, outputs, verdict)
+    unexplained = list(unexplained_rows(source, verdict.differences))
     tables = to_tables(outputs)
     if source.ends_ms is not None:
         # The clock runs on after the last line, so that all that waits is answered; nobody saw what it did then.
@@ -147,28 +169,43 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
             tables[name] = tables[name].filter(seen)
     files.write(tables)
     # The rows that the coordinator was given, for what is unanswered to be seen.
-    requests = pa.Table.from_batches([request_batch(source.source, source.rows)])
+    requests = pa.Table.from_batches([request_batch(source.source, _with_all_parts(source))])
     files.write({"rejected_requests": rejection_table(source.source, source.rejections), REQUEST_LOG_TABLE: requests})
     files.write({REPLAY_DIFFERENCES_TABLE: difference_table(verdict)})
-    files.write(explanation_tables(source, verdict.differences))
+    files.write(explanation_tables(source, unexplained))
     report.explained = 0 if source.explained is None else source.explained.moved
-    if source.facts is not None:
-        report.proposals = proposal_lines(source.facts.entries.values(), source.settings)
-    report.explanations = list(explanation_lines(source, verdict.differences))
+    report.explanations = [*explanation_lines(source), *map(unexplained_line, unexplained)]
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
     if job.lines_file is not None:
-        with job.lines_file.open("wb") as lines:
+        with job.lines_file.open("ab") as lines:
             lines.writelines(json_lines(source.source, outputs))
     if job.differences_file is not None:
-        with job.differences_file.open("wb") as lines:
+        with job.differences_file.open("ab") as lines:
             lines.writelines(msgspec.json.encode(difference) + b"\n" for difference in verdict.differences)
-    if job.info_paths:
-        info = read_info_log(_texts(job.info_paths), job.options.zone())
-        known = set(tables["group_transitions"].column("group_id").to_pylist())
-        files.write(info_tables(info, source.source, known))
-        report.info_events = dict(info.events)
-    return TaskResult(report, files.close())
+    return report
+
+
+def _with_all_parts(source: ReplaySource) -> list[dict[str, Any]]:
+    """The rows, those of requests that shards of other parts of the log were asked as well with the number of all."""
+    others = source.asked_elsewhere
+    if not others:
+        return source.rows
+    return [
+        {**row, "parts": row["parts"] + others[row["request_id"]]} if row["request_id"] in others else row
+        for row in source.rows
+    ]
+
+
+def write_info_log(job: Job, known: Collection[str], report: SourceReport, files: TableFiles) -> None:
+    """Writes what a broker's own log tells beside its request log.
+
+    Args:
+        known: groups whose transitions the request log tells.
+    """
+    info = read_info_log(_texts(job.info_paths), job.options.zone())
+    files.write(info_tables(info, job.source, known))
+    report.info_events = dict(info.events)
 
 
 def difference_table(verdict: Verdict) -> pa.Table:
@@ -248,11 +285,18 @@ def _report(source: ReplaySource, outputs: Outputs, verdict: Verdict) -> SourceR
         unsupported=dict(source.unsupported),
         foreign=dict(source.foreign),
         notes=dict(source.notes),
-        identical=_places(verdict.identical),
-        different=_places(verdict.different),
-        undecided={reason: _places(places) for reason, places in verdict.undecided.items()},
-        incomparable=_places(verdict.incomparable),
+        **counts(verdict),
     )
+
+
+def counts(verdict: Verdict) -> dict[str, Any]:
+    """The counts of a verdict, as a report has them."""
+    return {
+        "identical": _places(verdict.identical),
+        "different": _places(verdict.different),
+        "undecided": {reason: _places(places) for reason, places in verdict.undecided.items()},
+        "incomparable": _places(verdict.incomparable),
+    }
 
 
 def _places(counter: Mapping[tuple[str, str, str], int]) -> dict[str, int]:

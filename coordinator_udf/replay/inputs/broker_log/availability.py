@@ -11,15 +11,15 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from sys import intern
 from typing import NamedTuple
 
-from coordinator_udf.replay.inputs.broker_log.facts import Finding, shard_findings
+from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.broker_log.facts import LOST, Finding, findings
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: How long nothing at all may happen in a log before that is a silence.
 _SILENCE_US = 1_000_000
-
-_LOST = frozenset({Finding.LOADING, Finding.NOT_OURS})
 
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
@@ -40,6 +40,34 @@ class Control(NamedTuple):
     log_ts: int
 
 
+class Moment(NamedTuple):
+    """A request of the log: when it came and was answered, and what its answer tells of shards.
+
+    Attributes:
+        findings: by group, in the order of the answer.
+    """
+
+    number: int
+    connection: str
+    arrived_us: int
+    answered_us: int
+    log_ts: int
+    findings: tuple[tuple[str, Finding], ...]
+
+    @classmethod
+    def of(cls, entry: Entry) -> Moment:
+        """The moment of an entry."""
+        times = entry.arrived_us, entry.answered_us, entry.log_ts
+        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)))
+
+    def of_shards(self, partitions: int) -> dict[int, Finding]:
+        """What the answer tells of each shard; of several groups of one shard, what the first one tells."""
+        found: dict[int, Finding] = {}
+        for group_id, finding in self.findings:
+            found.setdefault(partition_for(group_id, partitions), finding)
+        return found
+
+
 class Silence(NamedTuple):
     """A time in which nothing arrived and nothing was answered; in microseconds."""
 
@@ -55,20 +83,20 @@ class Availability(NamedTuple):
     losses: dict[int, list[int]]
 
 
-def availability(entries: Sequence[Entry], partitions: int) -> Availability:
+def availability(requests: Sequence[Moment], partitions: int) -> Availability:
     """Follows each shard through a log's requests in order.
 
     Args:
-        entries: the log in order.
+        requests: the log in order.
         partitions: the number of shards.
     """
     found = Availability({}, defaultdict(list))
     service = [Finding.SERVED] * partitions
     was_served = [False] * partitions
     served_us = [0] * partitions
-    silences = _silences(entries)
+    silences = _silences(requests)
     restarts: dict[Silence, set[int]] = defaultdict(set)
-    for entry, partition, finding in _believable(entries, partitions, silences):
+    for entry, partition, finding in _believable(requests, partitions, silences):
         before = service[partition]
         now = _next(before, finding)
         if now is not before:
@@ -85,27 +113,27 @@ def availability(entries: Sequence[Entry], partitions: int) -> Availability:
         if now is Finding.SERVED and finding is Finding.SERVED:
             served_us[partition] = entry.answered_us
             was_served[partition] = True
-    _restart_the_rest(entries, partitions, restarts, found)
+    _restart_the_rest(requests, partitions, restarts, found)
     return found
 
 
 def _believable(
-    entries: Sequence[Entry], partitions: int, silences: Sequence[Silence]
-) -> Iterator[tuple[Entry, int, Finding]]:
+    requests: Sequence[Moment], partitions: int, silences: Sequence[Silence]
+) -> Iterator[tuple[Moment, int, Finding]]:
     """What answers tell of shards, but for an answer that alone among others says that a shard was lost."""
-    told = [(entry, *found) for entry in entries for found in shard_findings(entry, partitions).items()]
+    told = [(entry, *found) for entry in requests for found in entry.of_shards(partitions).items()]
     following: dict[int, Finding] = {}
     is_last: list[bool] = [False] * len(told)
     for place in range(len(told) - 1, -1, -1):
         _, partition, finding = told[place]
         if finding is Finding.NOTHING:
             continue
-        is_last[place] = following.get(partition, finding) not in _LOST
+        is_last[place] = following.get(partition, finding) not in LOST
         following[partition] = finding
     before: dict[int, tuple[Finding, int]] = {}
     for place, (entry, partition, finding) in enumerate(told):
         known = before.get(partition)
-        alone = finding in _LOST and is_last[place] and known is not None and known[0] not in _LOST
+        alone = finding in LOST and is_last[place] and known is not None and known[0] not in LOST
         if alone and known is not None and _silence_before(silences, known[1], entry.arrived_us) is None:
             continue
         yield entry, partition, finding
@@ -123,17 +151,17 @@ def _next(service: Finding, finding: Finding) -> Finding:
 
 
 def _restart_the_rest(
-    entries: Sequence[Entry], partitions: int, restarts: dict[Silence, set[int]], found: Availability
+    requests: Sequence[Moment], partitions: int, restarts: dict[Silence, set[int]], found: Availability
 ) -> None:
     """A silence that no connection outlived was a restart: shards that nobody asked at the time were lost as well."""
     for silence, lost in restarts.items():
-        before = {entry.connection for entry in entries if entry.arrived_us <= silence.start_us}
-        after = [entry for entry in entries if entry.arrived_us >= silence.end_us]
+        before = {entry.connection for entry in requests if entry.arrived_us <= silence.start_us}
+        after = [entry for entry in requests if entry.arrived_us >= silence.end_us]
         if any(entry.connection in before for entry in after):
             continue
         missing = set(range(partitions)) - lost
         for entry in after:
-            for partition in shard_findings(entry, partitions):
+            for partition in entry.of_shards(partitions):
                 if partition in missing:
                     missing.discard(partition)
                     rows = [Control("Unload", silence.start_us // 1000), Control("Failover", entry.log_ts)]
@@ -143,8 +171,8 @@ def _restart_the_rest(
                 break
 
 
-def _silences(entries: Sequence[Entry]) -> list[Silence]:
-    moments = sorted({moment for entry in entries for moment in (entry.arrived_us, entry.answered_us)})
+def _silences(requests: Sequence[Moment]) -> list[Silence]:
+    moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
     return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
 
 

@@ -7,8 +7,8 @@ by the transaction coordinator (KIP-890), and whether the offsets topic is there
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
 
@@ -25,24 +25,30 @@ TRANSACTION: Final = "verification of a transaction"
 UNAVAILABLE: Final = "availability of the offsets topic"
 
 
-def decided_elsewhere(entries: Sequence[Entry]) -> dict[int, str]:
-    """By the entry's number, who decided its answer, for those that the coordinator didn't.
+class Decided(NamedTuple):
+    """An answer that the coordinator didn't decide: the line's number, who did, and whom it was told."""
+
+    number: int
+    who: str
+    client_id: str | None
+    api: str
+
+
+def decided(entry: Entry) -> Decided | None:
+    """Who decided an answer, if it wasn't the coordinator."""
+    who = _who(entry)
+    return None if who is None else Decided(entry.number, who, entry.client_id, entry.api)
+
+
+def decided_elsewhere(found: Iterable[Decided]) -> dict[int, str]:
+    """By the line's number, who decided its answer, for those that the coordinator didn't.
 
     A client that may do something is not refused it once only: one refusal of authorization on its own is no fact.
     """
-    found: dict[int, str] = {}
-    refused: Counter[tuple[str | None, str]] = Counter()
-    for entry in entries:
-        who = _who(entry)
-        if who is not None:
-            found[entry.number] = who
-            if who == AUTHORIZATION:
-                refused[entry.client_id, entry.api] += 1
+    found = list(found)
+    refused = Counter((each.client_id, each.api) for each in found if each.who == AUTHORIZATION)
     return {
-        entry.number: who
-        for entry in entries
-        if (who := found.get(entry.number)) is not None
-        and (who != AUTHORIZATION or refused[entry.client_id, entry.api] > 1)
+        each.number: each.who for each in found if each.who != AUTHORIZATION or refused[each.client_id, each.api] > 1
     }
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
@@ -33,7 +36,8 @@ class Finding(Enum):
     NOTHING = "nothing"
 
 
-_LOST = frozenset({Finding.LOADING, Finding.NOT_OURS})
+#: What is found where a shard is lost.
+LOST = frozenset({Finding.LOADING, Finding.NOT_OURS})
 _FOUND: dict[int, Finding] = {
     Errors.NOT_COORDINATOR: Finding.NOT_OURS,
     Errors.COORDINATOR_LOAD_IN_PROGRESS: Finding.LOADING,
@@ -68,39 +72,34 @@ def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
             yield group["groupId"], _finding(entry, group["errorCode"])
 
 
-def shard_findings(entry: Entry, partitions: int) -> dict[int, Finding]:
-    """What an entry's answer tells of each shard; of several groups of one shard, what the first one tells."""
-    found: dict[int, Finding] = {}
-    for group_id, finding in findings(entry):
-        found.setdefault(partition_for(group_id, partitions), finding)
-    return found
-
-
-def likely_partitions(entries: Sequence[Entry]) -> int:
+def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
     """The number of shards with which the fewest losses explain what was answered; Kafka's default if it is one.
 
     Groups of one shard are lost and served together. With a wrong number, groups share a shard that don't in truth,
     and it seems lost and served by turns.
+
+    Args:
+        found: what answers tell, by group, in the order of the log.
     """
-    seen = [
-        (partition_for(group_id, _ALL_HASHES), finding) for entry in entries for group_id, finding in findings(entry)
+    telling = [
+        (partition_for(group_id, _ALL_HASHES), finding in LOST)
+        for group_id, finding in found
+        if finding in LOST or finding is Finding.SERVED
     ]
-    telling = [(place, finding in _LOST) for place, finding in seen if finding in _LOST or finding is Finding.SERVED]
-    if not any(lost for _, lost in telling):
+    places, lost = (np.array(column, dtype=np.int64) for column in zip(*telling, strict=True)) if telling else ((), ())
+    if not np.any(lost):
         return DEFAULT_PARTITIONS
-    losses = {partitions: _losses(telling, partitions) for partitions in _CANDIDATES}
+    losses = {partitions: _losses(np.remainder(places, partitions), np.asarray(lost)) for partitions in _CANDIDATES}
     return min(losses, key=lambda partitions: (losses[partitions], partitions != DEFAULT_PARTITIONS, -partitions))
 
 
-def _losses(telling: Sequence[tuple[int, bool]], partitions: int) -> int:
-    is_lost = [False] * partitions
-    losses = 0
-    for place, lost in telling:
-        partition = place % partitions
-        if lost and not is_lost[partition]:
-            losses += 1
-        is_lost[partition] = lost
-    return losses
+def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> int:
+    """How many times a shard was lost that was served before, or not asked."""
+    by_shard = np.argsort(shards, kind="stable")
+    shards, lost = shards[by_shard], lost[by_shard]
+    goes_on = np.diff(shards, prepend=-1) == 0
+    was_lost = np.where(goes_on, np.roll(lost, 1), 0)
+    return int(np.count_nonzero((lost == 1) & (was_lost == 0)))
 
 
 def _finding(entry: Entry, error: int) -> Finding:

@@ -53,7 +53,7 @@ class _Completed(msgspec.Struct, frozen=True):
     remoteTimeMs: float = 0.0  # noqa: N815
 
 
-class Entry(msgspec.Struct):
+class Entry(msgspec.Struct, array_like=True):
     """One request of the log. All times in microseconds, `written_us` and what is reckoned from it since the epoch."""
 
     number: int
@@ -74,6 +74,8 @@ class Entry(msgspec.Struct):
     remote_us: int
     #: The time of the log row, in milliseconds since the epoch; set when the log's order is known.
     log_ts: int = 0
+    #: The request's place in the log's order; set when that is known.
+    rank: int = 0
 
     @property
     def arrived_us(self) -> int:

@@ -13,35 +13,69 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from coordinator_udf.replay.inputs.broker_log.columns import Columns, Numbers
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 
-def in_order(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries in the estimated order of arrival; their times are made as exact as the order of the lines allows."""
-    spread_times(entries)
-    latest: dict[str, int] = {}
-    keys: dict[int, int] = {}
-    for entry in entries:
-        key = max(entry.arrived_us, latest.get(entry.connection, 0))
-        latest[entry.connection] = keys[entry.number] = key
-    ordered = sorted(entries, key=lambda entry: (keys[entry.number], entry.number))
-    _set_log_ts(ordered)
-    return ordered
+class Order(NamedTuple):
+    """The estimated order of arrival.
 
-
-def _set_log_ts(ordered: Sequence[Entry]) -> None:
-    """Gives each row the earliest time that fits the order: no later than any request behind it was handled.
-
-    An estimate of the coordinator's time that errs must err on the early side. A timer that fires too late misses the
-    requests that its members send as soon as they have their answers; what comes shortly before a timer is rarer.
+    Attributes:
+        columns: the lines, with times as exact as the order of the lines allows.
+        places: the lines' places in the file, in the order.
+        rank: of each line, its place in the order.
+        log_ts: of each line, the time of its log row in milliseconds.
+        later_us: of each line, by how much its time is later than the one in the file.
     """
-    earliest_us = ordered[-1].handled_us if ordered else 0
-    for entry in reversed(ordered):
-        earliest_us = min(earliest_us, entry.handled_us)
-        entry.log_ts = earliest_us // 1000
+
+    columns: Columns
+    places: Numbers
+    rank: Numbers
+    log_ts: Numbers
+    later_us: Numbers
+
+
+def in_order(columns: Columns) -> Order:
+    """Finds the order of a log's lines."""
+    later_us = _spread(columns)
+    columns = columns._replace(written_us=columns.written_us + later_us)
+    latest: dict[int, int] = {}
+    keys = np.empty(len(later_us), dtype=np.int64)
+    arrived_us = (columns.written_us - columns.total_us).tolist()
+    for place, (connection, arrived) in enumerate(zip(columns.connection.tolist(), arrived_us, strict=True)):
+        latest[connection] = keys[place] = max(arrived, latest.get(connection, 0))
+    places = np.argsort(keys, kind="stable")
+    rank = np.empty_like(places)
+    rank[places] = np.arange(len(places))
+    # Each row gets the earliest time that fits the order: no later than any request behind it was handled. An estimate
+    # of the coordinator's time that errs must err on the early side. A timer that fires too late misses the requests
+    # that its members send as soon as they have their answers; what comes shortly before a timer is rarer.
+    log_ts = np.empty_like(keys)
+    log_ts[places] = np.minimum.accumulate(columns.handled_us[places][::-1])[::-1] // 1000
+    return Order(columns, places, rank, log_ts, later_us)
+
+
+def _spread(columns: Columns) -> Numbers:
+    """By how much each line is later than its time says: lines of one time are spread over the time's last digit."""
+    written_us = columns.written_us
+    begins = np.flatnonzero(np.diff(written_us, prepend=-1))
+    lengths = np.diff(begins, append=len(written_us))
+    lines = np.repeat(lengths, lengths)
+    within = np.arange(len(written_us)) - np.repeat(begins, lengths)
+    later_us: Numbers = (2 * within + 1) * columns.exact_us // (2 * lines)
+    return later_us
+
+
+def entries_in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
+    """The entries of a log in their order, with their times."""
+    columns = (column.tolist() for column in (order.columns.written_us, order.log_ts, order.rank))
+    for entry, *times in zip(entries, *columns, strict=True):
+        entry.written_us, entry.log_ts, entry.rank = times
+    return [entries[place] for place in order.places.tolist()]
 
 
 def set_row_times(rows: Sequence[dict[str, Any]], entries: Mapping[str, Entry]) -> None:
@@ -85,11 +119,3 @@ def let_time_go_on(rows: Sequence[dict[str, Any]]) -> None:
     for row in reversed(rows):
         own = row["log_ts"]
         row["log_ts"] = latest[row["partition"]] = min(own, latest.get(row["partition"], own))
-
-
-def spread_times(entries: Sequence[Entry]) -> None:
-    """Spreads the lines that bear one and the same time evenly over the time's last digit."""
-    for written_us, group in groupby(entries, key=lambda entry: entry.written_us):
-        lines = list(group)
-        for place, entry in enumerate(lines):
-            entry.written_us = written_us + (2 * place + 1) * entry.exact_us // (2 * len(lines))

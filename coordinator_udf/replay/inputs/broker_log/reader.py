@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import VERSIONS, Topic
-from coordinator_udf.replay.inputs.broker_log.availability import Availability, availability
-from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import decided_elsewhere
-from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
+from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder
+from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
-from coordinator_udf.replay.inputs.broker_log.order import in_order, set_row_times
-from coordinator_udf.replay.inputs.broker_log.starting_groups import agrees, starting_groups
-from coordinator_udf.replay.inputs.broker_log.topics import OFFSETS_TOPIC, TopicHistory, topic_history
+from coordinator_udf.replay.inputs.broker_log.order import entries_in_order, in_order, set_row_times
+from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
+from coordinator_udf.replay.inputs.broker_log.portion import SEVERAL, asks, shards_asked, share
+from coordinator_udf.replay.inputs.broker_log.starting_records import group_of, starting_records
+from coordinator_udf.replay.inputs.broker_log.traces import Traces, markers_of
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
-from coordinator_udf.replay.inputs.offsets_dump.reader import entries_before, partitions_of, read_state
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import answer_error
@@ -32,7 +32,7 @@ _OTHER_LINE = re.compile(
     r"\d\d:\d\d:\d\d.{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b|^\s+at [\w.$]+\(|^Caused by: |^\s+\.\.\. \d+ more$"
 )
 #: Whether commits to partitions that don't exist are refused: a broker does so.
-_BROKER_SETTINGS = {"offsets.topic.partition.check": True}
+BROKER_SETTINGS = {"offsets.topic.partition.check": True}
 #: How long after the last line the clock runs on, at least, so that all that waits ends.
 _TAIL_MS = 60_000
 
@@ -43,102 +43,142 @@ def read_kafka_log(paths: Path | Sequence[Path], source: str, options: ReplayOpt
     Raises:
         InputError: the file can't be opened.
     """
-    reader = _KafkaReader(source, options)
-    entries = in_order(reader.parse(read_all_lines([paths] if isinstance(paths, Path) else paths)))
-    reader.replay(entries, topic_history(entries, options.topics))
+    parser = LineParser(options)
+    columns, traces = ColumnBuilder(), Traces()
+    entries: list[Entry] = []
+    for entry in parser.parse(read_all_lines([paths] if isinstance(paths, Path) else paths)):
+        traces.note(entry, len(entries))
+        columns.add(entry, asks(entry))
+        entries.append(entry)
+    if not entries:
+        settings = options.settings(BROKER_SETTINGS)
+        nothing = ReplaySource(source, settings, options.partitions or DEFAULT_PARTITIONS, [], Recording(exact=False))
+        nothing.rejections = [*parser.rejections, Rejection(f"{source} holds no line that could be read")]
+        nothing.notes = parser.notes
+        return nothing
+    order = in_order(columns.columns())
+    entries = entries_in_order(entries, order)
+    outline = outline_of(order, traces, lambda: entries, options)
+    out = read_portion(entries, outline, source, options)
+    out.rejections[:0] = parser.rejections
+    out.notes += parser.notes + outline.notes
+    out.requests, out.foreign = outline.requests, outline.foreign
+    return out
+
+
+def read_portion(
+    entries: Iterable[Entry],
+    outline: Outline,
+    source: str,
+    options: ReplayOptions,
+    mine: Collection[int] | None = None,
+) -> ReplaySource:
+    """What some shards of a log were asked, as a source of its own; what is of the log as a whole isn't counted.
+
+    Args:
+        entries: the lines that ask one of the shards, in the log's order.
+        mine: the shards; None for all.
+    """
+    reader = _PortionReader(source, options, outline, range(outline.partitions) if mine is None else mine)
+    reader.replay(entries)
     return reader.out
 
 
-class _KafkaReader:
-    """From the lines of a log to rows; `out` fills as it goes."""
+class LineParser:
+    """From the lines of a file to entries.
 
-    def __init__(self, source: str, options: ReplayOptions) -> None:
-        self._options = options
-        self.out = ReplaySource(source, options.settings(_BROKER_SETTINGS), 0, [], Recording(exact=False))
-        self._seen: set[str] = set()
-        self._request_ids: dict[int, str] = {}
-        #: The shards that hold open commits of a producer.
-        self._transactions: defaultdict[int, set[int]] = defaultdict(set)
+    Attributes:
+        rejections: what couldn't be understood.
+        notes: what was left out, by kind.
+    """
 
-    def parse(self, lines: Iterable[Line | Rejection]) -> list[Entry]:
+    def __init__(self, options: ReplayOptions) -> None:
+        self._zone = options.zone()
+        self.rejections: list[Rejection] = []
+        self.notes: Counter[str] = Counter()
+
+    def parse(self, lines: Iterable[Line | Rejection]) -> Iterator[Entry]:
         """The lines that can be understood, in the order of the file; rejects the rest."""
-        entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Rejection):
-                self.out.rejections.append(line)
+                self.rejections.append(line)
             elif MARK not in line.text and _OTHER_LINE.search(line.text) is not None:
-                self.out.notes["lines of other loggers, left out"] += 1
+                self.notes["lines of other loggers, left out"] += 1
             elif MARK not in line.text:
                 reason = f"line {line.number} is no line of Kafka's request log: it has no {MARK!r}"
-                self.out.rejections.append(Rejection(reason, clip(line.text)))
+                self.rejections.append(Rejection(reason, clip(line.text)))
             else:
-                self._parse(line, entries)
-        return entries
+                yield from self._parse(line)
 
-    def _parse(self, line: Line, entries: list[Entry]) -> None:
+    def _parse(self, line: Line) -> Iterator[Entry]:
         try:
-            entry = parse_line(line.number, unwrap(line.text), self._options.zone())
+            entry = parse_line(line.number, unwrap(line.text), self._zone)
             if not is_known_api(entry.api):
                 raise BadRequest("requestApiKeyName", entry.api, "the name of one of Kafka's APIs")
         except BadRequest as error:
-            self.out.rejections.append(Rejection(f"line {line.number}: {error}", clip(line.text)))
+            self.rejections.append(Rejection(f"line {line.number}: {error}", clip(line.text)))
         else:
-            entries.append(entry)
+            yield entry
 
-    def replay(self, entries: Sequence[Entry], history: TopicHistory) -> None:
+
+class _PortionReader:
+    """From entries to rows; `out` fills as it goes."""
+
+    def __init__(self, source: str, options: ReplayOptions, outline: Outline, mine: Collection[int]) -> None:
+        settings = options.settings(BROKER_SETTINGS)
+        self.out = ReplaySource(source, settings, outline.partitions, [], Recording(exact=False))
+        self._outline = outline
+        self._mine = frozenset(mine)
+        self._seen: set[str] = set()
+        self._request_ids: dict[int, str] = {}
+        #: By the line's number, how many other shards a request asks.
+        self._others: dict[int, int] = {}
+
+    def replay(self, entries: Iterable[Entry]) -> None:
         """Fills `out` from the entries in order."""
-        out = self.out
-        state = [] if self._options.state is None else read_state(self._options.state)
-        out.partitions = (
-            self._options.partitions or history.offsets_partitions or partitions_of(state) or likely_partitions(entries)
-        )
-        told = {
-            "topics known by id only": len(history.nameless),
-            "topic ids matched with names by what answers imply": history.matched,
-        }
-        out.notes.update({what: count for what, count in told.items() if count})
-        if not entries:
-            out.rejections.append(Rejection(f"{out.source} holds no line that could be read"))
-            return
-        start_ms = entries[0].log_ts
-        self._topics(history.at_start, start_ms)
-        self._start(self._starting_records(entries, state, start_ms), start_ms)
-        changes = iter(history.changes)
+        out, outline = self.out, self._outline
+        own = list(self._own(entries))
+        self._topics(outline.topics.at_start, outline.start_ms)
+        self._start(own)
+        changes = iter(outline.changes)
         change = next(changes, None)
-        elsewhere = decided_elsewhere(entries)
-        for who in elsewhere.values():
-            out.notes[f"answers decided by {who}, adopted"] += 1
-        available = availability([entry for entry in entries if entry.number not in elsewhere], out.partitions)
-        for entry in entries:
-            while change is not None and change.ts_us <= entry.handled_us:
-                self._topics(change.topics, change.ts_us // 1000)
+        for entry in own:
+            while change is not None and change[0] <= entry.rank:
+                self._topics(change[1].topics, change[1].ts_us // 1000)
                 change = next(changes, None)
-            if entry.number in elsewhere:
-                out.requests += 1
-            elif entry.api in GROUP_APIS:
-                self._request(entry, available)
-            else:
-                out.foreign[entry.api] += 1
-                if entry.api == "WriteTxnMarkers":
-                    self._markers(entry)
-        self._tail(entries)
-        facts = out.facts = LogFacts(entries, self._request_ids, out.partitions, available.losses, _names(history))
-        if available.losses:
-            out.notes["shard lost by the broker"] += sum(map(len, available.losses.values()))
-            if self._options.partitions is None and history.offsets_partitions is None:
-                out.notes["number of the broker's shards, estimated"] += 1
+            if entry.number in outline.elsewhere:
+                continue
+            if entry.api in GROUP_APIS:
+                self._request(entry)
+            elif entry.api == "WriteTxnMarkers":
+                self._markers(entry)
+        while change is not None:
+            self._topics(change[1].topics, change[1].ts_us // 1000)
+            change = next(changes, None)
+        self._tail()
+        losses = {shard: moments for shard, moments in outline.available.losses.items() if shard in self._mine}
+        facts = out.facts = LogFacts(own, self._request_ids, out.partitions, losses, outline.topics.names)
         set_row_times(out.rows, facts.entries)
         number_offsets(out.rows)
 
-    def _request(self, entry: Entry, available: Availability) -> None:
-        self.out.requests += 1
+    def _own(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The entries, as far as they ask the shards."""
+        for entry in entries:
+            if len(self._mine) == self.out.partitions or asks(entry) != SEVERAL:
+                yield entry
+                continue
+            own = share(entry, self.out.partitions, self._mine)
+            if own is not None:
+                self._others[entry.number] = len(shards_asked(entry, self.out.partitions) - self._mine)
+                yield own
+
+    def _request(self, entry: Entry) -> None:
         request_id = self._request_ids[entry.number] = self._unique(entry)
-        log_ts = entry.log_ts
         answer = entry.response or {}
         try:
             rows = request_rows(
                 partitions=self.out.partitions,
-                log_ts=log_ts,
+                log_ts=entry.log_ts,
                 request_id=request_id,
                 api=entry.api,
                 api_version=entry.api_version,
@@ -150,30 +190,26 @@ class _KafkaReader:
         except BadRequest as error:
             self._refuse(entry, request_id, str(error))
         else:
-            for row in rows:
-                self.out.rows += self._controls_before(entry, row["partition"], available)
-                self.out.rows.append(row)
-                if entry.api == "TxnOffsetCommit" and isinstance(producer_id := entry.request.get("producerId"), int):
-                    self._transactions[producer_id].add(row["partition"])
+            own = [row for row in rows if row["partition"] in self._mine]
+            for row in own:
+                self.out.rows += self._controls_before(entry, row["partition"])
+                self.out.rows.append({**row, "parts": len(own)} if len(own) < len(rows) else row)
+            if others := self._others.get(entry.number):
+                self.out.asked_elsewhere[request_id] = others
         if entry.response is not None:
-            if answer.get("throttleTimeMs"):
-                # Quotas are the broker's, not the coordinator's.
-                answer = {**answer, "throttleTimeMs": 0}
-                self.out.notes["answers that were throttled, adopted"] += 1
-            answered = entry.answered_us // 1000
-            self.out.recording.answers.append(Answer(request_id, entry.api, entry.api_version, answer, answered))
+            self.out.recording.answers.append(_answer(entry, request_id, entry.response))
 
-    def _controls_before(self, entry: Entry, partition: int, available: Availability) -> list[dict[str, Any]]:
+    def _controls_before(self, entry: Entry, partition: int) -> list[dict[str, Any]]:
         return [
             row
-            for control in available.controls.get((entry.number, partition), ())
+            for control in self._outline.available.controls.get((entry.number, partition), ())
             for row in control_rows(partitions=self.out.partitions, log_ts=control.log_ts, api=control.api)
             if row["partition"] == partition
         ]
 
     def _unique(self, entry: Entry) -> str:
         """The request id; a number that a connection uses again gets the line's number added."""
-        request_id = entry.request_id
+        request_id = request_id_of(entry, self._outline)
         if request_id in self._seen:
             request_id = f"{request_id}#{entry.number}"
         self._seen.add(request_id)
@@ -196,91 +232,71 @@ class _KafkaReader:
 
     def _markers(self, entry: Entry) -> None:
         """The markers that end transactions, on the shards where the producer committed offsets since the last one."""
-        for marker in entry.request.get("markers") or ():
-            if not any(topic.get("name") == OFFSETS_TOPIC for topic in marker.get("topics") or ()):
-                continue
-            producer_id = marker["producerId"]
+        for marker, touched in zip(markers_of(entry), self._outline.touched[entry.number], strict=True):
             body = {
-                "producerId": producer_id,
+                "producerId": marker["producerId"],
                 "producerEpoch": marker["producerEpoch"],
                 "committed": marker["transactionResult"],
             }
-            rows = control_rows(
-                partitions=self.out.partitions,
-                log_ts=entry.log_ts,
-                api="EndTxn",
-                body=body,
-                request_id=self._unique(entry),
-            )
-            touched = self._transactions.pop(producer_id, set(range(self.out.partitions)))
-            self.out.rows += [{**row, "parts": len(touched)} for row in rows if row["partition"] in touched]
+            request_id = self._unique(entry)
+            own = self._mine.intersection(touched)
+            self.out.rows += [
+                {**row, "parts": len(own)}
+                for row in self._controls("EndTxn", entry.log_ts, body, request_id)
+                if row["partition"] in own
+            ]
+            if len(own) < len(touched):
+                self.out.asked_elsewhere[request_id] = len(touched) - len(own)
 
-    def _starting_records(
-        self, entries: Sequence[Entry], state: Sequence[dict[str, Any]], start_ms: int
-    ) -> list[dict[str, Any]]:
-        """What the coordinator begins with: what --state holds, and what only answers tell of.
-
-        Of a classic group that was in a rebalance, or has had one since it was stored, the answers tell more.
-        """
-        stated = entries_before(state, start_ms)
-        stored = {
-            record["key"]["group"]: record["value"] for record in stated if record["key"]["type"] == "GroupMetadata"
-        }
-        consumers = {record["key"]["groupId"] for record in stated if "groupId" in record["key"]}
-        told = {record["key"]["group"]: record for record in starting_groups(entries)}
-        told = {
-            group_id: record
-            for group_id, record in told.items()
-            if group_id not in consumers and not agrees(stored.get(group_id), record["value"])
-        }
-        records = [
-            record
-            for record in stated
-            if record["key"]["type"] != "GroupMetadata" or record["key"]["group"] not in told
-        ]
-        counts = {
-            "records of --state that the log begins with": len(records),
-            "records of --state that are younger than the log's beginning, left out": sum(
-                row["ts"] >= start_ms for row in state
-            ),
-            "groups that were there before the log began, begun with what answers tell": len(told),
-        }
-        self.out.notes.update({what: count for what, count in counts.items() if count})
-        return [*records, *told.values()]
-
-    def _start(self, records: Sequence[dict[str, Any]], ts: int) -> None:
+    def _start(self, entries: Sequence[Entry]) -> None:
         """The coordinator loads groups that were there before the log began; then it is active."""
-        for offset, record in enumerate(records):
-            group_id = record["key"].get("group") or record["key"]["groupId"]
-            place = partition_for(group_id, self.out.partitions)
-            rows = control_rows(
-                partitions=self.out.partitions, log_ts=ts, api="LoadGroup", body={**record, "offset": offset}
-            )
-            self.out.rows += [row for row in rows if row["partition"] == place]
-        self._control("LoadEnd", ts)
+        ts, partitions = self._outline.start_ms, self.out.partitions
+        stated = [r for r in self._outline.state if partition_for(group_of(r), partitions) in self._mine]
+        found = starting_records(entries, stated)
+        offsets: Counter[int] = Counter()
+        for record in found.records:
+            place = partition_for(group_of(record), partitions)
+            body = {**record, "offset": offsets[place]}
+            offsets[place] += 1
+            self.out.rows += [row for row in self._controls("LoadGroup", ts, body) if row["partition"] == place]
+        self.out.notes += found.notes
+        self.out.rows += self._controls("LoadEnd", ts)
 
     def _topics(self, topics: Iterable[Topic], ts: int) -> None:
         listed = [{"name": topic.name, "partitions": topic.partitions, "id": topic.id} for topic in topics]
-        self._control("TopicMetadata", ts, {"topics": listed})
+        self.out.rows += self._controls("TopicMetadata", ts, {"topics": listed})
 
-    def _control(self, api: str, ts: int, body: dict[str, Any] | None = None) -> None:
-        self.out.rows += control_rows(partitions=self.out.partitions, log_ts=ts, api=api, body=body)
+    def _controls(
+        self, api: str, ts: int, body: dict[str, Any] | None = None, request_id: str | None = None
+    ) -> list[dict[str, Any]]:
+        rows = control_rows(partitions=self.out.partitions, log_ts=ts, api=api, body=body, request_id=request_id)
+        return [row for row in rows if row["partition"] in self._mine]
 
-    def _tail(self, entries: Sequence[Entry]) -> None:
+    def _tail(self) -> None:
         """Lets the clock run on until the longest wait that any member asked for is over."""
-        last_ms = max(entry.answered_us for entry in entries) // 1000
-        waits = (entry.request.get(name) for entry in entries for name in ("sessionTimeoutMs", "rebalanceTimeoutMs"))
-        longest = max((wait for wait in waits if isinstance(wait, int)), default=0)
+        last_ms = self.out.ends_ms = self._outline.last_ms
         most = self.out.settings.group_max_session_timeout_ms
-        self.out.ends_ms = last_ms
-        self._control("Tick", last_ms)
-        self._control("Tick", last_ms + max(min(longest, most), _TAIL_MS))
+        self.out.rows += self._controls("Tick", last_ms)
+        self.out.rows += self._controls("Tick", last_ms + max(min(self._outline.longest_wait_ms, most), _TAIL_MS))
 
 
-def _names(history: TopicHistory) -> dict[str, str]:
-    """The names of all topics of a log, by id."""
-    lists = (history.at_start, *(change.topics for change in history.changes))
-    return {topic.id: topic.name for topics in lists for topic in topics}
+def request_id_of(entry: Entry, outline: Outline) -> str:
+    """The request's id; a number that its connection used before gets the line's number added."""
+    return f"{entry.request_id}#{entry.number}" if entry.number in outline.repeated else entry.request_id
+
+
+def recorded_answer(entry: Entry, outline: Outline) -> Answer | None:
+    """What a line says that the coordinator answered; None if it didn't."""
+    if entry.response is None or entry.number in outline.elsewhere:
+        return None
+    return _answer(entry, request_id_of(entry, outline), entry.response)
+
+
+def _answer(entry: Entry, request_id: str, body: dict[str, Any]) -> Answer:
+    if body.get("throttleTimeMs"):
+        # Quotas are the broker's, not the coordinator's.
+        body = {**body, "throttleTimeMs": 0}
+    return Answer(request_id, entry.api, entry.api_version, body, entry.answered_us // 1000)
 
 
 def _recorded_choices(entry: Entry, answer: dict[str, Any]) -> dict[str, str | None]:

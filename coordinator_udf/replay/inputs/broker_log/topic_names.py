@@ -26,19 +26,20 @@ def names_by_offsets(entries: Iterable[Entry], known_ids: Collection[str]) -> di
         entries: the log in order.
         known_ids: ids whose names are known.
     """
-    committed: dict[bool, dict[Place, int]] = {True: {}, False: {}}
+    #: Whether by id -> a group's partition -> designation -> what was committed last.
+    committed: dict[bool, defaultdict[tuple[str, int], dict[Designation, int]]]
+    committed = {True: defaultdict(dict), False: defaultdict(dict)}
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for entry in entries:
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
-            for place, is_id, offset in _commits(entry):
-                committed[is_id][place] = offset
+            for (group, designation, partition), is_id, offset in _commits(entry):
+                committed[is_id][group, partition][designation] = offset
         elif entry.api == "OffsetFetch":
-            for place, is_id, offset in _fetched(entry):
-                for (group, other, partition), known in committed[not is_id].items():
-                    if (group, partition) == (place[0], place[2]) and known == offset:
-                        topic_id, name = (place[1], other) if is_id else (other, place[1])
-                        if topic_id not in known_ids:
-                            votes[topic_id][name] += 1
+            for (group, designation, partition), is_id, offset in _fetched(entry):
+                for other, known in committed[not is_id].get((group, partition), {}).items():
+                    topic_id, name = (designation, other) if is_id else (other, designation)
+                    if known == offset and topic_id not in known_ids:
+                        votes[topic_id][name] += 1
     return _elected(votes)
 
 

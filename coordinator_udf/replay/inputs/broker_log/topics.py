@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
@@ -42,7 +44,7 @@ class TopicChange(NamedTuple):
     topics: tuple[Topic, ...]
 
 
-class TopicHistory(NamedTuple):
+class TopicHistory(msgspec.Struct, frozen=True):
     """The topics at the beginning, each later change, and the ids whose topic's name the log doesn't tell."""
 
     at_start: tuple[Topic, ...]
@@ -53,8 +55,14 @@ class TopicHistory(NamedTuple):
     #: How many ids were matched with names by what answers imply.
     matched: int
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of all topics of the log, by id."""
+        lists = (self.at_start, *(change.topics for change in self.changes))
+        return {topic.id: topic.name for topics in lists for topic in topics}
 
-class _Change(NamedTuple):
+
+class Change(NamedTuple):
     """A creation, growth or deletion that was answered without an error."""
 
     ts_us: int
@@ -64,52 +72,60 @@ class _Change(NamedTuple):
     topic_id: str
 
 
-def topic_history(entries: Sequence[Entry], given: Iterable[Topic] = ()) -> TopicHistory:
+def topic_history(
+    traces: TopicTraces,
+    changes: Sequence[Change],
+    entries: Callable[[], Iterable[Entry]],
+    given: Iterable[Topic] = (),
+) -> TopicHistory:
     """What the log tells of topics.
 
     Args:
-        entries: the log in order.
+        traces: of topics, in all of the log.
+        changes: in the log's order.
+        entries: goes through the log in order; asked only if there are ids whose names aren't known.
         given: topics that are known to exist at the beginning; they are taken as given.
     """
-    changes = [change for entry in entries for change in _changes(entry)]
-    seen = _Seen()
-    for entry in entries:
-        seen.look_at(entry)
     topics = {topic.name: topic for topic in given}
-    said = len(seen.ids)
+    ids = traces.ids()
+    said = len(ids)
     created = {change.name: change for change in changes if change.kind == "create"}
-    _match(entries, seen, topics, created)
-    matched = len(seen.ids) - said
-    counts, counts_of_id = seen.counts()
-    for name in sorted(set(counts) | set(seen.ids)):
+    counts, counts_of_id = traces.counts()
+    named = {name: topic.id for name, topic in topics.items() if topic.id != ZERO_UUID}
+    named |= {name: change.topic_id for name, change in created.items() if change.topic_id != ZERO_UUID}
+    if (counts_of_id.keys() | traces.mentioned) - {*named.values(), *ids.values(), ZERO_UUID}:
+        _match(entries, ids, named, {name: change.partitions for name, change in created.items()}, counts_of_id)
+    matched = len(ids) - said
+    for name in sorted(set(counts) | set(ids)):
         if name not in topics and name not in created:
-            topics[name] = Topic(name, counts.get(name, 1), seen.ids.get(name, ZERO_UUID))
-    ids = {change.topic_id for change in changes if change.kind == "create"}
-    known = {topic.id for topic in topics.values()} | ids | set(seen.ids.values())
+            topics[name] = Topic(name, counts.get(name, 1), ids.get(name, ZERO_UUID))
+    created_ids = {change.topic_id for change in changes if change.kind == "create"}
+    known = {topic.id for topic in topics.values()} | created_ids | set(ids.values())
     nameless = tuple(sorted(set(counts_of_id) - known))
     for topic_id in nameless:
         topics[topic_id] = Topic(topic_id, counts_of_id[topic_id], topic_id)
     for name, topic in topics.items():
         partitions = max(topic.partitions, counts_of_id.get(topic.id, 0))
         topics[name] = _with_id(Topic(name, partitions, topic.id))
-    replayed = _replayed(topics, [_identified(change, seen.ids) for change in changes])
+    replayed = _replayed(topics, [_identified(change, ids) for change in changes])
     return TopicHistory(tuple(topics.values()), replayed, nameless, _offsets_partitions(changes), matched)
 
 
-def _match(entries: Sequence[Entry], seen: _Seen, given: Mapping[str, Topic], created: Mapping[str, _Change]) -> None:
+def _match(
+    entries: Callable[[], Iterable[Entry]],
+    ids: dict[str, str],
+    named: Mapping[str, str],
+    partitions: Mapping[str, int],
+    counts_of_id: Mapping[str, int],
+) -> None:
     """Notes the ids of names that the log doesn't say outright."""
-    named = {name: topic.id for name, topic in given.items() if topic.id != ZERO_UUID}
-    named |= {name: change.topic_id for name, change in created.items() if change.topic_id != ZERO_UUID}
-    _, counts_of_id = seen.counts()
-    partitions = {name: change.partitions for name, change in created.items()}
-    by_subscription = names_by_subscriptions(entries, {**named, **seen.ids}, partitions, counts_of_id)
-    for name, topic_id in by_subscription.items():
-        seen.ids.setdefault(name, topic_id)
-    for name, topic_id in names_by_offsets(entries, {*named.values(), *seen.ids.values()}).items():
-        seen.ids.setdefault(name, topic_id)
+    for name, topic_id in names_by_subscriptions(entries(), {**named, **ids}, partitions, counts_of_id).items():
+        ids.setdefault(name, topic_id)
+    for name, topic_id in names_by_offsets(entries(), {*named.values(), *ids.values()}).items():
+        ids.setdefault(name, topic_id)
 
 
-def _identified(change: _Change, ids: Mapping[str, str]) -> _Change:
+def _identified(change: Change, ids: Mapping[str, str]) -> Change:
     """A creation with the topic's id, where that was answered without it."""
     if change.kind != "create" or change.topic_id != ZERO_UUID:
         return change
@@ -124,7 +140,7 @@ def _with_id(topic: Topic) -> Topic:
     return Topic(topic.name, topic.partitions, made)
 
 
-def _replayed(topics: dict[str, Topic], changes: Iterable[_Change]) -> list[TopicChange]:
+def _replayed(topics: dict[str, Topic], changes: Iterable[Change]) -> list[TopicChange]:
     current, out = dict(topics), []
     for change in changes:
         before, name = dict(current), change.name
@@ -139,7 +155,8 @@ def _replayed(topics: dict[str, Topic], changes: Iterable[_Change]) -> list[Topi
     return out
 
 
-def _changes(entry: Entry) -> Iterator[_Change]:
+def topic_changes(entry: Entry) -> Iterator[Change]:
+    """What a request changed of the topics."""
     answer: dict[str, Any] = entry.response or {}
     ts_us = entry.answered_us
     if entry.request.get("validateOnly"):
@@ -150,14 +167,14 @@ def _changes(entry: Entry) -> Iterator[_Change]:
             wanted = asked.get(topic["name"], {})
             counts = (topic.get("numPartitions"), wanted.get("numPartitions"), len(wanted.get("assignments") or ()))
             partitions = next((count for count in counts if count and count > 0), 1)
-            yield _Change(ts_us, "create", topic["name"], partitions, topic.get("topicId") or ZERO_UUID)
+            yield Change(ts_us, "create", topic["name"], partitions, topic.get("topicId") or ZERO_UUID)
     elif entry.api == "CreatePartitions":
         counts_of = {topic["name"]: topic["count"] for topic in entry.request.get("topics") or ()}
         for topic in _without_error(answer.get("results")):
-            yield _Change(ts_us, "grow", topic["name"], counts_of[topic["name"]], "")
+            yield Change(ts_us, "grow", topic["name"], counts_of[topic["name"]], "")
     elif entry.api == "DeleteTopics":
         for topic in _without_error(answer.get("responses")):
-            yield _Change(ts_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID)
+            yield Change(ts_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID)
 
 
 def _without_error(items: Any) -> Iterator[dict[str, Any]]:
@@ -166,19 +183,25 @@ def _without_error(items: Any) -> Iterator[dict[str, Any]]:
             yield item
 
 
-def _offsets_partitions(changes: Iterable[_Change]) -> int | None:
+def _offsets_partitions(changes: Iterable[Change]) -> int | None:
     return next((c.partitions for c in changes if c.kind == "create" and c.name == OFFSETS_TOPIC), None)
 
 
-class _Seen:
+class TopicTraces:
     """The traces of topics in requests and answers."""
 
     def __init__(self) -> None:
         #: By name and by id, how often each partition was seen.
         self._by_name: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._by_id: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        #: Topic name -> id.
-        self.ids: dict[str, str] = {}
+        #: Topic name -> when its id was told last, and the id.
+        self._ids: dict[str, tuple[int, str]] = {}
+        #: Ids that were asked for and of which no partition need have been seen.
+        self.mentioned: set[str] = set()
+
+    def ids(self) -> dict[str, str]:
+        """Topic name -> id."""
+        return {name: topic_id for name, (_, topic_id) in self._ids.items()}
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """The numbers of partitions, by name and by id."""
@@ -186,7 +209,7 @@ class _Seen:
         by_id = {topic_id: _count(partitions) for topic_id, partitions in self._by_id.items()}
         return by_name, by_id
 
-    def look_at(self, entry: Entry) -> None:
+    def note(self, entry: Entry) -> None:
         """Takes note of an entry's topics."""
         answer = entry.response or {}
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
@@ -194,32 +217,48 @@ class _Seen:
                 for partition in topic.get("partitions") or ():
                     # All but these come from the coordinator, which hears of partitions only that exist.
                     if partition["errorCode"] not in _REFUSED_BEFORE:
-                        self._partition(topic, partition["partitionIndex"])
+                        self._partition(topic, partition["partitionIndex"], entry)
+        elif entry.api == "OffsetFetch":
+            for group in answer.get("groups") or ():
+                self.mentioned |= {topic["topicId"] for topic in group.get("topics") or () if topic.get("topicId")}
         elif entry.api == "ConsumerGroupHeartbeat":
-            self._assigned((answer.get("assignment") or {}).get("topicPartitions"))
+            self._assigned((answer.get("assignment") or {}).get("topicPartitions"), entry)
         elif entry.api == "ConsumerGroupDescribe":
             for group in answer.get("groups") or ():
                 for member in group.get("members") or ():
                     for name in ("assignment", "targetAssignment"):
-                        self._assigned((member.get(name) or {}).get("topicPartitions"))
+                        self._assigned((member.get(name) or {}).get("topicPartitions"), entry)
         elif entry.api == "DeleteTopics":
             for topic in _without_error(answer.get("responses")):
                 if topic.get("topicId"):
-                    self.ids[topic["name"]] = topic["topicId"]
+                    self._name(topic["name"], topic["topicId"], entry.arrived_us)
 
-    def _assigned(self, topics: Any) -> None:
+    def join(self, later: TopicTraces) -> None:
+        """Takes note of what a later stretch of the log told."""
+        for mine, others in ((self._by_name, later._by_name), (self._by_id, later._by_id)):
+            for topic, partitions in others.items():
+                mine[topic].update(partitions)
+        for name, (ts_us, topic_id) in later._ids.items():
+            self._name(name, topic_id, ts_us)
+        self.mentioned |= later.mentioned
+
+    def _name(self, name: str, topic_id: str, ts_us: int) -> None:
+        if ts_us >= self._ids.get(name, (ts_us, ""))[0]:
+            self._ids[name] = ts_us, topic_id
+
+    def _assigned(self, topics: Any, entry: Entry) -> None:
         for topic in topics or ():
             for partition in topic.get("partitions") or ():
-                self._partition({"name": topic.get("topicName"), "topicId": topic.get("topicId")}, partition)
+                self._partition({"name": topic.get("topicName"), "topicId": topic.get("topicId")}, partition, entry)
 
-    def _partition(self, topic: dict[str, Any], partition: int) -> None:
+    def _partition(self, topic: dict[str, Any], partition: int, entry: Entry) -> None:
         name, topic_id = topic.get("name"), topic.get("topicId")
         if name:
             self._by_name[name][partition] += 1
         if topic_id and topic_id != ZERO_UUID:
             self._by_id[topic_id][partition] += 1
             if name:
-                self.ids[name] = topic_id
+                self._name(name, topic_id, entry.arrived_us)
 
 
 def _count(partitions: Counter[int]) -> int:

@@ -1,0 +1,110 @@
+"""A long log is replayed in portions of its shards: what comes out doesn't depend on how they are shared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator_udf.replay.inputs.detect import Format
+from coordinator_udf.replay.judge.report import SourceReport
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.long_log import run_long_log
+from coordinator_udf.replay.tasks.portions import Portion, PortionResult, run_portion
+from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
+from tests.conftest import shared
+from tests.replay.broker_log import KafkaLog, one_member
+
+
+def job_for(path: Path, out: Path) -> Job:
+    out.mkdir()
+    options = ReplayOptions()
+    return Job(
+        path, "log", Format.KAFKA, (path,), (), options, out, out / "scratch", wants_lines=True, wants_differences=True
+    )
+
+
+def in_turn(portions: Sequence[Portion], done: Callable[[Portion], None]) -> list[PortionResult]:
+    assert len(portions) > 1
+    results = []
+    for portion in portions:
+        results.append(run_portion(portion))
+        done(portion)
+    return results
+
+
+def in_portions(job: Job, task_lines: int) -> TaskResult:
+    job.scratch.mkdir()
+    return run_long_log(job, in_turn, lambda _: None, mapped=map, task_lines=task_lines)
+
+
+def tables(job: Job, result: TaskResult) -> dict[str, list[Any]]:
+    """The rows of all tables, in an order of their own."""
+    assert result.report.failure is None, result.report.failure
+    found: dict[str, list[Any]] = {}
+    for file in result.files:
+        rows = pq.read_table(job.out / file.table / file.name).to_pylist()
+        found.setdefault(file.table, []).extend(msgspec.json.encode(row, order="sorted") for row in rows)
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def lines(job: Job) -> tuple[list[bytes], ...]:
+    files = (job.lines_file, job.differences_file)
+    return tuple(sorted(file.read_bytes().splitlines()) for file in files if file is not None)
+
+
+def counted(report: SourceReport) -> dict[str, Any]:
+    """The report, its lists of lines in an order of their own."""
+    found = msgspec.structs.asdict(report)
+    return {name: sorted(value) if name == "explanations" else value for name, value in found.items()}
+
+
+def assert_same_in_portions(path: Path, folder: Path, *sizes: int) -> None:
+    whole = job_for(path, folder / "whole")
+    expected = run_recorded(whole)
+    for size in sizes:
+        job = job_for(path, folder / str(size))
+        found = in_portions(job, size)
+        assert counted(found.report) == counted(expected.report)
+        theirs, ours = tables(whole, expected), tables(job, found)
+        assert ours.keys() == theirs.keys()
+        for name, rows in theirs.items():
+            assert ours[name] == rows, name
+        assert lines(job) == lines(whole)
+        shutil.rmtree(job.out)
+
+
+#: Lists of all groups, groups described and deleted together; a broker's restart; transactions; nothing explained.
+LOGS = ("admin-ops", "expiry", "broker-restart", "txn", "subscriptions")
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_same_comes_out_however_shards_are_shared(name: str, tmp_path: Path) -> None:
+    assert_same_in_portions(
+        shared("broker", "logs-dev", f"{name}.log.gz"), tmp_path, 1 if name == "broker-restart" else 200
+    )
+
+
+def test_an_answer_of_several_portions_that_differs_is_reported_once(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    groups = ["g", *(f"other-{number}" for number in range(20))]
+    asked = {"groups": groups, "includeAuthorizedOperations": False}
+    dead = {
+        "errorCode": 0, "groupState": "Dead", "protocolType": "", "protocolData": "",
+        "members": [], "authorizedOperations": -(2**31),
+    }  # fmt: skip
+    answers = [{**dead, "groupId": group} for group in groups]
+    answers[7] = {**answers[7], "groupState": "Stable"}
+    log.add("DESCRIBE_GROUPS", asked, {"throttleTimeMs": 0, "groups": answers}, arrives=4_500, version=5)
+    log.add("LIST_GROUPS", {"statesFilter": [], "typesFilter": []}, {"throttleTimeMs": 3, "errorCode": 0, "groups": []},
+            arrives=4_600, version=5)  # fmt: skip
+    path = log.write(tmp_path / "log")
+    assert_same_in_portions(path, tmp_path, 1)
+    report = in_portions(job_for(path, tmp_path / "again"), 1).report
+    assert report.different["answer DescribeGroups NONE"] == 1
+    assert report.different["answer ListGroups NONE"] == 1
