@@ -233,6 +233,8 @@ class FrontDoor:
         phases.end("query")
         while coordinator.query.isActive and not coordinator.sink.totals.sink_ms and not stop.wait(_WARM_S):
             pass
+        if (failure := coordinator.query.exception()) is not None:
+            raise failure
         if self._opened is not None:
             with _address_in_words(self._options):
                 self._opened.result()

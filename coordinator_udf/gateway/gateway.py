@@ -34,7 +34,7 @@ from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsErr
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
-from coordinator_udf.log.opening import AppendableLog
+from coordinator_udf.log.opening import AppendableLog, attended
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
@@ -254,7 +254,8 @@ class Gateway:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with attended(self._request_log):
+                asyncio.run(self._serve())
         except BaseException as error:  # noqa: BLE001  whoever called start() gets it
             self._failure = error
             if self._ready.is_set():

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from coordinator_udf.log.attendance import attending
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import (
@@ -174,6 +175,15 @@ class EmbeddedLog:
         if not numbers:
             raise BadRequest("appends", "none", "at least one")
         return range(numbers[0], numbers[-1] + 1)
+
+    def attended(self) -> AbstractContextManager[None]:
+        """Tells others, for as long as the context lasts, that somebody takes requests for this log."""
+        return attending(self.path)
+
+    def note_absence(self) -> None:
+        """Says that clients can't reach anybody: a gap before the next append is of a start, not of a pause."""
+        with self._lock:
+            self._has_listened = False
 
     def extent(self) -> Extent:
         """Which appends there are, and how many rows there ever were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,3 +48,11 @@ class LogPlace:
         """
         place = self.kafka
         return EmbeddedLog.open(Path(self.text)) if place is None else KafkaLog.open(place)
+
+
+def attended(log: AppendableLog) -> AbstractContextManager[None]:
+    """Tells a coordinator, for as long as the context lasts, that somebody takes requests for its log.
+
+    For a topic nobody keeps account of that.
+    """
+    return log.attended() if isinstance(log, EmbeddedLog) else nullcontext()

@@ -8,6 +8,7 @@ import threading
 from typing import Final
 
 from coordinator_udf.background import BackgroundThread
+from coordinator_udf.log.attendance import is_attended
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.opening import AppendableLog
@@ -22,6 +23,8 @@ class Ticker:
     A tick is an append like any other: it comes after every request that is in the log, and the log stamps it not
     earlier than them. Where the stream lags behind, ticks wait in the log with the requests.
 
+    While nobody takes requests for the log, there are no ticks: members can't be heard then, so time stands still.
+
     Args:
         log: the log, shared with others.
         interval_ms: the time between two ticks: by so much a timer fires later at most.
@@ -34,6 +37,7 @@ class Ticker:
         self._interval_ms = interval_ms
         self._interval_s = interval_ms / 1_000
         self._thread = BackgroundThread(self._run, "ticker")
+        self._stands_still = False
 
     def start(self) -> None:
         """Starts ticking, with a tick at once."""
@@ -47,6 +51,19 @@ class Ticker:
         """Appends one tick; returns the append's number."""
         return self._log.append(control_rows(partitions=self._log.partitions, log_ts=self._log.now_ms(), api="Tick"))
 
+    def _is_attended(self) -> bool:
+        if not isinstance(self._log, EmbeddedLog):
+            return True
+        attended = is_attended(self._log.path)
+        if not attended and not self._stands_still:
+            _log.warning(
+                "no gateway serves the request log %s any more: time stands still until one does", self._log.path
+            )
+            # Its clients were refused meanwhile, which is more than that they weren't read.
+            self._log.note_absence()
+        self._stands_still = not attended
+        return attended
+
     def _is_quiet(self) -> bool:
         if not isinstance(self._log, EmbeddedLog):
             # Each partition of a topic is to be heard of.
@@ -57,7 +74,7 @@ class Ticker:
     def _run(self, stop: threading.Event) -> None:
         while True:
             try:
-                if not self._only_when_quiet or self._is_quiet():
+                if self._is_attended() and (not self._only_when_quiet or self._is_quiet()):
                     self.tick()
             except (sqlite3.OperationalError, LogError) as error:
                 # Somebody holds the log for a minute, the disk is full, or no broker is there. A tick that is missed is
