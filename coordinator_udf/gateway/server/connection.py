@@ -18,6 +18,7 @@ from coordinator_udf.gateway.server.interfaces import (
     Shared,
     Started,
     Stranger,
+    ToldBody,
 )
 from coordinator_udf.gateway.server.limits import HeldBytes
 from coordinator_udf.protocol.wire import (
@@ -28,6 +29,7 @@ from coordinator_udf.protocol.wire import (
     read_request_header,
     request_message,
     response_bytes,
+    told_response_bytes,
 )
 
 _log = logging.getLogger(__name__)
@@ -274,6 +276,8 @@ class Connection:
         try:
             make_body = await started.answer
             header = incoming.header
+            if isinstance(make_body, ToldBody) and not throttle_ms:
+                return told_response_bytes(header.api or "", started.version, header.correlation_id, make_body.text)
             body = make_body()
             if throttle_ms and "throttleTimeMs" in body:
                 body = {**body, "throttleTimeMs": throttle_ms}

@@ -32,3 +32,18 @@ def then(
     inner.add_done_callback(pass_on)
     outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
     return outer
+
+
+class Unanswered(asyncio.Future[MakeBody]):
+    """An answer to come. That it is given up is told at once: a callback takes the loop another round for each."""
+
+    def __init__(self, on_cancel: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_cancel = on_cancel
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Gives it up; returns whether it was still to come."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self._on_cancel()
+        return is_cancelled

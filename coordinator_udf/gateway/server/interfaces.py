@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from coordinator_udf.gateway.server.limits import ByteBudget, HeldBytes
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.protocol.wire import RequestHeader
@@ -22,6 +24,18 @@ class Closed(Exception):
 
 #: Makes a body. It is made when it is to be written and not before, so that what waits is small.
 MakeBody = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBody:
+    """Makes a body of the JSON in which the coordinator told it; that of most answers is the same."""
+
+    text: str
+
+    def __call__(self) -> Mapping[str, Any]:
+        """Makes it."""
+        body: Mapping[str, Any] = msgspec.json.decode(self.text)
+        return body
 
 
 class Incoming(NamedTuple):

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from coordinator_udf.gateway.apis.errors import loading, unanswered
 from coordinator_udf.gateway.server.assignment_delivery import Asked, AssignmentDelivery
+from coordinator_udf.gateway.server.futures import Unanswered
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
-from coordinator_udf.gateway.server.interfaces import Closed, MakeBody
+from coordinator_udf.gateway.server.interfaces import Closed, MakeBody, ToldBody
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.answer_parts import merge_parts
@@ -169,8 +168,8 @@ class PendingRequests:
             What makes the body of the answer. Cancelling it gives up waiting; the coordinator answers nonetheless.
         """
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[MakeBody] = loop.create_future()
         request_id = self._next_id()
+        answered = Unanswered(partial(self._forget, request_id))
         nameless = _nameless(call)
         heartbeat = None
         if call.api == "ConsumerGroupHeartbeat":
@@ -187,7 +186,6 @@ class PendingRequests:
         self._pending[request_id] = _Pending(
             call.api, call.api_version, read_again, answered, timer, nameless, heartbeat
         )
-        answered.add_done_callback(lambda _: self._forget(request_id))
 
         def done(error: Exception | None) -> None:
             on_log()
@@ -241,7 +239,8 @@ class PendingRequests:
             heartbeat = self._unheard.pop(request_id, None) if pending is None else pending.heartbeat
             told = body if heartbeat is None else self._delivery.completed(heartbeat, body)
             if pending is not None and not pending.answered.done():
-                pending.answered.set_result(partial(msgspec.json.decode, told))
+                pending.answered.set_result(ToldBody(told))
+                self._forget(request_id)
 
     def _submit(self, request_id: str, entry: Entry) -> None:
         if self._held is None:
@@ -319,6 +318,7 @@ class PendingRequests:
         if pending is not None and not pending.answered.done():
             api, version, read_again = pending.api, pending.api_version, pending.read_again
             pending.answered.set_result(lambda: _failed(api, version, read_again(), error))
+            self._forget(request_id)
 
     def _note_in_log(self, request_id: str, rows: int) -> None:
         pending = self._pending.get(request_id)

@@ -12,6 +12,7 @@ from coordinator_udf.protocol.wire.frames import (
     request_bytes,
     response_bytes,
     split_response,
+    told_response_bytes,
 )
 from coordinator_udf.protocol.wire.reader import MalformedFrame, decode
 from coordinator_udf.protocol.wire.schema import Message, kafkas, request_message, response_message
@@ -31,4 +32,5 @@ __all__ = [
     "response_bytes",
     "response_message",
     "split_response",
+    "told_response_bytes",
 ]

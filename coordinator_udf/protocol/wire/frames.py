@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from kio.index import KioIndexError
 
 from coordinator_udf.protocol.wire.reader import Cursor, MalformedFrame, decode
@@ -17,6 +18,9 @@ from coordinator_udf.protocol.wire.writer import encode
 _REQUEST_START: Final = struct.Struct(">hhih")
 _LENGTH: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
+
+#: A body in JSON that is no longer may well be that of many responses: of heartbeats all but few.
+_SHORT_TEXT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,24 @@ def response_bytes(api: str, version: int, correlation_id: int, body: Mapping[st
     tags = _NO_TAGS if message.flexible and api != "ApiVersions" else b""
     size = 4 + len(tags) + len(content)
     return b"".join((_LENGTH.pack(size), _LENGTH.pack(correlation_id), tags, content))
+
+
+def told_response_bytes(api: str, version: int, correlation_id: int, text: str) -> bytes:
+    """A response as it goes over the wire, of a body in JSON. Short ones are written once for all that say the same.
+
+    Raises:
+        EncodeError: the body is no response of that API and version.
+    """
+    if len(text) > _SHORT_TEXT:
+        return response_bytes(api, version, correlation_id, msgspec.json.decode(text))
+    before, after = _around_correlation_id(api, version, text)
+    return b"".join((before, _LENGTH.pack(correlation_id), after))
+
+
+@lru_cache(maxsize=1_024)
+def _around_correlation_id(api: str, version: int, text: str) -> tuple[bytes, bytes]:
+    data = response_bytes(api, version, 0, msgspec.json.decode(text))
+    return data[: _LENGTH.size], data[2 * _LENGTH.size :]
 
 
 def request_bytes(api: str, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]) -> bytes:
