@@ -9,6 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from coordinator_udf.streaming import worker_daemon
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import UserError
 
@@ -56,6 +57,8 @@ def coordinator_session(
         settings = {name: value for name, value in settings.items() if name not in given}
     else:
         _let_workers_find_the_package()
+        if settings.get("spark.master", "local").startswith("local"):
+            settings = {"spark.python.daemon.module": worker_daemon.MODULE, **settings}
     spark = delta_session("muster-coordinator", {**settings, **REQUIRED, **(more or {})}, with_kafka=with_kafka)
     # What plans a source's micro-batches on the driver doesn't get --py-files by itself.
     spark.sparkContext.environment.setdefault("PYTHONPATH", str(ROOT))

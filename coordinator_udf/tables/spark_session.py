@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 
+from coordinator_udf.tables.spark_home import SPARK_HOME, make_spark_home, spark_home
 from coordinator_udf.user_errors import UserError
 
 #: What Delta needs in every session.
@@ -72,14 +74,39 @@ def delta_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     if not submitted:
-        jars = resolved_jars()
-        if with_kafka:
-            kafka = _paths(KAFKA_JARS)
-            if jars is None or kafka is None:
-                raise UserError("Spark's source of Kafka topics isn't there; scripts/setup fetches it")
-            jars = f"{jars},{kafka}"
-        builder = builder.config("spark.jars", jars) if jars else configure_spark_with_delta_pip(builder)
+        jars = _jars(is_at_home=_has_delta_at_home(settings), with_kafka=with_kafka)
+        if jars is None:
+            builder = configure_spark_with_delta_pip(builder)
+        elif jars:
+            builder = builder.config("spark.jars", jars)
     return builder.getOrCreate()
+
+
+def _jars(*, is_at_home: bool, with_kafka: bool) -> str | None:
+    """The jars that a session needs beside Spark's, as its setting ``spark.jars`` wants them; None to resolve Delta's.
+
+    Args:
+        is_at_home: whether Spark has Delta's.
+        with_kafka: whether Kafka topics are to be read.
+
+    Raises:
+        UserError: Spark's source of Kafka topics isn't there.
+    """
+    delta = "" if is_at_home else resolved_jars()
+    if not with_kafka:
+        return delta
+    kafka = _paths(KAFKA_JARS)
+    if delta is None or kafka is None:
+        raise UserError("Spark's source of Kafka topics isn't there; scripts/setup fetches it")
+    return ",".join(filter(None, (delta, kafka)))
+
+
+def _has_delta_at_home(settings: Mapping[str, str]) -> bool:
+    """Whether the session's Spark is that of `spark_home`, which is taken where nobody names another."""
+    home = spark_home()
+    if home is None or not settings.get("spark.master", "local").startswith("local"):
+        return False
+    return os.environ.setdefault("SPARK_HOME", str(home)) == str(home)
 
 
 def _local(settings: Mapping[str, str]) -> dict[str, str]:
@@ -107,9 +134,13 @@ def _paths(kept: Path) -> str | None:
 
 
 def resolve_jars() -> None:
-    """Has Spark resolve the jars of Delta and of its Kafka source into its Ivy cache and remembers where they are."""
+    """Has Spark resolve the jars of Delta and of its Kafka source into its Ivy cache, and makes a home with the former.
+
+    Where they are is remembered.
+    """
     RESOLVED_JARS.unlink(missing_ok=True)
     KAFKA_JARS.unlink(missing_ok=True)
+    shutil.rmtree(SPARK_HOME, ignore_errors=True)
     spark = delta_session("muster-setup", {"spark.master": "local[1]"})
     jars = [jar.removeprefix("file://") for jar in spark.conf.get("spark.jars", "").split(",")]  # type: ignore[union-attr]
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
@@ -120,6 +151,7 @@ def resolve_jars() -> None:
     spark.stop()
     for kept, paths in ((RESOLVED_JARS, jars), (KAFKA_JARS, found)):
         kept.write_text("".join(f"{jar}\n" for jar in paths), encoding="utf-8")
+    make_spark_home(map(Path, jars))
 
 
 def settings_to_archive(draft: Path) -> dict[str, str]:
