@@ -11,8 +11,8 @@ from coordinator_udf.members.outputs import Output
 #: Draws the random factor of a backoff, in Kafka's client evenly from [0.8, 1.2).
 Jitter = Callable[[], float]
 
-#: Draws how much later than it is due a thread gets to something, in milliseconds.
-Lateness = Callable[[], int]
+#: Tells how much later than it is due a thread gets to something, in milliseconds, by the time at which it is due.
+Lateness = Callable[[int], int]
 
 
 class MemberMachine(Protocol):

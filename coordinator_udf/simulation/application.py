@@ -3,7 +3,8 @@
 Java's two consumers differ in this. In poll the classic one handles all that comes at once. The other one's work is
 done by a thread behind it, and the application, which waits for records, sees what that has for it (a callback to run,
 a reconciliation to begin) only when it looks again: when records come, when a tenth of a second is over with nothing
-assigned, or when its poll is over (AsyncKafkaConsumer.pollForFetches).
+assigned, or when its poll is over (AsyncKafkaConsumer.pollForFetches). And it looks twice each time: the thread, told
+of a poll while its fetches are under way, wakes it up once more (FetchRequestManager.pollInternal).
 
 A poll at which nothing can happen is left out: a settled member's application polls when an automatic commit is due.
 """
@@ -18,6 +19,8 @@ from coordinator_udf.simulation.process import Doing, Process
 
 #: As long as an application with nothing assigned waits at most (retry.backoff.ms).
 _NOTHING_ASSIGNED_MS = 100
+#: The thread takes so long to wake an application up that has just begun to wait.
+_WOKEN_MS = 2
 
 
 class Records:
@@ -77,14 +80,29 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: float)
         alive_ms = process.last_poll_ms + process.config.max_poll_interval_ms // 3
         due_ms = process.commit_due_ms()
         next_ms = alive_ms if due_ms is None else min(due_ms, alive_ms)
-        return next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
+        next_ms = next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
+        known_ms = process.timekeeper.next_look_ms(next_ms - 1, process.config.auto_commit_interval_ms)
+        return next_ms if known_ms is None else known_ms
     if not process.is_threaded:
         plan = process.plan
         cycle_ms = max(1, plan.poll_ms + plan.process_ms)
         return now_ms + cycle_ms - (now_ms - process.loop_ms) % cycle_ms
+    return _next_look_ms(process, records, now_ms, chance)
+
+
+def _next_look_ms(process: Process, records: Records, now_ms: int, chance: float) -> int:
+    """Returns when an application looks again at what its thread has for it."""
+    if process.last_poll_ms == now_ms and not process.has_looked_twice:
+        process.has_looked_twice = True
+        return now_ms + _WOKEN_MS
+    if process.last_poll_ms != now_ms and process.is_watching and (process.poll_at_ms or 0) >= now_ms:
+        return process.poll_at_ms or now_ms
+    process.has_looked_twice = False
     longest_ms = process.plan.poll_ms if process.owned else min(process.plan.poll_ms, _NOTHING_ASSIGNED_MS)
-    has_just_polled = process.last_poll_ms == now_ms
-    waits_ms = max(1, longest_ms if has_just_polled else round(chance * longest_ms))
+    waits_ms = max(1, longest_ms if process.last_poll_ms == now_ms else round(chance * longest_ms))
+    known_ms = process.timekeeper.next_look_ms(now_ms, 2 * longest_ms)
+    if known_ms is not None:
+        return known_ms
     record_ms = records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= now_ms + waits_ms:
         # Fetched, handed over, and worked on.

@@ -16,6 +16,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
 from coordinator_udf.simulation.history import Commit
 from coordinator_udf.simulation.network import Connection
+from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import drawn_id
 
 BROKERS = 3
@@ -54,11 +55,28 @@ def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator
                 yield Commit(answer.ts_ms, group_id, partition, offset, answer.connection.member)
 
 
+class MemberIds:
+    """The ids that the coordinator gives to classic members: those of their plans, then drawn ones."""
+
+    def __init__(self, members: Iterable[MemberPlan], draws: Random) -> None:
+        self._planned = {member.name: list(member.member_ids) for member in members if member.member_ids}
+        self._draws = draws
+
+    def proposed_to(self, member: str, request: Request) -> str | None:
+        """Returns the id for a member that joins without one; None for any other request."""
+        if request.api != "JoinGroup":
+            return None
+        planned = self._planned.get(member)
+        if planned and not request.body["memberId"]:
+            return planned.pop(0)
+        return f"{member.partition('/')[0]}-{drawn_id(self._draws)}"
+
+
 class Coordinator:
     """A coordinator. It says which groups are whose only through what it answers."""
 
-    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, draws: Random) -> None:
-        self._draws = draws
+    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, member_ids: MemberIds) -> None:
+        self._member_ids = member_ids
         known = list(topics)
         self.shard = VirtualTimeShard(settings, known, now_ms)
         self._elsewhere = VirtualTimeShard(settings, known, now_ms)
@@ -87,7 +105,7 @@ class Coordinator:
             client_id=client_id,
             client_host=f"/process-{run}",
             body=request.body,
-            proposed_member_id=f"{client_id}-{drawn_id(self._draws)}" if request.api == "JoinGroup" else None,
+            proposed_member_id=self._member_ids.proposed_to(connection.member, request),
         )
         shard.handle(rows)
         return self._answers(shard)

@@ -122,6 +122,14 @@ class CallbackOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Resubscribes:
+    """An application subscribes to other topics."""
+
+    member: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Closes:
     """An application closes its consumer."""
 
@@ -151,6 +159,7 @@ Event = (
     | Stalls
     | Resumes
     | CallbackOver
+    | Resubscribes
     | Closes
     | Crashes
 )
@@ -167,6 +176,8 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
         yield member.start_ms, Start(member)
         for stall in member.stalls:
             yield stall.at_ms, Stalls(member.name, stall.length_ms)
+        for at_ms, topics in member.resubscribes:
+            yield at_ms, Resubscribes(member.name, topics)
         if member.close_at_ms is not None:
             yield member.close_at_ms, Closes(member.name)
         if member.crash_at_ms is not None:

@@ -60,6 +60,11 @@ class MemberPlan:
         process_ms: how long the application works between two calls.
         callback_ms: how long a rebalance callback takes.
         lateness_ms: how late the member's own timers are, each drawn from these: its machine is busy, too.
+        beats_ms: when heartbeats went out, where that is known: one that is due about then goes out then.
+        looks_ms: when its application looked at what a thread behind it has for it, where that is known.
+        sent_ms: requests (API) that answer to something, where it is known when that came and when they went.
+        resubscribes: the topics that it wants from a time on.
+        member_ids: the ids that it has, one after the other; drawn where there are no more.
     """
 
     client_id: str
@@ -77,6 +82,11 @@ class MemberPlan:
     process_ms: int = 20
     callback_ms: int = 0
     lateness_ms: tuple[int, ...] = (0,)
+    beats_ms: tuple[int, ...] = ()
+    looks_ms: tuple[int, ...] = ()
+    sent_ms: tuple[tuple[str, int, int], ...] = ()
+    resubscribes: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    member_ids: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -120,6 +130,7 @@ class WorldPlan:
     Attributes:
         settings: the coordinator's, under Kafka's names.
         sync_delays_ms: how long members take to send SyncGroup, each time drawn from these.
+        assign_delays_ms: how long a leader takes for it, which computes the assignment first.
         cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
         end_ms: when the world ends.
         keeps_requests: whether its history keeps the members' requests with their answers.
@@ -132,6 +143,7 @@ class WorldPlan:
     network: NetworkPlan = NetworkPlan()
     failovers: tuple[Failover, ...] = ()
     sync_delays_ms: tuple[int, ...] = (0,)
+    assign_delays_ms: tuple[int, ...] = (0,)
     cadence_ms: int = 0
     keeps_requests: bool = False
     start_ms: int = 1_700_000_000_000

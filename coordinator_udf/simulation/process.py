@@ -13,6 +13,7 @@ from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.inputs import CallbackDone, Input, Seek, TopicPartition
 from coordinator_udf.members.machine import Jitter, MemberMachine
 from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange, Output
+from coordinator_udf.simulation.lateness import Timekeeper
 from coordinator_udf.simulation.plan import MemberPlan
 
 
@@ -41,6 +42,8 @@ class Process:
         loop_ms: when its application's loop of poll and work began.
         last_poll_ms: when it last polled.
         poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
+        is_watching: whether that is when it next looks whether its thread has anything for it.
+        has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
         skipped_ms: how much time was left out for it: its member's clock is so late.
     """
@@ -48,6 +51,7 @@ class Process:
     plan: MemberPlan
     machine: MemberMachine
     config: MemberConfig
+    timekeeper: Timekeeper
     is_threaded: bool
     doing: Doing = Doing.RUNNING
     in_callback: tuple[Callback, int] | None = None
@@ -57,6 +61,8 @@ class Process:
     loop_ms: int = 0
     last_poll_ms: int = -1
     poll_at_ms: int | None = None
+    is_watching: bool = False
+    has_looked_twice: bool = False
     is_settled: bool = False
     skipped_ms: int = 0
 
@@ -106,10 +112,11 @@ class Process:
             yield Seek(found)
 
 
-def make_process(plan: MemberPlan, draws: Random, jitter: Jitter) -> Process:
+def make_process(plan: MemberPlan, start_ms: int, draws: Random, jitter: Jitter) -> Process:
     """Makes a process whose member has done nothing yet.
 
     Args:
+        start_ms: when its world began, in milliseconds since the epoch.
         draws: gives what Java draws at random: the ids of KIP-848 members.
         jitter: draws the factors of backoffs.
 
@@ -117,16 +124,15 @@ def make_process(plan: MemberPlan, draws: Random, jitter: Jitter) -> Process:
         BadRequest: a property has a value that it can't have.
     """
     config = MemberConfig.parse({**plan.properties, "group.id": plan.group_id})
-
-    def lateness_ms() -> int:
-        return 0 if len(plan.lateness_ms) == 1 and not plan.lateness_ms[0] else draws.choice(plan.lateness_ms)
+    timekeeper = Timekeeper(plan, start_ms, draws)
 
     machine: MemberMachine
     if config.group_protocol == "consumer":
-        machine = ConsumerMember(config, jitter, member_id=drawn_id(draws), fetches=False)
+        member_id = plan.member_ids[0] if plan.member_ids else drawn_id(draws)
+        machine = ConsumerMember(config, jitter, member_id=member_id, fetches=False, lateness=timekeeper.late_ms)
     else:
-        machine = ClassicMember(config, jitter, fetches=False, lateness=lateness_ms)
-    return Process(plan, machine, config, config.group_protocol == "consumer")
+        machine = ClassicMember(config, jitter, fetches=False, lateness=timekeeper.late_ms)
+    return Process(plan, machine, config, timekeeper, config.group_protocol == "consumer")
 
 
 def waits_for_time(state: ClassicStateChange | ConsumerStateChange) -> bool:

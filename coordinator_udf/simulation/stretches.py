@@ -38,7 +38,11 @@ def repeats_itself(plan: WorldPlan) -> bool:
     Answers that come once in a while put off the next heartbeat of a KIP-848 member, each time by a drawn backoff.
     """
     puts_off = plan.cadence_ms > 0 and any(m.properties.get("group.protocol") == "consumer" for m in plan.members)
-    return plan.network.loss == 0 and not puts_off and all(set(m.lateness_ms) == {0} for m in plan.members)
+    return plan.network.loss == 0 and not puts_off and all(_is_on_time(m) for m in plan.members)
+
+
+def _is_on_time(member: MemberPlan) -> bool:
+    return set(member.lateness_ms) == {0} and not member.beats_ms
 
 
 def rhythm(plan: WorldPlan, processes: Collection[Process], consumer_heartbeat_ms: int) -> Rhythm:

@@ -30,11 +30,11 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.chance import drawn_by_time
-from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits
+from coordinator_udf.simulation.coordinator import Answered, Coordinator, MemberIds, acknowledged_commits
 from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent, Waiting
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
 from coordinator_udf.simulation.network import Connection, Network
-from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
 from coordinator_udf.simulation.stretches import (
     boundaries_ms,
@@ -85,7 +85,7 @@ class World:
                 self._topics.grow(topic.name, topic.partitions)
         settings = Settings.from_kafka(plan.settings)
         self._network = Network(plan.network, self._draws)
-        self._coordinator = Coordinator(settings, self._topics, plan.start_ms, self._draws)
+        self._coordinator = Coordinator(settings, self._topics, plan.start_ms, MemberIds(plan.members, self._draws))
         self._processes: dict[str, Process] = {}
         self._queue: list[_Planned] = []
         self._deadlines: list[tuple[int, int, str]] = []
@@ -203,8 +203,6 @@ class World:
         process.wakes += 1
         deadline = process.next_deadline_ms()
         if process.lives and deadline is not None:
-            if process.is_threaded and len(process.plan.lateness_ms) > 1 and deadline > self._now_ms:
-                deadline += self._draws.choice(process.plan.lateness_ms)
             # A deadline at which nothing happened is not met twice in one millisecond.
             entry = max(deadline, earliest_ms), process.wakes, process.plan.name
             heapq.heappush(self._deadlines, entry)
@@ -214,11 +212,10 @@ class World:
     def _happen(self, event: e.Event) -> None:
         match event:
             case e.Start(plan):
-                process = self._processes[plan.name] = make_process(plan, self._draws, lambda: self._jitter(plan.name))
+                process = self._processes[plan.name] = self._made(plan)
                 process.loop_ms = self._now_ms
                 self._tell(process, "start")
                 self.history.subscribed[plan.group_id] = plan.topics
-                self._give(process, inputs.Tick())
                 self._give(process, inputs.Subscribe(plan.topics))
                 self._poll(process)
                 self._plan_poll(process)
@@ -254,7 +251,7 @@ class World:
                 self._at(self._now_ms + down_ms, e.ComesBack())
             case e.ComesBack():
                 self._coordinator.come_back(self._now_ms)
-            case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name):
+            case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name) | e.Resubscribes(name):
                 process = self._processes.get(name)
                 if process is not None and process.lives:
                     self._application(process, event)
@@ -282,9 +279,17 @@ class World:
                 process.loop_ms = self._now_ms
                 self._poll(process)
                 self._plan_poll(process)
+            case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
+                self.history.subscribed[process.plan.group_id] = topics
+                self._give(process, inputs.Subscribe(topics))
+                self._poll(process)
+                self._plan_poll(process)
             case e.CallbackOver(_, method):
                 process.in_callback = None
                 self._again(process, inputs.CallbackDone(method))
+
+    def _made(self, plan: MemberPlan) -> Process:
+        return make_process(plan, self._plan.start_ms, self._draws, lambda: self._jitter(plan.name))
 
     def _jitter(self, name: str) -> float:
         return 0.8 + 0.4 * self._chance(name)
@@ -355,6 +360,7 @@ class World:
     def _poll_at(self, process: Process, at_ms: int) -> None:
         if process.poll_at_ms is None or not self._now_ms < process.poll_at_ms <= at_ms:
             process.poll_at_ms = at_ms
+            process.is_watching = not process.is_settled
             self._at(at_ms, e.Polls(process.plan.name))
 
     def _give(self, process: Process, event: inputs.Input) -> bool:
@@ -407,8 +413,7 @@ class World:
     # ---- network
 
     def _send(self, connection: Connection, request: Request) -> None:
-        late_ms = self._draws.choice(self._plan.sync_delays_ms) if request.api == "SyncGroup" else 0
-        late_ms += self._slowed_by_ms(connection.member)
+        late_ms = self._held_up_ms(connection.member, request) + self._slowed_by_ms(connection.member)
         arrives_ms = self._network.send(connection, request, self._now_ms + late_ms)
         self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
         if self._is_cut(connection.member):
@@ -418,6 +423,16 @@ class World:
             self._at(arrives_ms, e.Lost(connection))
         else:
             self._at(arrives_ms, e.RequestArrives(connection, request))
+
+    def _held_up_ms(self, member: str, request: Request) -> int:
+        """Returns how long a member takes until it sends a request that it has made."""
+        known_ms = self._processes[member].timekeeper.holds_up_ms(request.api, self._now_ms)
+        if known_ms is not None:
+            return known_ms
+        if request.api != "SyncGroup":
+            return 0
+        assigns = bool(request.body["assignments"])
+        return self._draws.choice(self._plan.assign_delays_ms if assigns else self._plan.sync_delays_ms)
 
     def _slowed_by_ms(self, member: str) -> int:
         return self._processes[member].plan.slowed_by_ms(self._now_ms - self._plan.start_ms)

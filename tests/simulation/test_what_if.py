@@ -39,6 +39,9 @@ REAL = {
     ("W2", "session30"): (2, 562.7, 0), ("W2", "consumer"): (4, 61.7, 8), ("W3", "base"): (4, 0.8, 16),
     ("W3", "cooperative"): (6, 6.0, 12), ("W3", "consumer"): (4, 4.1, 12),
 }  # fmt: skip
+#: When c3 comes back in W2-consumer, two of four members with three partitions each give one up. It hangs on the order
+#: of random member ids whether the dead c3 is one of the two: then it gets a partition back that was its own, else not.
+TOSS = {("W2", "consumer"): (8, 10)}
 
 
 def _folder(workload: str) -> Path:
@@ -67,7 +70,9 @@ def test_what_really_happened_is_foretold_from_the_base_log(workload: str, varia
     rebalances, unowned_s, moves = REAL[workload, variant]
     assert outcome.calibration.matched == outcome.calibration.recorded
     assert outcome.changed.rebalances == rebalances
-    assert abs(outcome.changed.moves - moves) <= 0.1 * moves
+    equally_likely = TOSS.get((workload, variant), (moves,))
+    assert moves in equally_likely
+    assert min(abs(outcome.changed.moves - one) for one in equally_likely) <= 0.1 * moves
     # One run's partition-seconds differ from another's by some seconds; see the recordings' README.
     assert abs(outcome.changed.unowned_s - unowned_s) <= max(0.15 * unowned_s, 3.0)
 
@@ -105,16 +110,32 @@ def test_what_makes_no_sense_is_said_in_a_line(arguments: list[str], said: str) 
     assert said in result.stderr
 
 
-@pytest.mark.parametrize("run", ["W1-cooperative", "W1-delay0", "W2-consumer", "W2-static", "W3-consumer"])
-def test_a_log_of_any_settings_happens_again_with_the_same_triggers(run: str) -> None:
-    (group,) = read_groups(read_entries(shared("evidence", "ab", "dev") / f"{run}.request.log.gz"), {})
-    calibration = compare(group, Change(), range(3), (None, None)).calibration
-    # What ends a log as its clients are closed may be seen in it or not.
-    assert calibration.matched >= calibration.recorded - 2
-    assert calibration.simulated <= calibration.recorded + 1
+def _happens_again(group: GroupLog) -> None:
+    """Each rebalance of the log and no other, by the same trigger, and as long to a tenth or 100 ms."""
+    calibration = compare(group, Change(), range(1), (None, None)).calibration
+    assert calibration.matched == calibration.simulated == calibration.recorded == len(group.rebalances)
     for recorded, simulated in calibration.pairs:
-        if recorded is not None and simulated is not None:
-            assert recorded.trigger == simulated.trigger
+        assert recorded is not None
+        assert simulated is not None
+        assert recorded.trigger == simulated.trigger
+        assert abs(recorded.duration_ms - simulated.duration_ms) <= max(100, recorded.duration_ms / 10)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "dev/W1-base", "dev/W1-cooperative", "dev/W2-session30", "dev/W2-static", "dev/W3-consumer", "dev/W3-static",
+        "dev-repeat/W1-base", "dev-repeat/W1-consumer",
+    ],
+)  # fmt: skip
+def test_a_log_of_any_settings_happens_again(run: str) -> None:
+    (group,) = read_groups(read_entries(shared("evidence", "ab") / f"{run}.request.log.gz"), {})
+    _happens_again(group)
+
+
+def test_a_log_of_many_kinds_of_clients_happens_again() -> None:
+    for group in read_groups(read_entries(SAMPLE_LOG), {}):
+        _happens_again(group)
 
 
 def test_what_was_foretold_is_read_for_a_report(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class HeartbeatTimers:
     def sent(self) -> None:
         """Takes note that a heartbeat is sent."""
         self._update()
-        self._heartbeat.reset(self._config.heartbeat_interval_ms + self._lateness())
+        self._reset_heartbeat()
 
     def failed(self) -> None:
         """Takes note that a heartbeat failed: the next one is due after a backoff."""
@@ -57,7 +57,7 @@ class HeartbeatTimers:
         self._update()
         self._session.reset(self._config.session_timeout_ms)
         self._poll.reset(self._config.max_poll_interval_ms)
-        self._heartbeat.reset(self._config.heartbeat_interval_ms + self._lateness())
+        self._reset_heartbeat()
 
     def is_heartbeat_due(self) -> bool:
         """Tells whether a heartbeat is due."""
@@ -73,6 +73,10 @@ class HeartbeatTimers:
         """Tells whether the application has not polled for max.poll.interval.ms."""
         self._update()
         return self._poll.is_expired()
+
+    def _reset_heartbeat(self) -> None:
+        interval_ms = self._config.heartbeat_interval_ms
+        self._heartbeat.reset(max(1, interval_ms + self._lateness(self._heartbeat.seen_ms + interval_ms)))
 
     def _update(self) -> None:
         for timer in (self._heartbeat, self._session, self._poll):

@@ -37,7 +37,7 @@ class ClassicMember:
         *,
         assignors: Sequence[ClientAssignor] | None = None,
         fetches: bool = True,
-        lateness: Lateness = lambda: 0,
+        lateness: Lateness = lambda _: 0,
     ) -> None:
         """Makes a member that has done nothing.
 

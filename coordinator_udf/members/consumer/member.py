@@ -48,7 +48,7 @@ from coordinator_udf.members.inputs import (
     Tick,
     Unsubscribe,
 )
-from coordinator_udf.members.machine import Jitter
+from coordinator_udf.members.machine import Jitter, Lateness
 from coordinator_udf.members.outputs import ConsumerStateChange, OperationDone, Output
 from coordinator_udf.members.timers import FOREVER_MS, Clock
 
@@ -94,6 +94,7 @@ class ConsumerMember:
         member_id: str,
         assignors: Sequence[ClientAssignor] | None = None,
         fetches: bool = True,
+        lateness: Lateness = lambda _: 0,
     ) -> None:
         """Makes a member that starts with its first input.
 
@@ -102,12 +103,14 @@ class ConsumerMember:
             assignors: its own, for groups whose members compute the assignment; by default those that the settings
                 name.
             fetches: whether the application fetches from brokers, so that close waits for the end of its sessions.
+            lateness: how late its thread is for each heartbeat, on a machine that is busy.
         """
         self._config = config
         self._jitter = jitter
         self._member_id = member_id
         self._assignors = make_assignors(config.group_local_assignors) if assignors is None else assignors
         self._fetches = fetches
+        self._lateness = lateness
         self._clock = Clock()
         self._made: Parts | None = None
         self._outputs: list[Output] = []
@@ -139,6 +142,7 @@ class ConsumerMember:
                 self._emit,
                 assignors=self._assignors,
                 fetches=self._fetches,
+                lateness=self._lateness,
             )
         self._dispatch(self._made, event)
         self._go_on()

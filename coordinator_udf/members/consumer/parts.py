@@ -27,7 +27,7 @@ from coordinator_udf.members.consumer.reconciler import Reconciler
 from coordinator_udf.members.consumer.request_state import HeartbeatRequestState, RequestState
 from coordinator_udf.members.consumer.states import MemberState
 from coordinator_udf.members.exceptions import ClientException
-from coordinator_udf.members.machine import Jitter
+from coordinator_udf.members.machine import Jitter, Lateness
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import ErrorRaised, Output, Transition
 from coordinator_udf.members.subscription_state import SubscriptionState
@@ -70,11 +70,13 @@ class Parts:
         *,
         assignors: Sequence[ClientAssignor],
         fetches: bool,
+        lateness: Lateness,
     ) -> None:
         """Makes the parts of a member that starts at the clock's time; ``emit`` takes its outputs."""
         self._config = config
         self._clock = clock
         self._jitter = jitter
+        self._lateness = lateness
         self._emit = emit
         self._events = BackgroundEvents()
         self._snapshot = GroupSnapshot()
@@ -195,7 +197,7 @@ class Parts:
         return HeartbeatRequestManager(
             self._clock,
             max_poll_interval_ms=config.max_poll_interval_ms,
-            state=HeartbeatRequestState(self._clock, 0, self._backoff()),
+            state=HeartbeatRequestState(self._clock, 0, self._backoff(), self._lateness),
             request=HeartbeatRequest(
                 self.group,
                 subscriptions=self.subscriptions,

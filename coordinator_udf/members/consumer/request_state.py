@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator_udf.members.backoff import ExponentialBackoff
+from coordinator_udf.members.machine import Lateness
 from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
 
 
@@ -56,16 +57,18 @@ class RequestState:
 
 
 class HeartbeatRequestState(RequestState):
-    """A request that is sent again and again, an interval after its last sending."""
+    """A request that is sent again and again, an interval after its last sending, or somewhat later."""
 
-    def __init__(self, clock: Clock, interval_ms: int, backoff: ExponentialBackoff) -> None:
+    def __init__(self, clock: Clock, interval_ms: int, backoff: ExponentialBackoff, lateness: Lateness) -> None:
         super().__init__(backoff)
+        self._lateness = lateness
         self._timer = Timer(clock, interval_ms)
         self.interval_ms = interval_ms
 
     def reset_timer(self) -> None:
         """Starts the interval anew."""
-        self._timer.reset(self.interval_ms)
+        late_ms = self._lateness(self._timer.seen_ms + self.interval_ms) if self.interval_ms else 0
+        self._timer.reset(max(1, self.interval_ms + late_ms) if late_ms else self.interval_ms)
 
     def time_to_next_ms(self, now_ms: int) -> int:
         """Returns how long the next request has to wait, in milliseconds."""
@@ -89,4 +92,4 @@ class HeartbeatRequestState(RequestState):
         if interval_ms != self.interval_ms:
             self.interval_ms = interval_ms
             self._timer.update()
-            self._timer.reset(interval_ms)
+            self.reset_timer()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Stall
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
@@ -24,8 +25,8 @@ STRATEGIES = {
 _POLL_EXPIRED = "consumer poll timeout has expired"
 #: Kafka's default of heartbeat.interval.ms, for a process of which the log has no two heartbeats.
 _DEFAULT_HEARTBEAT_MS = 3_000
-#: As long after max.poll.interval.ms a classic member sees on average that it is over: it looks once in 100 ms.
-_EXPIRY_SEEN_MS = 50
+#: A commit that comes so shortly before its member leaves is part of closing.
+_CLOSING_MS = 100
 #: A member that has been silent for so many of its intervals has ended.
 _SILENT_INTERVALS = 3
 
@@ -36,22 +37,34 @@ class Behaviour:
 
     Attributes:
         properties: Kafka's consumer properties, as far as the requests tell them.
+        resubscribed_ms: the topics that it wanted from a time on.
         joined_ms: when its first request to join arrived.
-        turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time.
+        turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time that it only followed.
+        assigning_ms: the same, each time that it was the leader.
         lateness_ms: how much later than it was due each heartbeat came.
+        beats_ms: when each heartbeat came.
+        looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
+        sent_ms: requests (API) that answer to something: when that was answered, and when they came.
+        member_ids: its ids, one after the other.
         unknown: what the requests don't tell, in words.
     """
 
     process: Process
     properties: dict[str, Any]
     topics: tuple[str, ...]
+    resubscribed_ms: tuple[tuple[float, tuple[str, ...]], ...]
     start_ms: float
     joined_ms: float
     close_ms: float | None
     crash_ms: float | None
     stalls: tuple[Stall, ...]
     turnaround_ms: tuple[float, ...]
+    assigning_ms: tuple[float, ...]
     lateness_ms: tuple[float, ...]
+    beats_ms: tuple[float, ...]
+    looks_ms: tuple[float, ...]
+    sent_ms: tuple[tuple[str, float, float], ...]
+    member_ids: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
@@ -60,18 +73,25 @@ def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
     unknown: list[str] = []
     properties = _properties(process, unknown)
     interval_ms = int(properties["heartbeat.interval.ms"])
+    subscriptions = list(_subscriptions(process))
     close_ms, crash_ms = _end(process, interval_ms, _commit_ms(process), log_end_ms, unknown)
     return Behaviour(
         process,
         properties,
-        _topics(process),
+        subscriptions[0][1] if subscriptions else (),
+        tuple(subscriptions[1:]),
         process.found_ms,
         arrived_ms(process.entries[0]),
         close_ms,
         crash_ms,
         tuple(_stalls(process, properties)),
-        tuple(_turnarounds(process)),
+        tuple(_turnarounds(process, as_leader=False)),
+        tuple(_turnarounds(process, as_leader=True)),
         tuple(_lateness(process, interval_ms)),
+        tuple(_beats(process)),
+        tuple(_looks(process)),
+        tuple(_sent(process)),
+        tuple(_member_ids(process)),
         tuple(unknown),
     )
 
@@ -89,8 +109,10 @@ def _properties(process: Process, unknown: list[str]) -> dict[str, Any]:
     if joins:
         request = joins[-1].request
         names = [protocol["name"] for protocol in request["protocols"]]
+        session_ms = request["sessionTimeoutMs"]
         properties |= {
-            "session.timeout.ms": request["sessionTimeoutMs"],
+            "heartbeat.interval.ms": min(properties["heartbeat.interval.ms"], max(1, session_ms // 3)),
+            "session.timeout.ms": session_ms,
             "max.poll.interval.ms": request.get("rebalanceTimeoutMs", request["sessionTimeoutMs"]),
             "partition.assignment.strategy": [STRATEGIES.get(name, STRATEGIES["range"]) for name in names],
         }
@@ -119,7 +141,8 @@ def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
     if not gaps:
         unknown.append(f"the heartbeat interval of {process.client_id} is taken to be Kafka's default")
         return _DEFAULT_HEARTBEAT_MS
-    return _rounded(median(gaps))
+    # Of few there may be as many that a rebalance or a silent broker stands between.
+    return _rounded(median_low(gaps))
 
 
 def _commit_ms(process: Process) -> int | None:
@@ -144,10 +167,12 @@ def _end(
     """Returns when the process closed its consumer, or was killed."""
     last = process.entries[-1]
     last_ms = arrived_ms(last)
-    if last.api == "LeaveGroup" and not _is_expiry(last):
-        return last_ms, None
-    if last.api == "ConsumerGroupHeartbeat" and last.request.get("memberEpoch", 0) < 0:
-        return last_ms, None
+    leaves = last.api == "LeaveGroup" and not _is_expiry(last)  # Most clients don't say why, but they come back.
+    if leaves or (last.api == "ConsumerGroupHeartbeat" and last.request.get("memberEpoch", 0) < 0):
+        before = process.entries[-2] if len(process.entries) > 1 else last
+        # A commit goes before it.
+        is_one = before.api == "OffsetCommit" and last_ms - arrived_ms(before) <= _CLOSING_MS
+        return arrived_ms(before) if is_one else last_ms, None
     answered = answered_ms(last)
     if log_end_ms - answered <= _SILENT_INTERVALS * interval_ms:
         return None, None
@@ -169,6 +194,7 @@ def process_is_static(process: Process) -> bool:
 
 
 def _is_expiry(entry: Entry) -> bool:
+    """Returns whether a request leaves because the application doesn't poll. Some clients don't say."""
     members = entry.request.get("members") or [{}]
     return _POLL_EXPIRED in str(members[0].get("reason") or "")
 
@@ -178,15 +204,13 @@ def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
     max_poll_ms = int(properties["max.poll.interval.ms"])
     stalls = []
     for place, entry in enumerate(process.entries):
-        is_leave = entry.api == "LeaveGroup" and _is_expiry(entry)
-        left_848 = entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch", 0) < 0
+        leaves = entry.api == "LeaveGroup" or entry.request.get("memberEpoch", 0) < 0
         back = process.entries[place + 1 :]
-        if is_leave or (left_848 and back):
-            seen_ms = _EXPIRY_SEEN_MS if is_leave else 0
-            began_ms = arrived_ms(entry) - seen_ms - max_poll_ms
+        if leaves and (back or _is_expiry(entry)):
+            began_ms = arrived_ms(entry) - max_poll_ms
             ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
             stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))
-    return stalls or _silences(process, properties, max_poll_ms)
+    return stalls or (_silences(process, properties, max_poll_ms) if process_is_static(process) else [])
 
 
 def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int) -> list[Stall]:
@@ -201,13 +225,14 @@ def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int) ->
     return stalls
 
 
-def _turnarounds(process: Process) -> list[float]:
+def _turnarounds(process: Process, *, as_leader: bool) -> list[float]:
     found, joined_ms = [], None
     for entry in process.entries:
         if entry.api == "JoinGroup" and entry.response and not entry.response["errorCode"]:
             joined_ms = entry.written_us / 1000
         elif entry.api == "SyncGroup" and joined_ms is not None:
-            found.append(max(0.0, arrived_ms(entry) - joined_ms))
+            if bool(entry.request["assignments"]) == as_leader:
+                found.append(max(0.0, arrived_ms(entry) - joined_ms))
             joined_ms = None
     return found
 
@@ -223,14 +248,68 @@ def _lateness(process: Process, interval_ms: int) -> list[float]:
     return [max(0.0, gap - interval_ms) for gap in gaps if 0.9 * interval_ms <= gap <= 1.5 * interval_ms]
 
 
-def _topics(process: Process) -> tuple[str, ...]:
-    for entry in reversed(process.of("JoinGroup")):
-        for protocol in entry.request["protocols"]:
-            try:
-                return tuple(sorted(decode_subscription_topics(base64.b64decode(protocol["metadata"]))))
-            except (MalformedConsumerProtocol, ValueError):
-                continue
-    for entry in reversed(process.of("ConsumerGroupHeartbeat")):
-        if entry.request.get("subscribedTopicNames"):
-            return tuple(sorted(entry.request["subscribedTopicNames"]))
-    return ()
+def _beats(process: Process) -> Iterator[float]:
+    """Yields when heartbeats came that neither join nor leave."""
+    for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat"):
+        if entry.request.get("memberEpoch", 1) > 0:
+            yield arrived_ms(entry)
+
+
+def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
+    """Yields each JoinGroup with when the heartbeat was answered that asked for it, and each SyncGroup likewise."""
+    told_ms: float | None = None
+    joined_ms: float | None = None
+    for entry in process.entries:
+        code = (entry.response or {}).get("errorCode")
+        if entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
+            told_ms = answered_ms(entry)
+        elif entry.api == "JoinGroup":
+            if told_ms is not None:
+                yield "JoinGroup", told_ms, arrived_ms(entry)
+            told_ms, joined_ms = None, None if code else answered_ms(entry)
+        elif entry.api == "SyncGroup" and joined_ms is not None:
+            yield "SyncGroup", joined_ms, arrived_ms(entry)
+            joined_ms = None
+
+
+def _looks(process: Process) -> Iterator[float]:
+    """Yields when commits came, and the heartbeats that say what a member of KIP-848 owns: after a poll."""
+    for entry in process.entries:
+        tells = entry.request.get("topicPartitions") is not None and entry.request.get("memberEpoch", 0) > 0
+        if entry.api == "OffsetCommit" or tells:
+            yield arrived_ms(entry)
+
+
+def _member_ids(process: Process) -> Iterator[str]:
+    """Yields the ids that the member had, or was given as it joined without one."""
+    beats = process.of("ConsumerGroupHeartbeat")
+    if beats:
+        yield beats[0].request.get("memberId") or ""
+        return
+    for entry in process.of("JoinGroup"):
+        given = (entry.response or {}).get("memberId")
+        if given and not entry.request.get("memberId"):
+            yield given
+
+
+def _subscriptions(process: Process) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """Yields the topics that the process wanted first, and each time others from then on."""
+    last: tuple[str, ...] | None = None
+    for entry in process.entries:
+        topics = _subscribed(entry)
+        if topics is not None and topics != last:
+            yield arrived_ms(entry), topics
+            last = topics
+
+
+def _subscribed(entry: Entry) -> tuple[str, ...] | None:
+    """Returns the topics that a request subscribes to, None if it says nothing of them."""
+    if entry.api == "ConsumerGroupHeartbeat":
+        names = entry.request.get("subscribedTopicNames")
+        return tuple(sorted(names)) if names else None
+    for protocol in entry.request["protocols"] if entry.api == "JoinGroup" else ():
+        try:
+            return tuple(sorted(decode_subscription_topics(base64.b64decode(protocol["metadata"]))))
+        except (MalformedConsumerProtocol, ValueError):
+            continue
+    return None

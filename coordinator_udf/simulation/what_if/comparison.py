@@ -105,6 +105,9 @@ def changed_plan(plan: WorldPlan, change: Change) -> WorldPlan:
 def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
     properties = dict(member.properties)
     lateness_ms = member.lateness_ms
+    beats_ms, looks_ms, sent_ms = member.beats_ms, member.looks_ms, member.sent_ms
+    if change.heartbeat_interval_ms is not None or change.protocol not in {None, properties.get("group.protocol")}:
+        beats_ms, looks_ms, sent_ms = (), (), ()
     if change.protocol == "consumer":
         if properties.get("group.protocol") != "consumer":
             lateness_ms = _OWN_THREAD_LATENESS_MS
@@ -124,7 +127,16 @@ def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
             properties["heartbeat.interval.ms"] = change.heartbeat_interval_ms
     if change.max_poll_interval_ms is not None:
         properties["max.poll.interval.ms"] = change.max_poll_interval_ms
-    return replace(member, properties=properties, lateness_ms=lateness_ms)
+    return replace(
+        member,
+        properties=properties,
+        lateness_ms=lateness_ms,
+        beats_ms=beats_ms,
+        looks_ms=looks_ms,
+        sent_ms=sent_ms,
+        # In another run they would have been others, and it hangs on their order who gets what.
+        member_ids=member.member_ids if change == Change() else (),
+    )
 
 
 def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[int | None, int | None]) -> Outcome:

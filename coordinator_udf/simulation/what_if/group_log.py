@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, quantiles
 from typing import Any
 
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_assignment
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, topic_history
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes
@@ -55,33 +54,34 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     if not entries:
         return []
     end_ms = max(entry.written_us for entry in entries) / 1000
-    created = _created(entries)
+    history = topic_history(entries)
     return [
         group
         for group_id, processes in find_processes(entries).items()
-        if (group := _group(group_id, processes, created, end_ms, settings)) is not None
+        if (group := _group(group_id, processes, history, end_ms, settings)) is not None
     ]
 
 
 def _group(
-    group_id: str, processes: list[Process], created: Mapping[str, int], end_ms: float, settings: Mapping[str, Any]
+    group_id: str, processes: list[Process], history: TopicHistory, end_ms: float, settings: Mapping[str, Any]
 ) -> GroupLog | None:
     behaviours = [behaviour_of(process, end_ms) for process in processes]
     unknown = [text for behaviour in behaviours for text in behaviour.unknown]
     rebalances = recorded_rebalances(processes)
     if not rebalances:
         return None
-    topics = _topics(behaviours, processes, created, unknown)
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
+    topics = _topics(behaviours, history, processes, start_ms, unknown)
     network = _network(behaviours)
     everybodys_ms = tuple(late for behaviour in behaviours for late in behaviour.lateness_ms)
     plan = WorldPlan(
         members=tuple(_member(group_id, behaviour, start_ms, everybodys_ms, network) for behaviour in behaviours),
-        topics=tuple(TopicPlan(name, count, records_s=_records_s(name, processes)) for name, count in topics.items()),
+        topics=topics,
         end_ms=int(end_ms) - start_ms,
         settings={**_settings(behaviours, rebalances, unknown), **settings},
         network=network,
-        sync_delays_ms=_sync_delays(behaviours),
+        sync_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.turnaround_ms], network),
+        assign_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.assigning_ms], network),
         start_ms=start_ms,
     )
     disturbances = [
@@ -93,7 +93,7 @@ def _group(
     return GroupLog(
         group_id,
         plan,
-        tuple(TopicPartition(name, number) for name, count in topics.items() for number in range(count)),
+        tuple(dict.fromkeys(TopicPartition(one.name, number) for one in topics for number in range(one.partitions))),
         tuple(rebalances),
         min(disturbances, default=None),
         tuple(unknown),
@@ -108,6 +108,9 @@ def _member(
     def at(time_ms: float | None) -> int | None:
         return None if time_ms is None else round(time_ms) - start_ms
 
+    def sent(arrived_ms: Iterable[float]) -> tuple[int, ...]:
+        return tuple(round(time_ms - sum(network.latency_ms) / 2) - start_ms for time_ms in arrived_ms)
+
     return MemberPlan(
         client_id=behaviour.process.client_id,
         run=behaviour.process.run,
@@ -116,10 +119,15 @@ def _member(
         # Some clients take long from their first request to the one that joins: it is to come when it came.
         start_ms=round(behaviour.joined_ms - _REQUESTS_TO_JOIN * sum(network.latency_ms) / 2) - start_ms,
         properties=behaviour.properties,
-        close_at_ms=at(behaviour.close_ms),
+        close_at_ms=None if behaviour.close_ms is None else sent([behaviour.close_ms])[0],
         crash_at_ms=at(behaviour.crash_ms),
         stalls=tuple(Stall(stall.at_ms - start_ms, stall.length_ms) for stall in behaviour.stalls),
         lateness_ms=tuple(sorted(map(round, own_ms))) or (0,),
+        beats_ms=sent(behaviour.beats_ms),
+        looks_ms=sent(behaviour.looks_ms),
+        sent_ms=tuple((api, round(came) - start_ms, sent([went])[0]) for api, came, went in behaviour.sent_ms),
+        resubscribes=tuple((sent([time])[0], topics) for time, topics in behaviour.resubscribed_ms),
+        member_ids=behaviour.member_ids,
     )
 
 
@@ -168,21 +176,15 @@ def _consumer_session_ms(behaviours: list[Behaviour], rebalances: list[Rebalance
 
 
 def _network(behaviours: list[Behaviour]) -> NetworkPlan:
-    """Returns the latency that explains how fast members went on after they were answered: half of it each way."""
-    turns = sorted(turn for behaviour in behaviours for turn in behaviour.turnaround_ms)
-    if len(turns) < 4:
-        return NetworkPlan((1, 2))
-    tenths = quantiles(turns, n=10)
-    return NetworkPlan((max(1, round(tenths[0] / 2)), max(1, round(tenths[-1] / 2))))
+    """Returns the latency that explains how fast members went on at best after an answer: half of it each way."""
+    turns = sorted(turn for behaviour in behaviours for turn in (*behaviour.turnaround_ms, *behaviour.assigning_ms))
+    least_ms = max(1, round(quantiles(turns, n=10)[0] / 2)) if len(turns) > 3 else 1
+    return NetworkPlan((least_ms, least_ms))
 
 
-def _sync_delays(behaviours: list[Behaviour]) -> tuple[int, ...]:
+def _delays(turns_ms: Iterable[float], network: NetworkPlan) -> tuple[int, ...]:
     """Returns how much longer than the network explains members took to go on once they were answered JoinGroup."""
-    turns = sorted(turn for behaviour in behaviours for turn in behaviour.turnaround_ms)
-    if len(turns) < 4:
-        return (0,)
-    explained_ms = quantiles(turns, n=10)[-1]
-    return tuple(max(0, round(turn - explained_ms)) for turn in turns)
+    return tuple(max(0, round(turn - sum(network.latency_ms))) for turn in sorted(turns_ms)) or (0,)
 
 
 def _records_s(topic: str, processes: Iterable[Process]) -> float:
@@ -204,41 +206,20 @@ def _records_s(topic: str, processes: Iterable[Process]) -> float:
     return max(0.0, fmean(rates)) if rates else 0.0
 
 
-def _created(entries: Iterable[Entry]) -> dict[str, int]:
-    """Returns the numbers of partitions with which topics were created."""
-    return {
-        topic["name"]: int(topic["numPartitions"])
-        for entry in entries
-        if entry.api == "CreateTopics"
-        for topic in entry.request.get("topics", ())
-        if int(topic.get("numPartitions", -1)) > 0
-    }
-
-
 def _topics(
-    behaviours: list[Behaviour], processes: list[Process], created: Mapping[str, int], unknown: list[str]
-) -> dict[str, int]:
-    """Returns the topics that members want with their numbers of partitions, as far as anything tells them."""
-    seen: dict[str, int] = {}
-    for process in processes:
-        for entry in process.of("SyncGroup"):
-            for given in entry.request["assignments"]:
-                try:
-                    assigned = decode_assignment(base64.b64decode(given["assignment"])).partitions
-                except (MalformedConsumerProtocol, ValueError):
-                    continue
-                for name, numbers in assigned.items():
-                    seen[name] = max([seen.get(name, 0), *(number + 1 for number in numbers)])
-        for entry in process.of("OffsetCommit"):
-            for topic in entry.request.get("topics", ()):
-                numbers = [partition["partitionIndex"] + 1 for partition in topic["partitions"]]
-                if topic.get("name"):
-                    seen[topic["name"]] = max([seen.get(topic["name"], 0), *numbers])
-    wanted = dict.fromkeys(name for behaviour in behaviours for name in behaviour.topics)
-    topics = {}
-    for name in wanted:
-        if name in created or name in seen:
-            topics[name] = created.get(name, seen.get(name, 0))
-        else:
-            unknown.append(f"the partitions of the topic {name}, which is left out")
-    return topics
+    behaviours: list[Behaviour], history: TopicHistory, processes: list[Process], start_ms: int, unknown: list[str]
+) -> tuple[TopicPlan, ...]:
+    """Returns the topics that members want, as far as the log tells of them, and their growth."""
+    wanted = {name for behaviour in behaviours for name in behaviour.topics}
+    wanted |= {name for behaviour in behaviours for _, names in behaviour.resubscribed_ms for name in names}
+    partitions: dict[str, int] = {}
+    plans = []
+    for ts_us, topics in [(0, history.at_start), *history.changes]:
+        here = {topic.name: topic.partitions for topic in topics if topic.name in wanted}
+        for name, count in here.items():
+            if count > partitions.get(name, 0):
+                partitions[name] = count
+                plans.append(TopicPlan(name, count, max(0, ts_us // 1000 - start_ms), _records_s(name, processes)))
+        unknown += [f"what deleting {name} did" for name in partitions if name not in here and ts_us]
+    unknown += [f"the partitions of the topic {name}, which is left out" for name in sorted(wanted - partitions.keys())]
+    return tuple(plans)

@@ -83,7 +83,7 @@ def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float])
             first.setdefault(MEMBER_UPDATED if is_member else MEMBER_ADDED, arrived_ms(entry))
     if not first:
         return MEMBER_UPDATED, span[1]
-    if first.get(MEMBER_UPDATED, 0) >= first.get(SESSION_EXPIRED, span[1]) - _AT_ONCE_MS:
+    if len(first) > 1 and first.get(MEMBER_UPDATED, 0) >= first.get(SESSION_EXPIRED, span[1]) - _AT_ONCE_MS:
         # It was told to.
         first.pop(MEMBER_UPDATED, None)
     trigger = min(first, key=lambda name: first[name])

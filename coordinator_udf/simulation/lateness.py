@@ -1,0 +1,57 @@
+"""When a member does what it does: as it is known of a time, else as it mostly is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from random import Random
+
+from coordinator_udf.simulation.plan import MemberPlan
+
+#: What a request answers came so near to when it is known to have come, for the request to be the known one.
+_SAME_MS = 150
+
+
+class Timekeeper:
+    """The lateness of a process's heartbeats, when its application looks, and how long it takes to answer."""
+
+    def __init__(self, plan: MemberPlan, start_ms: int, draws: Random) -> None:
+        """Makes a timekeeper of what a plan knows, whose world starts at a time in milliseconds since the epoch."""
+        self._lateness_ms = plan.lateness_ms
+        self._beats_ms = [start_ms + time for time in plan.beats_ms]
+        self._looks_ms = [start_ms + time for time in plan.looks_ms]
+        self._sent_ms = [(api, start_ms + came, start_ms + went) for api, came, went in plan.sent_ms]
+        self._draws = draws
+        # Heartbeats stand as far apart as their interval, or further: where a rebalance is between them.
+        gaps_ms = sorted(later - earlier for earlier, later in pairwise(self._beats_ms))
+        interval_ms = int(plan.properties.get("heartbeat.interval.ms", 0)) or (
+            gaps_ms[len(gaps_ms) // 4] if gaps_ms else 0
+        )
+        self._near_ms = interval_ms / 2
+
+    def late_ms(self, due_ms: int) -> int:
+        """Returns how late the heartbeat goes out that is due at a time.
+
+        One that is known to have gone out within half an interval of then is the same: what set its timer was as much
+        earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off.
+        """
+        place = bisect_left(self._beats_ms, due_ms)
+        near = self._beats_ms[max(0, place - 1) : place + 1]
+        known_ms = min(near, key=lambda beat: abs(beat - due_ms), default=None)
+        if known_ms is not None and abs(known_ms - due_ms) <= self._near_ms:
+            return known_ms - due_ms
+        return self._lateness_ms[0] if len(self._lateness_ms) == 1 else self._draws.choice(self._lateness_ms)
+
+    def holds_up_ms(self, api: str, now_ms: int) -> int | None:
+        """Returns how much later a request goes out that could now, if that is known."""
+        for known, came_ms, went_ms in self._sent_ms:
+            if known == api and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS):
+                return max(0, went_ms - now_ms)
+        return None
+
+    def next_look_ms(self, now_ms: int, within_ms: int) -> int | None:
+        """Returns when the application next looked, if that is known and not later than within a time."""
+        place = bisect_right(self._looks_ms, now_ms)
+        if place < len(self._looks_ms) and self._looks_ms[place] <= now_ms + within_ms:
+            return self._looks_ms[place]
+        return None
