@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, topic_history
+from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes
@@ -54,12 +54,19 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     if not entries:
         return []
     end_ms = max(entry.written_us for entry in entries) / 1000
-    history = topic_history(entries)
+    history = _topic_history(entries)
     return [
         group
         for group_id, processes in find_processes(entries).items()
         if (group := _group(group_id, processes, history, end_ms, settings)) is not None
     ]
+
+
+def _topic_history(entries: Sequence[Entry]) -> TopicHistory:
+    traces = TopicTraces()
+    for entry in entries:
+        traces.note(entry)
+    return topic_history(traces, [change for entry in entries for change in topic_changes(entry)], lambda: entries)
 
 
 def _group(
