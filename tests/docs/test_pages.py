@@ -16,7 +16,7 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, anchors, commands, links, prose, spans, text_of
-from tests.groups import test_client_assignment
+from tests.groups.client_side_scenarios import SCENARIOS
 
 #: What a person types, and the typer command behind it.
 COMMANDS = {
@@ -139,6 +139,5 @@ def _app(name: str) -> typer.Typer:
 def test_the_tests_of_the_client_side_mode_are_there() -> None:
     table = text_of(ROOT / "CONFORMANCE.md").partition("## KIP-848's client-side mode")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)`", table))
-    there = {name.removeprefix("test_") for name in vars(test_client_assignment) if name.startswith("test_")}
-    assert named <= there
-    assert there - named == set()
+    assert named - set(SCENARIOS) == set()
+    assert set(SCENARIOS) - named == set()

@@ -10,7 +10,7 @@ import msgspec
 
 from coordinator_udf.replay.recording import Recording, ReplaySource, number_offsets
 from schemas.requests import LIVE
-from tests.groups import test_client_assignment as scenarios
+from tests.groups.client_side_scenarios import SCENARIOS
 from tests.groups.computing_member import CLIENT_SIDE
 from tests.groups.coordinators import Answer, OurCoordinator, Outcome
 from tests.groups.harness import TOPICS, G, World
@@ -32,9 +32,9 @@ class Recorder(OurCoordinator):
 
 
 def every_scenario() -> Iterator[tuple[str, Callable[[World], None]]]:
-    """Each test of the module that plays in one world, once for each of its parameters."""
-    for name, test in vars(scenarios).items():
-        if not name.startswith("test_") or "world" not in inspect.signature(test).parameters:
+    """Each scenario that plays in one world, once for each of its parameters."""
+    for name, test in SCENARIOS.items():
+        if "world" not in inspect.signature(test).parameters:
             continue
         given: list[dict[str, Any]] = [{}]
         for mark in getattr(test, "pytestmark", []):
@@ -45,7 +45,7 @@ def every_scenario() -> Iterator[tuple[str, Callable[[World], None]]]:
                 for values in mark.args[1]
             ]
         for number, arguments in enumerate(given):
-            yield f"{name.removeprefix('test_')}-{number}", lambda world, t=test, a=arguments: t(world, **a)  # type: ignore[misc]
+            yield f"{name}-{number}", lambda world, t=test, a=arguments: t(world, **a)  # type: ignore[misc]
 
 
 def renamed(text: str | None, group: str) -> str | None:

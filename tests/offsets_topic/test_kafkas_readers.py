@@ -14,7 +14,8 @@ from coordinator_udf.offsets_topic.messages import RECORD_TYPES
 from coordinator_udf.offsets_topic.records import Record, from_json, to_json
 from coordinator_udf.protocol.wire.extensions import FIRST_EXTENSION
 from tests.gateway.clients.built import built_jars
-from tests.groups import test_client_assignment as scenarios
+from tests.groups.client_side import make_world
+from tests.groups.client_side_scenarios import SCENARIOS
 from tests.groups.coordinators import OurCoordinator, Written
 
 pytestmark = pytest.mark.slow
@@ -34,14 +35,14 @@ ADDED = {
 def written() -> list[Written]:
     """The records of scenarios that have all there is, tombstones aside."""
     found: list[Written] = []
-    for play in (
-        scenarios.test_who_is_late_makes_room_and_is_not_fenced,
-        scenarios.test_who_has_gone_since_is_dropped,
-        scenarios.test_metadata_goes_from_members_to_the_assignor_and_back,
-        scenarios.test_an_error_of_the_last_assignor_keeps_the_partitions_and_reaches_all_members,
+    for name in (
+        "who_is_late_makes_room_and_is_not_fenced",
+        "who_has_gone_since_is_dropped",
+        "metadata_goes_from_members_to_the_assignor_and_back",
+        "an_error_of_the_last_assignor_keeps_the_partitions_and_reaches_all_members",
     ):
-        world = scenarios.make_world()
-        play(world)
+        world = make_world()
+        SCENARIOS[name](world)
         assert isinstance(world.coordinator, OurCoordinator)
         found += world.coordinator.records
     return [record for record in found if record.value is not None]
