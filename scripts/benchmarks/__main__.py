@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from scripts.benchmarks import gateway, growth, history, replay, scale_plot, shard, simulation, stream
+from scripts.benchmarks import gateway, growth, history, incident, replay, scale_plot, shard, simulation, stream
 from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
 from scripts.benchmarks.running import BenchmarkError, Options, say
 
@@ -27,6 +27,7 @@ class Name(StrEnum):
     gateway = "gateway"
     growth = "growth"
     simulation = "simulation"
+    incident = "incident"
     all = "all"
 
 
@@ -39,6 +40,7 @@ _RUN: dict[Name, Callable[[Options], Outcome]] = {
     Name.gateway: gateway.run,
     Name.growth: growth.run,
     Name.simulation: simulation.run,
+    Name.incident: incident.run,
 }
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from coordinator_udf.replay.explain.proposals import bounds_of, proposal_lines
+from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from tests.conftest import shared
+from tests.replay.broker_log import KafkaLog
 
 
 def proposed(*place: str, given: tuple[str, ...] = ()) -> list[str]:
     source = read_source(shared(*place), "log", ReplayOptions.load(None, given))
     assert source.facts is not None
-    return [line.split()[1] for line in proposal_lines(bounds_of(source.facts.entries.values()), source.settings)]
+    return [line.split()[1].rstrip(",") for line in proposal_lines(bounds_of(source.facts), source.settings)]
 
 
 def test_nothing_is_proposed_where_the_settings_fit() -> None:
@@ -21,9 +23,8 @@ def test_nothing_is_proposed_where_the_settings_fit() -> None:
     assert proposed("broker", "logs-dev", "fuzz-consumer.log.gz") == []
 
 
-@pytest.mark.parametrize("name", ["limits", "whole-run"])
-def test_what_a_broker_was_set_to_is_proposed(name: str) -> None:
-    found = proposed("broker", "logs-dev", f"{name}.log.gz")
+def test_what_a_broker_was_set_to_is_proposed() -> None:
+    found = proposed("broker", "logs-dev", "limits.log.gz")
     wanted = {"group.consumer.max.size=2", "group.max.size=3", "group.initial.rebalance.delay.ms=0"}
     assert wanted <= set(found)
     assert any(line.startswith("group.min.session.timeout.ms=") for line in found)
@@ -32,5 +33,46 @@ def test_what_a_broker_was_set_to_is_proposed(name: str) -> None:
 def test_a_heartbeat_interval_is_proposed_unless_it_was_given() -> None:
     place = ("evidence", "ab", "dev", "W1-consumer.request.log.gz")
     setting = "group.consumer.heartbeat.interval.ms=1000"
-    assert proposed(*place) == [setting]
-    assert proposed(*place, given=("group.consumer.min.heartbeat.interval.ms=1000", setting)) == []
+    least = "group.consumer.min.heartbeat.interval.ms=1000"
+    assert proposed(*place) == [setting, least]
+    assert proposed(*place, given=(least, setting)) == []
+
+
+def test_that_offsets_were_gone_tells_the_retention() -> None:
+    given = ("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=20000")
+    assert set(proposed("broker", "logs-dev", "expiry.log.gz")) == set(given)
+    assert proposed("broker", "logs-dev", "expiry.log.gz", given=given) == []
+
+
+def beat(log: KafkaLog, epoch: int, arrives: float, error: int = 0) -> None:
+    request = {"groupId": "g", "memberId": "m", "memberEpoch": epoch, "rebalanceTimeoutMs": 300_000}
+    answer = {
+        "throttleTimeMs": 0, "errorCode": error, "memberId": None if error else "m", "memberEpoch": 0 if error else 1,
+        "heartbeatIntervalMs": 0 if error else 1_000, "assignment": None,
+    }  # fmt: skip
+    log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, arrives=arrives, version=0)
+
+
+def test_who_was_silent_and_no_member_any_more_tells_the_session_of_consumer_groups(tmp_path: Path) -> None:
+    log = KafkaLog()
+    for start in (0, 60_000):
+        beat(log, 0, start)
+        beat(log, 1, start + 9_000)
+        beat(log, 1, start + 20_000, error=25)
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
+    assert source.facts is not None
+    lines = [line for line in proposal_lines(bounds_of(source.facts), source.settings) if "session" in line]
+    assert lines[0].startswith("--set group.consumer.session.timeout.ms=10000 from ")
+    assert ": 2 answers say 8749 to 11001, but the replay was given 45000" in lines[0]
+    assert lines[1].startswith("--set group.consumer.min.session.timeout.ms=10000, ")
+
+
+def test_a_change_of_settings_is_proposed_with_its_time(tmp_path: Path) -> None:
+    source = read_source(shared("broker", "logs-dev", "whole-run.log.gz"), "log", ReplayOptions())
+    assert source.facts is not None
+    lines = list(proposal_lines(bounds_of(source.facts), source.settings))
+    (size,) = [line for line in lines if line.startswith("--set group.max.size=3 ")]
+    assert "from 2026-11-21 03:08:54Z to 2026-11-21 03:09:57Z" in size
+    (retention,) = [line for line in lines if line.startswith("--set offsets.retention.minutes=1 ")]
+    assert "from 2026-11-21 03:12:24Z" in retention
+    assert not any("group.consumer.session.timeout.ms" in line for line in lines)

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.replay.explain.proposals import Bound, bounds_of
+from coordinator_udf.replay.explain.expiry_bounds import Bound
+from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.tables import unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.outline import Outline
 from coordinator_udf.replay.inputs.broker_log.reader import read_portion
@@ -104,7 +105,7 @@ def _replay(job: Job, source: ReplaySource) -> PortionResult:
         shared,
         to_ipc(parts),
         set(own_outputs.transitions.column("group_id").to_pylist()) if job.info_paths else set(),
-        pack_bounds(bounds_of(source.facts.entries.values())),
+        pack_bounds(bounds_of(source.facts)),
     )
 
 

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
-from coordinator_udf.replay.explain.proposals import bounds_of, proposal_lines
+from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.tables import (
     explanation_lines,
     explanation_tables,
@@ -148,7 +149,7 @@ def _replay(job: Job, source: ReplaySource) -> TaskResult:
     files = TableFiles(job.out)
     report = write_results(job, source, outputs, verdict, files)
     if source.facts is not None:
-        report.proposals = proposal_lines(bounds_of(source.facts.entries.values()), source.settings)
+        report.proposals = proposal_lines(bounds_of(source.facts), source.settings)
     if job.info_paths:
         known = set(outputs.transitions.column("group_id").to_pylist())
         write_info_log(job, known, report, files)

@@ -61,6 +61,18 @@ class TopicHistory(msgspec.Struct, frozen=True):
         lists = (self.at_start, *(change.topics for change in self.changes))
         return {topic.id: topic.name for topics in lists for topic in topics}
 
+    @property
+    def deleted(self) -> frozenset[str]:
+        """The names and ids of all topics that were there and were deleted."""
+        found: set[str] = set()
+        before = set(self.at_start)
+        for change in self.changes:
+            now = set(change.topics)
+            names = {topic.name for topic in now}
+            found |= {text for topic in before - now if topic.name not in names for text in (topic.name, topic.id)}
+            before = now
+        return frozenset(found)
+
 
 class Change(NamedTuple):
     """A creation, growth or deletion that was answered without an error."""

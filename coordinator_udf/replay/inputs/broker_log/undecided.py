@@ -13,6 +13,7 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.older import OlderThings
+from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from schemas.replay_differences import OLDER, REBASED
@@ -51,7 +52,7 @@ class LogFacts:
         request_ids: Mapping[int, str],
         partitions: int,
         losses: Mapping[int, Sequence[int]],
-        topic_names: Mapping[str, str],
+        topics: TopicHistory,
     ) -> None:
         """Goes through the log once.
 
@@ -60,8 +61,9 @@ class LogFacts:
             request_ids: by entry number.
             partitions: the number of shards.
             losses: by shard, when the broker had lost it (ms).
-            topic_names: by topic id.
+            topics: which there were when.
         """
+        self.deleted_topics = topics.deleted
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
         self._partitions = partitions
@@ -72,7 +74,7 @@ class LogFacts:
         self._last_join: dict[str, int] = {}
         #: When a member last asked that was told that all is well.
         self._calm: dict[str, int] = {}
-        self._older = OlderThings(topic_names)
+        self._older = OlderThings(topics.names)
         for entry in entries:
             self._note(entry)
 
@@ -95,6 +97,11 @@ class LogFacts:
         """Whether the log has told of a group before an entry."""
         since = self._groups.get(group_id)
         return since is not None and since <= entry.log_ts
+
+    def was_lost(self, group_id: str, since_ms: int, until_ms: int) -> bool:
+        """Whether the broker lost the group's shard in a time."""
+        losses = self._losses.get(partition_for(group_id, self._partitions), ())
+        return any(since_ms <= lost <= until_ms for lost in losses)
 
     def _note(self, entry: Entry) -> None:
         request, answer = entry.request, entry.response or {}
