@@ -52,7 +52,8 @@ def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator
             partition = TopicPartition(name, place["partitionIndex"])
             if partition not in refused:
                 offset = place["committedOffset"]
-                yield Commit(answer.ts_ms, group_id, partition, offset, answer.connection.member)
+                connection = answer.connection
+                yield Commit(answer.ts_ms, group_id, partition, offset, connection.member, not connection.is_open)
 
 
 class MemberIds:

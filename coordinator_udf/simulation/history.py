@@ -47,13 +47,19 @@ class AnsweredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A committed offset that a process was told of. ``ts_ms`` is in milliseconds since the epoch."""
+    """A committed offset that was acknowledged.
+
+    Attributes:
+        ts_ms: in milliseconds since the epoch.
+        is_late: whether its process had given up the connection on which it came.
+    """
 
     ts_ms: int
     group_id: str
     partition: TopicPartition
     offset: int
     process: str
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,10 @@ _RISING = {"GroupMetadata": "generation", "ConsumerGroupMetadata": "epoch"}
 LOST_JOIN = "lost join"
 #: A member's application isn't told of all partitions that it has lost.
 KEPT_UNAWARES = "kept unawares"
+#: A commit of a connection that its member has given up comes after one of the next connection.
+LATE_COMMIT = "late commit"
 #: What follows from Kafka's protocol and clients as they are (docs/what-if.md shows how).
-KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES})
+KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ def _commits(history: History) -> Iterator[Violation]:
         detail = (
             f"{after.process} committed {after.offset} of {where} after {before.process} had committed {before.offset}"
         )
-        yield Violation(after.ts_ms, after.group_id, "overtaken commit", detail)
+        is_own = after.is_late and before.process == after.process
+        yield Violation(after.ts_ms, after.group_id, LATE_COMMIT if is_own else "overtaken commit", detail)
     for commit in history.lost:
         where = f"{commit.partition.topic}-{commit.partition.partition}"
         detail = f"offset {commit.offset} of {where}, which {commit.process} committed, is not there at the end"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LOST_JOIN, violations
-from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, violations
+from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 
 _CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
@@ -46,3 +46,15 @@ def test_a_member_waits_for_the_lost_answer_to_its_join_as_long_as_a_rebalance_m
     cut = MemberPlan("cut", 1, "g", ("t",), 0, _CLASSIC, cuts=(Cut(22_000, 20_000),))
     assert _kinds(_world(leaver, slow, cut, end_ms=200_000)) == {LOST_JOIN}
     assert _kinds(_world(leaver, slow, cut, end_ms=400_000)) == set()
+
+
+def test_a_commit_of_a_connection_that_was_given_up_comes_after_a_later_one() -> None:
+    # Nothing is answered within its session, so the member looks for the coordinator anew; then its link is fast again,
+    # and it commits at once, for it is to join again.
+    often = {**_CLASSIC, "auto.commit.interval.ms": 1_000}
+    slow = MemberPlan("slow", 1, "g", ("t",), 900, often, slow=(Slow(49_000, 9_200, 5_300),))
+    joins = MemberPlan("joins", 1, "g", ("t",), 52_400, often)
+    plan = replace(_world(slow, joins, end_ms=120_000), topics=(TopicPlan("t", 4, records_s=2.0),))
+    assert _kinds(plan) == {LATE_COMMIT}
+    faster = replace(slow, slow=(Slow(49_000, 9_200, 4_000),))
+    assert _kinds(replace(plan, members=(faster, joins))) == set()
