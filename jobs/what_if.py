@@ -46,7 +46,11 @@ _To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Count unt
 def main(
     *,
     log: Annotated[
-        Path, typer.Argument(metavar="LOG", help="A broker's request log (kafka.request.logger), plain or gzip.")
+        Path,
+        typer.Argument(
+            metavar="LOG",
+            help="A broker's request log (kafka.request.logger), plain or gzip; or the tables of a coordinator.",
+        ),
     ],
     group: Annotated[list[str] | None, typer.Option(help="Only this group; may be repeated.")] = None,
     settings: Annotated[

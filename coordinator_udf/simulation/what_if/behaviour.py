@@ -13,6 +13,7 @@ from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Stall
+from coordinator_udf.simulation.what_if.expiry import is_expiry
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
 
 #: The Java assignors by the names under which members vote for them.
@@ -22,7 +23,6 @@ STRATEGIES = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
-_POLL_EXPIRED = "consumer poll timeout has expired"
 #: Kafka's default of heartbeat.interval.ms, for a process of which the log has no two heartbeats.
 _DEFAULT_HEARTBEAT_MS = 3_000
 #: A commit that comes so shortly before its member leaves is part of closing.
@@ -167,7 +167,7 @@ def _end(
     """Returns when the process closed its consumer, or was killed."""
     last = process.entries[-1]
     last_ms = arrived_ms(last)
-    leaves = last.api == "LeaveGroup" and not _is_expiry(last)  # Most clients don't say why, but they come back.
+    leaves = last.api == "LeaveGroup" and not is_expiry(last.request)  # Most clients don't say why, but they come back.
     if leaves or (last.api == "ConsumerGroupHeartbeat" and last.request.get("memberEpoch", 0) < 0):
         before = process.entries[-2] if len(process.entries) > 1 else last
         # A commit goes before it.
@@ -193,12 +193,6 @@ def process_is_static(process: Process) -> bool:
     return any(entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
 
 
-def _is_expiry(entry: Entry) -> bool:
-    """Returns whether a request leaves because the application doesn't poll. Some clients don't say."""
-    members = entry.request.get("members") or [{}]
-    return _POLL_EXPIRED in str(members[0].get("reason") or "")
-
-
 def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
     """Returns the times in which the application didn't poll, from their start, in milliseconds since the epoch."""
     max_poll_ms = int(properties["max.poll.interval.ms"])
@@ -206,7 +200,7 @@ def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
     for place, entry in enumerate(process.entries):
         leaves = entry.api == "LeaveGroup" or entry.request.get("memberEpoch", 0) < 0
         back = process.entries[place + 1 :]
-        if leaves and (back or _is_expiry(entry)):
+        if leaves and (back or is_expiry(entry.request)):
             began_ms = arrived_ms(entry) - max_poll_ms
             ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
             stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))

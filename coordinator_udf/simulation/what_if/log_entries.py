@@ -1,4 +1,4 @@
-"""Reads the lines of a broker's request log for their members' behaviour; lines of anything else are passed over."""
+"""Reads a broker's request log, or what this project's coordinator wrote, for its members' behaviour."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from pathlib import Path
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.replay.inputs.broker_log.line import MARK, Entry, parse_line
 from coordinator_udf.replay.inputs.text_lines import Line, read_lines
+from coordinator_udf.simulation.what_if.own_tables import is_own, read_own
 from coordinator_udf.user_errors import InputError
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """Returns the requests of a log.
+    """Returns the requests of a log, or of a coordinator's folder of tables; other lines are passed over.
 
     Raises:
         InputError: the file can't be read, or has no line of Kafka's request log that can be read.
     """
+    if is_own(path):
+        return read_own(path)
     entries: list[Entry] = []
     broken: str | None = None
     for line in read_lines(path):

@@ -1,0 +1,83 @@
+"""What-if from what a coordinator of this project has logged: the same groups as from a broker's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.simulation.what_if.comparison import Change, compare
+from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
+from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.user_errors import InputError
+from schemas.requests import request_log_arrow
+from tests.conftest import SAMPLE_LOG
+
+_APIS = {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
+
+
+def _logged() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of a request log with the requests of the sample, without its connections, and those of answers."""
+    topics = {"topics": [{"name": name, "partitions": 4, "id": f"{name}{'A' * 20}"} for name in ("t1", "t2")]}
+    rows = control_rows(partitions=1, log_ts=1, api="TopicMetadata", body=topics)
+    answers = []
+    for entry in read_entries(SAMPLE_LOG):
+        if entry.api in _APIS:
+            rows += request_rows(
+                partitions=1,
+                log_ts=entry.arrived_us // 1000,
+                request_id=str(entry.number),
+                api=entry.api,
+                api_version=entry.api_version,
+                client_id=entry.client_id,
+                client_host=entry.client_host,
+                body=entry.request,
+            )
+            body = msgspec.json.encode(entry.response).decode()
+            answers.append({"request_id": str(entry.number), "ts": entry.answered_us // 1000, "body": body})
+    return rows, answers
+
+
+def _write(root: Path, answers: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    write_deltalake(str(root / "group_responses"), pa.Table.from_pylist(answers))
+    numbered = [{**row, "source": "crash", "offset": number} for number, row in enumerate(rows)]
+    write_deltalake(str(root / "request_log"), pa.Table.from_pylist(numbered, request_log_arrow()))
+
+
+def _groups(path: Path) -> dict[str, GroupLog]:
+    return {group.group_id: group for group in read_groups(read_entries(path), {})}
+
+
+def test_the_tables_of_a_replay_tell_what_the_log_tells(tmp_path: Path) -> None:
+    rows, answers = _logged()
+    _write(tmp_path, answers, rows)
+    own, brokers = _groups(tmp_path), _groups(SAMPLE_LOG)
+    assert own.keys() == brokers.keys()
+    for group_id, group in own.items():
+        assert [one.trigger for one in group.rebalances] == [one.trigger for one in brokers[group_id].rebalances]
+        assert [member.name for member in group.plan.members] == [m.name for m in brokers[group_id].plan.members]
+        calibration = compare(group, Change(), range(1), (None, None)).calibration
+        assert calibration.matched == calibration.recorded == calibration.simulated
+
+
+def test_the_log_of_a_live_coordinator_stands_beside_its_tables(tmp_path: Path) -> None:
+    rows, answers = _logged()
+    write_deltalake(str(tmp_path / "tables" / "group_responses"), pa.Table.from_pylist(answers))
+    log = EmbeddedLog.create(tmp_path / "log", partitions=1, clock_skew_max_ms=None)
+    log.append(rows)
+    log.close()
+    own = _groups(tmp_path / "tables")
+    assert {name: len(group.rebalances) for name, group in own.items()} == {"crash-a": 5, "crash-b": 2}
+
+
+def test_tables_without_requests_are_refused(tmp_path: Path) -> None:
+    _, answers = _logged()
+    write_deltalake(str(tmp_path / "group_responses"), pa.Table.from_pylist(answers))
+    with pytest.raises(InputError, match="requests of one coordinator, but there are none"):
+        read_entries(tmp_path)
