@@ -15,8 +15,10 @@ from coordinator_udf.groups.model.timers import DEADLINE, SEQ, TIMEOUT
 from coordinator_udf.shard.batch_rows import BatchRows, PlainHeartbeats
 from coordinator_udf.shard.shard import Shard
 
-#: So many rows at a time are looked at together.
-_ROWS_TOGETHER: Final = 4_096
+#: So many rows at a time are looked at together; a shard's sessions are hashed once for them. Measured with 16,000
+#: heartbeats of 4,000 members in a call (CPU time each, the lower quarter of 25 runs): 0.22 us, with half as many 0.29,
+#: with twice as many 0.22. With a commit in ten rows, or a rebalance in 200, these don't differ.
+_ROWS_TOGETHER: Final = 8_192
 
 #: Making a group hot costs a look at each member: that is worth while once one in so many was heard.
 _MEMBERS_A_MISS: Final = 16

@@ -26,6 +26,7 @@ def test_a_sample_comes_out_the_same() -> None:
     assert verdict.identical > 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_loops_come_out_the_same(family: str) -> None:
     verdicts = {path.name: run_closed_loop(read_recording(path)) for path in _recordings(family)}

@@ -37,6 +37,7 @@ def with_downtime(log: Log, place: int) -> Log:
     return settings, rows, process_rows(Shard(rows[0].partition, settings), rows, short_way=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log[0].name.split('.')[0]}-{log[1]}")
 def test_however_the_log_is_cut_and_heartbeats_are_handled_the_same_is_said(log: Any) -> None:
     read_log = read(*log)

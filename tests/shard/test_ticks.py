@@ -27,6 +27,7 @@ def test_ticks_between_the_rows_of_a_trace_change_nothing(trace: Path) -> None:
     assert process_rows(Shard(0, config), ticked) == process_rows(Shard(0, config), rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", SAMPLES, ids=lambda trace: trace.name.partition(".")[0])
 def test_what_a_shard_holds_after_a_trace_does_not_depend_on_the_cuts(trace: Path) -> None:
     config, rows = rows_of(trace)
