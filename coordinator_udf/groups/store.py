@@ -60,6 +60,16 @@ class GroupStore:
         """A group as the latest decision left it."""
         return self.groups.get(group_id)
 
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """A group, if there is one and it is a classic group."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """A group, if there is one and it is a consumer group."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
     def committed(self, ctx: Context, group_id: str) -> Group | None:
         """A group, if a reader of the log can know of it: something was logged since it came to be."""
         ended = self.unlogged_ends.get(group_id)
@@ -148,9 +158,9 @@ class GroupStore:
     def _replaced(self, type_: str, key: dict[str, Any], value: dict[str, Any] | None) -> set[tuple[str, ...]]:
         """What a record of a consumer group takes the place of, or ends."""
         group_id = key["groupId"]
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            return set() if group is None or value is None else {(SEEN_GROUP, group_id)}
+        group = self.consumer(group_id)
+        if group is None:
+            return set() if group_id not in self.groups or value is None else {(SEEN_GROUP, group_id)}
         if type_ == GROUP_EPOCH and value is None:
             return {(SEEN_GROUP, group_id)}
         if type_ in (MEMBER, CURRENT_ASSIGNMENT) and key["memberId"] in group.members:
@@ -201,8 +211,8 @@ class GroupStore:
 
     def _apply_consumer(self, type_: str, key: dict[str, Any], value: dict[str, Any] | None) -> None:
         group_id = key["groupId"]
-        group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
+        group = self.consumer(group_id)
+        if group is None:
             if value is None:
                 return
             # In place of none, or of a simple group, which an offset made that was committed before.

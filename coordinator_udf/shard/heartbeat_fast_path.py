@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.timers import DEADLINE, SEQ, TIMEOUT
 from coordinator_udf.shard.batch_rows import BatchRows, PlainHeartbeats
 from coordinator_udf.shard.shard import Shard
@@ -267,8 +266,8 @@ def _missed(shard: Shard, group_id: str | None) -> None:
     """A heartbeat took the long way. After enough of them its group is made hot."""
     if group_id is None or group_id in shard.hot:
         return
-    group = shard.store.get(group_id)
-    if not isinstance(group, ClassicGroup):
+    group = shard.store.classic(group_id)
+    if group is None:
         return
     misses = shard.misses.get(group_id, 0) + 1
     if misses * _MEMBERS_A_MISS < len(group.members):

@@ -12,7 +12,6 @@ from typing import Any
 
 from coordinator_udf.groups.cause import Cause
 from coordinator_udf.groups.model import timers as kinds
-from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.timers import Timer
 from coordinator_udf.groups.offsets.expiry import expire_offsets
 from coordinator_udf.groups.timer_handlers import fire
@@ -114,8 +113,8 @@ class Shard(ShardState):
 
     def _own(self, key: dict[str, Any], value: dict[str, Any] | None) -> dict[str, Any] | None:
         """A record's value as loading wants it: with where the members' assignments lie in place of placeholders."""
-        group = self.store.get(key.get("group", ""))
-        if value is None or "members" not in value or not isinstance(group, ClassicGroup):
+        group = self.store.classic(key.get("group", ""))
+        if value is None or "members" not in value or group is None:
             return value
         members = [
             {**member, "assignment": group.members[member["memberId"]].assignment} for member in value["members"]

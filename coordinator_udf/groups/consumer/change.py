@@ -319,8 +319,8 @@ class Change:
 
 def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:
     """Keeps what regular expressions match now, and raises the group's epoch if that changed anything."""
-    group = store.get(group_id)
-    if not isinstance(group, ConsumerGroup):
+    group = store.consumer(group_id)
+    if group is None:
         return
     previous, epoch = group.state, group.group_epoch
     counts = regex_counts(group.members.values())

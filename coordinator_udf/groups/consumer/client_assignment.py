@@ -52,9 +52,9 @@ def _check_chosen(
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
     """
-    group = store.get(body.group_id)
-    if not isinstance(group, ConsumerGroup):
-        what = "not found" if group is None else "is not a consumer group"
+    group = store.consumer(body.group_id)
+    if group is None:
+        what = "not found" if store.get(body.group_id) is None else "is not a consumer group"
         raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {body.group_id} {what}.")
     member = group.member(body.member_id)
     if member.member_epoch != body.member_epoch:
@@ -170,9 +170,8 @@ def install_assignment(ctx: Context, store: GroupStore, body: ConsumerGroupInsta
 
 def _note_refusal(ctx: Context, store: GroupStore, body: ConsumerGroupInstallAssignment, refused: ApiError) -> None:
     """Puts out a row for an assignment that came from a member that was not, or no longer, to compute it."""
-    group = store.get(body.group_id)
-    member = group.members.get(body.member_id) if isinstance(group, ConsumerGroup) else None
-    if isinstance(group, ConsumerGroup) and member is not None:
+    group = store.consumer(body.group_id)
+    if group is not None and (member := group.members.get(body.member_id)) is not None:
         ctx.note_member(group, GroupEvent.ASSIGNMENT_REFUSED, member, f"{refused.error.name}: {refused.message}")
 
 

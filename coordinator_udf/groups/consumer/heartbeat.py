@@ -284,10 +284,10 @@ class ConsumerHeartbeat:
         is_full = body.rebalance_timeout_ms != -1 and named and body.topic_partitions is not None
         told = body.member_epoch == 0 or is_full or member.assigned != updated.assigned
         interval_ms = self.ctx.group_setting(body.group_id, "consumer_heartbeat_interval_ms")
-        group = self.store.get(body.group_id)
+        group = self.store.consumer(body.group_id)
         more: dict[str, Any] = {}
         should_compute = False
-        if isinstance(group, ConsumerGroup) and updated.client_assignors and self._knows_extension:
+        if group is not None and updated.client_assignors and self._knows_extension:
             more = _assignors_answer(group, updated)
             # An error is told as long as it stands, metadata whenever the member comes to a new assignment.
             told |= "error" in more or ("metadataVersion" in more and member.member_epoch != updated.member_epoch)

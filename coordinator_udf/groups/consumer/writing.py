@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
-from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
+from coordinator_udf.groups.model.consumer import ConsumerGroupState
 from coordinator_udf.groups.records.consumer import NewRecord
 from coordinator_udf.groups.records.restored_order import restore_order
 from coordinator_udf.groups.store import GroupStore
@@ -24,8 +24,8 @@ def check_fits(ctx: Context, store: GroupStore, records: Sequence[NewRecord]) ->
     """
     if not store.make_room(ctx, [record.sizes for record in records]):
         store.put_back(ctx, records)
-        group = store.get(records[0].key.get("groupId", ""))
-        if isinstance(group, ConsumerGroup):
+        group = store.consumer(records[0].key.get("groupId", ""))
+        if group is not None:
             restore_order(group, records)
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR, TOO_LARGE)
 
