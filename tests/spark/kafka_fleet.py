@@ -23,6 +23,12 @@ _SETTINGS = (
 )
 
 
+def make_topics(log: str, *options: str) -> None:
+    """Makes the topics of a log on a cluster of one broker, as a person does."""
+    command = [sys.executable, "-m", "coordinator_udf.log.kafka.cli", "create", log, "--replication-factor", "1"]
+    subprocess.run([*command, *options], cwd=ROOT, check=True, timeout=START_S)
+
+
 class Process:
     """A command that is started, killed, and started again; what it says is in a file."""
 
@@ -77,12 +83,19 @@ class KafkaFleet:
     """The job and two gateways; the broker has the log and the records that members read.
 
     Args:
+        upstream: the brokers of those records, if not the broker's plain port.
         options: more of the gateways.
         job_options: more of the job.
     """
 
     def __init__(
-        self, directory: Path, broker: KafkaBroker, *options: str, log: str, job_options: Sequence[str] = ()
+        self,
+        directory: Path,
+        broker: KafkaBroker,
+        *options: str,
+        log: str,
+        job_options: Sequence[str] = (),
+        upstream: str | None = None,
     ) -> None:
         self.root = directory / "live"
         self.log = log
@@ -99,7 +112,7 @@ class KafkaFleet:
             [*self._job_command(), *job_options],
             "batch ",
         )
-        known = ["--gateways", ",".join(self.addresses), "--upstream", broker.address]
+        known = ["--gateways", ",".join(self.addresses), "--upstream", upstream or broker.address]
         self.gateways = [
             Process(
                 directory / f"gateway-{port}.log",
@@ -123,7 +136,9 @@ class KafkaFleet:
 
     def another_job(self, *options: str) -> Process:
         """The job with other options, not started."""
-        return Process(self._directory / "another.log", [*self._job_command(), *self._job_options, *options], "batch ")
+        return Process(
+            self._directory / "another.log", [*self._job_command(), *self._job_options, *options], "listening on"
+        )
 
     @property
     def bootstrap(self) -> str:

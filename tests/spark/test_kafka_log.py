@@ -13,61 +13,43 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from coordinator_udf.tables.spark_session import KAFKA_JARS
 from tests.conftest import ROOT
 from tests.gateway import crowd, history
 from tests.gateway.fleet import Fleet
 from tests.gateway.security.locked import Locked
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
-from tests.spark.kafka_fleet import START_S, KafkaFleet
+from tests.spark.kafka_fleet import START_S, KafkaFleet, make_topics
+from tests.spark.locked_broker import SECRET, locked_broker, write_kafka_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 PLACES = {("t1", number) for number in range(4)}
 CROWD = {"mixed": ("confluent", "kafka-python", "aiokafka"), "new": ("confluent",)}
-SECRET = "behind the door"
 WELL_S = 150
-
-#: How the log's brokers are spoken to; others of the cluster's clients come in plain text.
-SECURITY = """
-security.protocol = "SASL_SSL"
-ssl.truststore.location = "ca.pem"
-sasl.mechanism = "PLAIN"
-sasl.username = "muster"
-sasl.password.location = "kafka.password"
-"""
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Locked:
     made = Locked(tmp_path_factory.mktemp("locked"))
-    (made.directory / "kafka.password").write_text(f"{SECRET}\n")
-    (made.directory / "kafka.toml").write_text(SECURITY)
+    write_kafka_config(made)
     return made
 
 
 @pytest.fixture(scope="module")
 def broker(locked: Locked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{more}",
-        "advertised.listeners": "PLAINTEXT://127.0.0.1:{port},SASL_SSL://localhost:{more}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": locked.directory / "gateway.pem",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{plain} required user_muster="{SECRET}";',
-    }
-    with KafkaBroker(tmp_path_factory.mktemp("broker"), {"t1": 4}, settings) as started:
+    with locked_broker(tmp_path_factory.mktemp("broker"), locked, {"t1": 4}) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def running(broker: KafkaBroker, locked: Locked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaFleet]:
+    if not KAFKA_JARS.is_file():
+        pytest.skip("scripts/setup hasn't fetched Spark's source of Kafka topics")
     log = f"kafka://localhost:{broker.port_of_more}/requests"
     config = ["--kafka-config", str(locked.directory / "kafka.toml")]
-    command = [sys.executable, "-m", "coordinator_udf.log.kafka.cli", "create", log, "--replication-factor", "1"]
-    subprocess.run([*command, *config], cwd=ROOT, check=True, timeout=120)
+    make_topics(log, *config)
     fleet = KafkaFleet(tmp_path_factory.mktemp("fleet"), broker, *config, log=log, job_options=config)
     try:
         fleet.start()
@@ -147,12 +129,11 @@ def test_groups_are_loaded_when_the_checkpoint_is_lost(running: KafkaFleet) -> N
         for row in history.records(running.tables)
         if row["group_id"] == "simple" and row["offset_commit"] is not None
     }
-    job = running.another_job("--recover-from-offsets", "--checkpoint", str(running.root / "new"))
-    gateway = running.gateways[0]
+    # With a gateway in the driver, which waits until the groups are loaded.
+    listen = ["--listen", running.addresses[0]]
+    job = running.another_job("--recover-from-offsets", "--checkpoint", str(running.root / "new"), *listen)
     try:
-        job.start()
-        gateway.start().wait_until_ready()
-        job.wait_until_ready()
+        job.start().wait_until_ready()
         asked = {"groupId": "simple", "topics": None}
         with Wire(running.ports[0], 60) as wire:
             (group,) = wire.ask("OffsetFetch", 8, {"groups": [asked], "requireStable": False})["groups"]

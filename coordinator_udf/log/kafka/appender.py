@@ -44,19 +44,29 @@ class NotAppendedError(BrokerError):
 
 
 class _Reports:
-    """What becomes of the records of one append. Called in the thread that polls."""
+    """What becomes of the records of one append."""
 
     def __init__(self, count: int) -> None:
+        self._lock = threading.Lock()
         self._left = count
         self.errors: dict[int, str] = {}
         self.done = threading.Event()
 
     def report(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.errors[message.partition() or 0] = error.str()
-        self._left -= 1
-        if self._left == 0:
-            self.done.set()
+        """Takes what became of one record."""
+        self._note(message.partition() or 0, error)
+
+    def fail(self, partition: int, error: KafkaError) -> None:
+        """Takes it that a record was not sent at all."""
+        self._note(partition, error)
+
+    def _note(self, partition: int, error: KafkaError | None) -> None:
+        with self._lock:
+            if error is not None:
+                self.errors[partition] = error.str()
+            self._left -= 1
+            if self._left == 0:
+                self.done.set()
 
 
 class KafkaLog:
@@ -190,8 +200,13 @@ class KafkaLog:
             except BufferError:
                 # It holds as much as it may; the other thread takes what was delivered off it.
                 threading.Event().wait(_POLL_S)
-            except KafkaException as error:
-                _log.warning("the producer of %s begins anew: %s", self.place, error)
+            except KafkaException as raised:
+                error = raised.args[0]
+                if not error.fatal():
+                    reports.fail(partition, error)
+                    return
+                # What it still had may be in the log or not; whoever waits for it is told so when its time is over.
+                _log.warning("the producer of %s begins anew: %s", self.place, error.str())
                 self._producer = client.producer(self.place)
             else:
                 return
