@@ -67,11 +67,15 @@ def main(
         list[int] | None,
         typer.Option("--rate", min=1, metavar="N", help="Requests/s `stream` offers; may be given again. [all three]"),
     ] = None,
+    kafka_log: Annotated[
+        str | None,
+        typer.Option(metavar="kafka://...", help="Measure `gateway` with this topic as the log, too (scripts/topics)."),
+    ] = None,
     plots: Annotated[Path, typer.Option(help="Where the plots of `scale` go.")] = Path("docs/plots"),
 ) -> None:
     """Measures the coordinator. Ratios of one run count; absolute figures are for orientation."""
     chosen = list(_RUN) if not names or Name.all in names else list(dict.fromkeys(names))
-    options = Options(scale, repeats, seconds, data, oracle_jar, plots)
+    options = Options(scale, repeats, seconds, data, oracle_jar, plots, kafka_log=kafka_log)
     if rates:
         options = replace(options, rates=tuple(rates))
     try:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+import msgspec
+
 from scripts.benchmarks import gateway_load
 from scripts.benchmarks.gateway_job import live_job
 from scripts.benchmarks.results import Figure, Outcome
@@ -31,6 +33,13 @@ def run(options: Options) -> Outcome:
         asyncio.run(_warm(address))
         outcome.figures += asyncio.run(_latencies(address, options))
         outcome.figures += asyncio.run(_stable(address, 0, sizes, options.repeats))
+    if options.kafka_log is not None:
+        with live_job(0, options.kafka_log) as address:
+            asyncio.run(_warm(address))
+            found = asyncio.run(_latencies(address, options))
+        outcome.figures += [
+            msgspec.structs.replace(figure, name=f"a topic as the log: {figure.name}") for figure in found
+        ]
     outcome.figures += gateway_load.figures(options)
     with live_job(3_000) as address:
         asyncio.run(_warm(address))

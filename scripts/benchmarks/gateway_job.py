@@ -24,8 +24,9 @@ _TIMES = (11, 12, 13, 14)
 class LiveJob:
     """The live job with a gateway in its driver; it can be stopped for a while, killed, and started again."""
 
-    def __init__(self, root: Path, delay_ms: int) -> None:
+    def __init__(self, root: Path, delay_ms: int, kafka_log: str | None = None) -> None:
         self.root = root
+        self._source = [] if kafka_log is None else ["--source", "kafka", "--log", kafka_log]
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -43,7 +44,7 @@ class LiveJob:
             BenchmarkError: it doesn't start.
         """
         command = [sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--root", str(self.root / "live")]
-        command += ["--config", str(self.config), "--listen", self.address]
+        command += ["--config", str(self.config), "--listen", self.address, *self._source]
         with self._log.open("wb") as output:
             job = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         self._process = job
@@ -78,10 +79,10 @@ class LiveJob:
 
 
 @contextmanager
-def started_job(delay_ms: int) -> Iterator[LiveJob]:
+def started_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[LiveJob]:
     """The live job, serving clients."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
-        job = LiveJob(Path(directory), delay_ms)
+        job = LiveJob(Path(directory), delay_ms, kafka_log)
         try:
             job.start()
             yield job
@@ -90,11 +91,11 @@ def started_job(delay_ms: int) -> Iterator[LiveJob]:
 
 
 @contextmanager
-def live_job(delay_ms: int) -> Iterator[str]:
+def live_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[str]:
     """The live job with a gateway; gives its address.
 
     Raises:
         BenchmarkError: it doesn't start.
     """
-    with started_job(delay_ms) as job:
+    with started_job(delay_ms, kafka_log) as job:
         yield job.address

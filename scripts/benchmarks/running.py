@@ -30,6 +30,7 @@ class Options:
         data: where logs and tables are kept between runs.
         oracle_jar: a jar whose command ``bench`` measures Kafka's own coordinator; None to leave that out.
         plots: where plots go.
+        kafka_log: a topic (``kafka://...``) that is the log of one more live job; None to leave that out.
         rates: requests a second that are offered to the live job, one rate after the other.
     """
 
@@ -40,6 +41,7 @@ class Options:
     oracle_jar: Path | None
     plots: Path
     rates: tuple[int, ...] = (1_000, 10_000, 33_000)
+    kafka_log: str | None = None
 
     def sized(self, full: int, least: int) -> int:
         """A size at this scale."""
