@@ -321,6 +321,8 @@ def serve_alone(
             stop.wait()
             clock.stop()
         follower.stop()
+        if answers is not None:
+            answers.close()
     finally:
         request_log.close()
 

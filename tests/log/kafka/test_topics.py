@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,10 @@ from coordinator_udf.log.kafka.place import KafkaPlace, parse_place
 from coordinator_udf.log.kafka.records import to_rows
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.file import CoordinatorConfig
+from coordinator_udf.streaming.recovery import RecoveryError
+from coordinator_udf.streaming.topic_recovery import starting_offsets
 from tests.gateway.fleet import wait
 from tests.members.kafka_broker import KafkaBroker
 
@@ -161,6 +166,33 @@ def test_answers_reach_the_gateway_that_asked_and_no_other(broker: KafkaBroker) 
     assert found == {"one": [["one-1", 0, "{}"], ["one-2", 1, None]], "two": [["two-1", 1, "2"]]}
     for reader in readers.values():
         reader.close()
+
+
+def test_a_checkpoint_belongs_to_one_topic(broker: KafkaBroker, tmp_path: Path) -> None:
+    place = a_log(broker, "bound")
+    config = CoordinatorConfig(Settings())
+    spark: Any = None  # nothing is loaded
+    for _ in range(2):
+        log = KafkaLog.open(place)
+        assert starting_offsets(spark, log, "tables", str(tmp_path), config, recover=False) == {}
+        log.close()
+    with pytest.raises(RecoveryError, match="there is a checkpoint at"):
+        starting_offsets(spark, log, "tables", str(tmp_path), config, recover=True)
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    admin.delete_topics([place.topic])[place.topic].result(20)
+
+    def is_made_again() -> bool:
+        try:
+            topics.create(place, 2, 1)
+        except LogError:
+            return False  # it is being deleted still
+        return True
+
+    wait(is_made_again, "the topic is made again")
+    log = KafkaLog.open(place)
+    with pytest.raises(RecoveryError, match="is of a topic with id"):
+        starting_offsets(spark, log, "tables", str(tmp_path), config, recover=False)
+    log.close()
 
 
 def test_a_broker_that_is_gone_is_said_until_it_is_back(broker: KafkaBroker) -> None:
