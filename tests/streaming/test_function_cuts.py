@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from coordinator_udf.log.kafka.downtime import with_downtime
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.inputs.detect import read_source
@@ -67,10 +68,10 @@ def replayed(log: Log) -> list[Output]:
     return process_rows(Shard(rows[0]["partition"], settings), requests)
 
 
-def streamed(log: Log, ends: list[int]) -> list[Output]:
+def streamed(log: Log, ends: list[int], *, gaps_are_downtime: bool = False) -> list[Output]:
     """What the function says in micro-batches that end at the given rows."""
     settings, rows = log
-    handle, state = shard_function(settings), group_state()
+    handle, state = shard_function(settings, gaps_are_downtime=gaps_are_downtime), group_state()
     said: list[Output] = []
     whole = pa.RecordBatch.from_pylist(rows, request_log_arrow())
     for start, end in zip([0, *ends], [*ends, len(rows)], strict=True):
@@ -94,3 +95,12 @@ def test_any_cut_says_what_a_replay_says(log: Log) -> None:
     expected = replayed(log)
     for _ in range(CUTS):
         assert streamed(log, cut(log[1], pick)) == expected
+
+
+def test_any_cut_of_a_log_whose_gaps_are_downtime_says_what_a_replay_says(log: Log) -> None:
+    pick = random.Random(len(log[1]))
+    settings, rows = log
+    whole = with_downtime(pa.Table.from_pylist(rows, request_log_arrow()), 0).to_pylist()
+    expected = replayed((settings, whole))
+    for _ in range(CUTS):
+        assert streamed(log, cut(rows, pick), gaps_are_downtime=True) == expected
