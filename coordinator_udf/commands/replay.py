@@ -71,8 +71,8 @@ def main(
     """
     try:
         options = ReplayOptions.load(config, settings or (), partitions, time_zone, state)
-        with topics_as_tables(inputs, read_kafka_security(kafka_config)) as paths:
-            request = ReplayRequest(tuple(paths), out, options, form, jsonl, differences, overwrite, one_broker)
+        with topics_as_tables(inputs, read_kafka_security(kafka_config)) as (paths, topics):
+            request = ReplayRequest(tuple(paths), out, options, form, jsonl, differences, overwrite, one_broker, topics)
             checked = check_request(request)
             with replay_session() as spark:
                 reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)

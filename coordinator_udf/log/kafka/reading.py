@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from coordinator_udf.log.kafka import client
 from coordinator_udf.log.kafka.client import BrokerError
-from coordinator_udf.log.kafka.downtime import with_downtime
 from coordinator_udf.log.kafka.place import KafkaPlace
 from coordinator_udf.log.kafka.records import to_rows
 
@@ -29,9 +28,7 @@ _Record = tuple[int, int, int, bytes | None]
 
 
 def read_partition(place: KafkaPlace, partition: int) -> Iterator[pa.Table]:
-    """The rows of a partition in order, as the stream hands them to their shard, as far as they go now.
-
-    Where time stood still there is a Downtime row, with the offset of the row that follows.
+    """The rows of a partition in order, as far as they go now.
 
     Raises:
         BrokerError: the brokers don't answer.
@@ -41,11 +38,8 @@ def read_partition(place: KafkaPlace, partition: int) -> Iterator[pa.Table]:
     consumer = client.consumer(place)
     try:
         consumer.assign([TopicPartition(place.topic, partition, OFFSET_BEGINNING)])
-        now_ms = 0
         for records in _gathered(consumer, place):
-            rows = with_downtime(pa.Table.from_batches([to_rows(records)]), now_ms)
-            now_ms = max([now_ms, *rows.column("log_ts").to_pylist()])
-            yield rows
+            yield pa.Table.from_batches([to_rows(records)])
     finally:
         consumer.close()
 

@@ -17,22 +17,24 @@ from coordinator_udf.user_errors import InputError
 
 
 @contextmanager
-def topics_as_tables(inputs: Sequence[str], security: KafkaSecurity) -> Iterator[list[Path]]:
-    """The inputs as paths: those that are topics as tables, which are there as long as the context lasts.
+def topics_as_tables(inputs: Sequence[str], security: KafkaSecurity) -> Iterator[tuple[list[Path], frozenset[Path]]]:
+    """The inputs as paths, and which of them are topics: as tables, which are there as long as the context lasts.
 
     Raises:
         LogError: a topic can't be read.
         InputError: a topic has no records.
     """
     with tempfile.TemporaryDirectory(prefix="muster-topics-") as scratch:
-        paths = []
+        paths: list[Path] = []
+        topics: set[Path] = set()
         for number, text in enumerate(inputs):
             if is_kafka(text):
                 place = parse_place(text, security)
                 paths.append(_table(place, Path(scratch) / str(number) / place.topic))
+                topics.add(paths[-1])
             else:
                 paths.append(Path(text))
-        yield paths
+        yield paths, frozenset(topics)
 
 
 def _table(place: KafkaPlace, path: Path) -> Path:

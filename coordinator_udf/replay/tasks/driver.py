@@ -47,6 +47,7 @@ class ReplayRequest(msgspec.Struct, frozen=True):
         differences: where to write each difference from the recording as a JSON line.
         one_broker: whether all inputs are parts of one broker's logs.
         overwrite: whether tables that are there already are replaced.
+        topics: those of the inputs that hold what was in a Kafka topic.
     """
 
     inputs: tuple[Path, ...]
@@ -57,6 +58,7 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     differences: Path | None = None
     overwrite: bool = False
     one_broker: bool = False
+    topics: frozenset[Path] = frozenset()
 
 
 def check_request(request: ReplayRequest) -> list[SourceInput]:
@@ -156,6 +158,7 @@ def _job(request: ReplayRequest, source: SourceInput, scratch: Path) -> Job:
         source.lines,
         wants_lines=request.lines is not None,
         wants_differences=request.differences is not None,
+        gaps_are_downtime=not request.topics.isdisjoint(source.paths),
     )
 
 

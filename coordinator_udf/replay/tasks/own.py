@@ -106,7 +106,7 @@ def _run_shards(job: Job, settings: Settings, keep_log: bool, batches: Iterable[
         job.scratch.mkdir(parents=True, exist_ok=True)
         lines = (job.scratch / f"{TableFiles.new_name()}.lines").open("wb")
     try:
-        runner = ShardRunner(settings, keep_log, job.out, lines)
+        runner = ShardRunner(settings, keep_log, job.out, lines, gaps_are_downtime=job.gaps_are_downtime)
         files = runner.run(batches)
     finally:
         _close(lines)

@@ -55,7 +55,8 @@ class Job(msgspec.Struct, frozen=True):
 
     ``path`` is the input; of a broker's logs ``paths`` are the parts of its request log and ``info_paths`` those of its
     own log. ``scratch`` is a directory of this input alone, which need not exist yet. ``lines_file`` and
-    ``differences_file`` are the input's own, which the driver puts together.
+    ``differences_file`` are the input's own, which the driver puts together. ``gaps_are_downtime`` is so of a log that
+    was a topic (log.kafka.downtime).
     """
 
     path: Path
@@ -70,6 +71,7 @@ class Job(msgspec.Struct, frozen=True):
     lines: int = 0
     wants_lines: bool = False
     wants_differences: bool = False
+    gaps_are_downtime: bool = False
 
     @property
     def lines_file(self) -> Path | None:

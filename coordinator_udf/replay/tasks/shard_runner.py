@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_udf.log.kafka.downtime import with_downtime
 from coordinator_udf.log.rows import are_controls
 from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
 from coordinator_udf.replay.judge.json_lines import json_lines
@@ -37,8 +38,17 @@ class ShardRunner:
         lines: where to write the answers and records as JSON lines, if wanted.
     """
 
-    def __init__(self, settings: Settings, keep_log: bool, out: Path, lines: BinaryIO | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        keep_log: bool,
+        out: Path,
+        lines: BinaryIO | None = None,
+        *,
+        gaps_are_downtime: bool = False,
+    ) -> None:
         self._settings = settings
+        self._gaps_are_downtime = gaps_are_downtime
         self._keep_log = keep_log
         self._files = TableFiles(out)
         self._lines = lines
@@ -54,8 +64,13 @@ class ShardRunner:
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[TableFile]:
         """Handles all rows; the files that hold what came of them."""
         for source, partition, rows in shard_slices(batches):
-            said = process_batch(self._of(source, partition), source, rows)
+            shard = self._of(source, partition)
             self.requests += count_requests(rows)
+            handled = rows
+            if self._gaps_are_downtime:
+                found = with_downtime(pa.Table.from_batches([rows]), shard.ctx.now_ms)
+                handled = found.combine_chunks().to_batches()[0]
+            said = process_batch(shard, source, handled)
             completed = self._completed(Outputs.of(said.decisions))
             self._write(source, completed, Outputs.of([] if said.heartbeats is None else [said.heartbeats]))
         return self._files.close()
