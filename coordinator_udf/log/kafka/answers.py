@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from coordinator_udf.log.kafka import client
-from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, BrokerError
+from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, RECORD_BYTES_MAX, BrokerError
 from coordinator_udf.log.kafka.place import KafkaPlace
 
 #: About how many bytes of answers a record holds.
@@ -35,8 +35,9 @@ _log: Final = logging.getLogger(__name__)
 
 #: Request id, partition of the request, body.
 _Answer = tuple[str, int, str | None]
-_encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(list[_Answer]).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(list[_Answer]).decode
+_NONE: Final = _encode([])
 _COLUMNS: Final = ("request_id", "partition", "body")
 
 
@@ -110,12 +111,17 @@ class AnswersWriter:
 def _records(answers: list[_Answer]) -> Iterator[bytes]:
     piece: list[_Answer] = []
     size = 0
-    for answer in answers:
-        piece.append(answer)
-        size += len(answer[0]) + len(answer[2] or "")
-        if size >= _RECORD_BYTES:
+    for request_id, partition, body in answers:
+        told, length = body, 0 if body is None else len(body.encode())
+        if length > RECORD_BYTES_MAX - _RECORD_BYTES:
+            # Without a body it says that the request failed.
+            _log.error("the answer to %s has %d bytes, more than a record may have; it fails", request_id, length)
+            told, length = None, 0
+        if piece and size + length > _RECORD_BYTES:
             yield _encode(piece)
             piece, size = [], 0
+        piece.append((request_id, partition, told))
+        size += len(request_id) + length
     if piece:
         yield _encode(piece)
 
@@ -149,7 +155,7 @@ class AnswersReader:
         for record in self._consumer.consume(_READ_RECORDS, _READ_S):
             # After an error the consumer goes on by itself, once there is a broker.
             if record.error() is None and record.key() == self._key:
-                found += _decode(record.value() or b"[]")
+                found += _decode(record.value() or _NONE)
         if not found:
             return []
         return [pa.table(dict(zip(_COLUMNS, map(list, zip(*found, strict=True)), strict=True)))]

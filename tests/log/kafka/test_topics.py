@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka import topics
-from coordinator_udf.log.kafka.answers import AnswersReader, AnswersWriter
+from coordinator_udf.log.kafka.answers import AnswersReader, AnswersWriter, _decode, _records
 from coordinator_udf.log.kafka.appender import KafkaLog, NotAppendedError
 from coordinator_udf.log.kafka.cli import app
+from coordinator_udf.log.kafka.client import RECORD_BYTES_MAX
 from coordinator_udf.log.kafka.place import KafkaPlace, parse_place
 from coordinator_udf.log.kafka.records import to_rows
 from coordinator_udf.log.rows import control_rows
@@ -166,6 +167,16 @@ def test_answers_reach_the_gateway_that_asked_and_no_other(broker: KafkaBroker) 
     assert found == {"one": [["one-1", 0, "{}"], ["one-2", 1, None]], "two": [["two-1", 1, "2"]]}
     for reader in readers.values():
         reader.close()
+
+
+def test_an_answer_that_no_record_can_hold_fails_alone() -> None:
+    answers: list[tuple[str, int, str | None]] = [
+        ("g-1", 0, "x" * 300_000),
+        ("g-2", 0, "y" * RECORD_BYTES_MAX),
+        ("g-3", 1, "z" * 400_000),
+    ]
+    records = [_decode(record) for record in _records(answers)]
+    assert records == [[answers[0], ("g-2", 0, None)], [answers[2]]]
 
 
 def test_a_checkpoint_belongs_to_one_topic(broker: KafkaBroker, tmp_path: Path) -> None:
