@@ -27,12 +27,14 @@ class Sent:
         errors: answers with an error code.
         at: when each answer came, by `time.perf_counter`.
         lost: requests without an answer.
+        cpu_s: the sender's own CPU time, which it takes from those whom it asks.
     """
 
     seconds: list[float] = field(default_factory=list)
     errors: int = 0
     at: list[float] = field(default_factory=list)
     lost: int = 0
+    cpu_s: float = 0.0
 
 
 class _Sender(asyncio.Protocol):
@@ -77,7 +79,7 @@ async def send(address: str, members: Sequence[Member], rate: float, seconds: fl
     sent = Sent()
     senders = [(await loop.create_connection(lambda: _Sender(sent), host, int(port)))[1] for _ in range(connections)]
     frames = [request_bytes("Heartbeat", 3, 1, "bench", member.identity()) for member in members]
-    started = time.perf_counter()
+    started, cpu_s = time.perf_counter(), time.process_time()
     count = 0
     while (now := time.perf_counter() - started) < seconds:
         for number in range(count, max(count, int(now * rate))):
@@ -91,6 +93,7 @@ async def send(address: str, members: Sequence[Member], rate: float, seconds: fl
     while len(sent.seconds) < count and time.perf_counter() < deadline:
         await asyncio.sleep(0.05)
     sent.lost = count - len(sent.seconds)
+    sent.cpu_s = time.process_time() - cpu_s
     for sender in senders:
         assert sender.transport is not None
         sender.transport.abort()
