@@ -25,6 +25,10 @@ REQUIRED: Final = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
+#: Half of the JVM's CPU time in a start was for its second compiler, which compiles once more what the first has, and
+#: whose profiles the first has to take. A micro-batch, of which the JVM computes little, takes the same without it.
+JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1",)
+
 
 class SparkConfError(UserError, ValueError):
     """A line of a Spark settings file that isn't ``name value``."""
@@ -59,7 +63,9 @@ def coordinator_session(
         _let_workers_find_the_package()
         if settings.get("spark.master", "local").startswith("local"):
             settings = {"spark.python.daemon.module": worker_daemon.MODULE, **settings}
-    spark = delta_session("muster-coordinator", {**settings, **REQUIRED, **(more or {})}, with_kafka=with_kafka)
+    spark = delta_session(
+        "muster-coordinator", {**settings, **REQUIRED, **(more or {})}, with_kafka=with_kafka, jvm_options=JVM_OPTIONS
+    )
     # What plans a source's micro-batches on the driver doesn't get --py-files by itself.
     spark.sparkContext.environment.setdefault("PYTHONPATH", str(ROOT))
     return spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +52,11 @@ _KAFKA_PACKAGES: Final = (
 
 
 def delta_session(
-    app_name: str, settings: Mapping[str, str] | None = None, *, with_kafka: bool = False
+    app_name: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    with_kafka: bool = False,
+    jvm_options: Sequence[str] = (),
 ) -> SparkSession:
     """A session that can read and write Delta tables.
 
@@ -63,13 +67,14 @@ def delta_session(
         app_name: how Spark shows the job.
         settings: Spark settings; they win over those that spark-submit was given.
         with_kafka: whether Kafka topics are to be read.
+        jvm_options: for the JVM of a local session, where the settings don't say what it gets.
 
     Raises:
         UserError: Spark's source of Kafka topics isn't there.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {**({} if submitted else _local(settings or {})), **DELTA_SETTINGS, **(settings or {})}
+    settings = {**({} if submitted else _local(settings or {}, jvm_options)), **DELTA_SETTINGS, **(settings or {})}
     builder = SparkSession.Builder().appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -109,12 +114,14 @@ def _has_delta_at_home(settings: Mapping[str, str]) -> bool:
     return os.environ.setdefault("SPARK_HOME", str(home)) == str(home)
 
 
-def _local(settings: Mapping[str, str]) -> dict[str, str]:
+def _local(settings: Mapping[str, str], jvm_options: Sequence[str]) -> dict[str, str]:
     if not settings.get("spark.master", "local").startswith("local"):
         return {}
     # Else Spark warns, on a machine whose name is a loopback address, that it takes another.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    options = [f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}"] if LOGGING_CONF.is_file() else []
+    options = list(jvm_options)
+    if LOGGING_CONF.is_file():
+        options.append(f"-Dlog4j2.configurationFile={LOGGING_CONF.as_uri()}")
     if CLASS_ARCHIVE.is_file():
         # One that is of another JVM or other jars is left alone, and classes are loaded from these.
         options += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", _QUIET_ARCHIVE]
