@@ -25,11 +25,11 @@ _ARTIFACT: Final = re.compile(r"-\d.*")
 
 
 def spark_home() -> Path | None:
-    """The home that scripts/setup made; None where there is none, or one of another PySpark."""
+    """The home that scripts/setup made; None where there is none, or one of another PySpark or whose jars are gone."""
     version = SPARK_HOME / _VERSION
     if not version.is_file() or version.read_text(encoding="utf-8") != pyspark.__version__:
         return None
-    return SPARK_HOME
+    return SPARK_HOME if all(jar.exists() for jar in (SPARK_HOME / "jars").iterdir()) else None
 
 
 def make_spark_home(jars: Iterable[Path]) -> None:
@@ -41,7 +41,9 @@ def make_spark_home(jars: Iterable[Path]) -> None:
     installed = Path(pyspark.__path__[0])
     shutil.rmtree(SPARK_HOME, ignore_errors=True)
     (SPARK_HOME / "jars").mkdir(parents=True)
-    (SPARK_HOME / "bin").symlink_to(installed / "bin")
+    for name in ("bin", "conf"):
+        if (installed / name).is_dir():
+            (SPARK_HOME / name).symlink_to(installed / name)
     theirs = sorted((installed / "jars").glob("*.jar"))
     known = {_ARTIFACT.sub("", jar.name) for jar in theirs}
     more = [jar for jar in jars if _ARTIFACT.sub("", jar.name.partition("_")[2]) not in known]

@@ -34,6 +34,15 @@ def test_it_has_sparks_jars_and_of_deltas_those_that_spark_has_not_and_no_zip_fi
         assert not (home / "python").exists()
 
 
+def test_one_whose_jars_are_gone_is_none(home: Path, tmp_path: Path) -> None:
+    jar = tmp_path / "io.delta_delta-new-1.0.jar"
+    jar.touch()
+    make_spark_home([jar])
+    assert spark_home.spark_home() == home
+    jar.unlink()
+    assert spark_home.spark_home() is None
+
+
 def test_one_of_another_pyspark_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert spark_home.spark_home() is None
     make_spark_home([])
