@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from coordinator_udf.log.file import sync
+from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.user_errors import UserError
 
 #: Where a checkpoint that doesn't start with the oldest append says where it starts. Spark asks again until the first
@@ -25,39 +24,31 @@ class Start(NamedTuple):
     load_end: int
 
 
-def read_start(checkpoint: str) -> Start | None:
+def read_start(checkpoint: CheckpointFiles) -> Start | None:
     """Where a query on this checkpoint begins, if it begins with a recovery."""
-    note = Path(checkpoint) / _START
-    if not note.is_file():
+    note = checkpoint.read(_START)
+    if note is None:
         return None
-    found = json.loads(note.read_text("utf-8"))
+    found = json.loads(note)
     return Start(int(found["append"]), int(found.get("load_end", found["append"])))
 
 
-def write_start(checkpoint: str, start: Start) -> None:
-    """Lets a query on a new checkpoint begin with a recovery."""
-    note = Path(checkpoint) / _START
-    note.parent.mkdir(parents=True, exist_ok=True)
-    draft = note.with_suffix(".new")
-    draft.write_text(json.dumps(start._asdict()), "utf-8")
-    # The load is on the log for good by now.
-    sync(draft)
-    draft.rename(note)
-    sync(note.parent)
+def write_start(checkpoint: CheckpointFiles, start: Start) -> None:
+    """Lets a query on a new checkpoint begin with a recovery, whose load is on the log for good by now."""
+    checkpoint.write(_START, json.dumps(start._asdict()))
 
 
-def is_begun(checkpoint: str) -> bool:
+def is_begun(checkpoint: CheckpointFiles) -> bool:
     """Whether a query ever planned a micro-batch on this checkpoint, or is about to."""
-    path = Path(checkpoint)
-    return (path / _START).is_file() or any((path / "offsets").glob("[0-9]*"))
+    return checkpoint.read(_START) is not None or bool(_numbers(checkpoint, "offsets"))
 
 
-def committed_append(checkpoint: str) -> int | None:
+def committed_append(checkpoint: CheckpointFiles) -> int | None:
     """Up to which append of the embedded log the newest committed micro-batch went; None before the first."""
     return _end_of(checkpoint, newest=True)
 
 
-def append_needed(checkpoint: str) -> int | None:
+def append_needed(checkpoint: CheckpointFiles) -> int | None:
     """The first append that a micro-batch can need again; None where nothing is known, so that all may be needed.
 
     That is where the oldest committed micro-batch ends that the checkpoint has (it has as many as
@@ -70,21 +61,22 @@ def append_needed(checkpoint: str) -> int | None:
     return _end_of(checkpoint, newest=False)
 
 
-def _end_of(checkpoint: str, *, newest: bool) -> int | None:
+def _end_of(checkpoint: CheckpointFiles, *, newest: bool) -> int | None:
     while True:
         batches = _numbers(checkpoint, "offsets") & _numbers(checkpoint, "commits")
         if not batches:
             return None
-        file = Path(checkpoint) / "offsets" / str(max(batches) if newest else min(batches))
-        try:
-            lines = file.read_text("utf-8").splitlines()
-        except FileNotFoundError:
+        file = f"offsets/{max(batches) if newest else min(batches)}"
+        text = checkpoint.read(file)
+        if text is None:
             continue  # Spark retains it no longer, since just now
         try:
-            return int(json.loads(lines[-1])["append"])
+            return int(json.loads(text.splitlines()[-1])["append"])
         except (IndexError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{file} is not as expected, the offset of an embedded log ({error!r})") from error
+            raise CheckpointError(
+                f"{checkpoint.place}/{file} is not as expected, the offset of an embedded log ({error!r})"
+            ) from error
 
 
-def _numbers(checkpoint: str, log: str) -> set[int]:
-    return {int(path.name) for path in (Path(checkpoint) / log).glob("[0-9]*") if path.name.isdigit()}
+def _numbers(checkpoint: CheckpointFiles, log: str) -> set[int]:
+    return {int(name) for name in checkpoint.names(log) if name.isdigit()}

@@ -27,6 +27,7 @@ from coordinator_udf.log.rows import control_rows
 from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
+from coordinator_udf.streaming.checkpoint_files import checkpoint_files
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
 from coordinator_udf.streaming.lease import Lease, StartError, exclusive_checkpoint, take_over
 from coordinator_udf.streaming.recovery import recover
@@ -39,7 +40,6 @@ from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
 from coordinator_udf.streaming.topic_recovery import starting_offsets
 from coordinator_udf.tables.delta import OutputTables
-from coordinator_udf.tables.places import is_uri
 
 _log: Final = logging.getLogger(__name__)
 
@@ -116,6 +116,7 @@ class Coordinator:
         self.options = options
         self.config = config
         self._spark = spark
+        self._checkpoint = checkpoint_files(options.checkpoint, spark)
         self._answers = answers
         self._records = records
         self._clients = clients
@@ -251,7 +252,7 @@ class Coordinator:
         undo.callback(log.close)
         self._answers = AnswersWriter(log.place, log.partitions, beside=self._answers).write
         starting = starting_offsets(
-            self._spark, log, options.tables, options.checkpoint, self.config, recover=options.recover
+            self._spark, log, options.tables, self._checkpoint, self.config, recover=options.recover
         )
         self._begin(log, undo)
         return kafka_requests(self._spark, log.place, log.partitions, starting=starting, max_rows=options.max_rows)
@@ -294,46 +295,42 @@ class Coordinator:
             self._folder = self._make_folder(log, undo)
         if options.recover:
             now_ms = 0 if options.available_now else log.now_ms()
-            recover(self._spark, log, options.tables, options.checkpoint, self.config, now_ms=now_ms)
+            recover(self._spark, log, options.tables, self._checkpoint, self.config, now_ms=now_ms)
         self._begin(log, undo)
         if self._folder is not None:
             self._folder.start()
-        start = read_start(options.checkpoint)
+        start = read_start(self._checkpoint)
         return sources.embedded_requests(
             self._spark, path, starting_append=start.append if start else 0, max_rows=options.max_rows
         )
 
-    def _make_folder(self, log: EmbeddedLog, undo: ExitStack) -> Folder | None:
+    def _make_folder(self, log: EmbeddedLog, undo: ExitStack) -> Folder:
         options = self.options
-        if is_uri(options.checkpoint):
-            _log.warning("the request log is not folded and grows: that needs a --checkpoint on this machine's disks")
-            return None
-        folder = Folder(log, options.tables, options.checkpoint, options.fold_after_rows, epoch=self._epoch)
+        folder = Folder(log, options.tables, self._checkpoint, options.fold_after_rows, epoch=self._epoch)
         undo.callback(folder.close)
         return folder
 
     def _refuse_what_was_trimmed(self, log: EmbeddedLog) -> None:
-        checkpoint = self.options.checkpoint
-        if is_uri(checkpoint) or self.options.recover:
+        if self.options.recover:
             return
-        start = read_start(checkpoint)
-        begins = committed_append(checkpoint) or (start.append if start else 0)
+        start = read_start(self._checkpoint)
+        begins = committed_append(self._checkpoint) or (start.append if start else 0)
         first = log.extent().first
         if begins < first:
             raise StartError(
-                f"a query on the checkpoint {checkpoint} goes on with append {begins} of the request log {log.path}, "
-                f"which holds what came from append {first} on; the rest is in its history, the table request_log. "
-                "Start with --recover-from-offsets and a new --checkpoint to load the groups from consumer_offsets; "
-                "jobs/replay_requests.py handles the whole log once more, in other tables"
+                f"a query on the checkpoint {self.options.checkpoint} goes on with append {begins} of the request log "
+                f"{log.path}, which holds what came from append {first} on; the rest is in its history, the "
+                "table request_log. Start with --recover-from-offsets and a new --checkpoint to load the groups from "
+                "consumer_offsets; jobs/replay_requests.py handles the whole log once more, in other tables"
             )
 
     def _refuse_new_checkpoint_on_old_tables(self, tables: OutputTables) -> None:
-        checkpoint = self.options.checkpoint
-        if is_uri(checkpoint) or self.options.recover or is_begun(checkpoint):
+        if self.options.recover or is_begun(self._checkpoint):
             return
         if tables.table("consumer_offsets").count() > 0:
             raise StartError(
-                f"{self.options.tables} has the records of a coordinator, but there is no checkpoint at {checkpoint}: "
+                f"{self.options.tables} has the records of a coordinator, but there is no checkpoint at "
+                f"{self.options.checkpoint}: "
                 "the whole log would be handled and written once more. Name that coordinator's --checkpoint; if it is "
                 "lost, start with --recover-from-offsets; or choose other --tables"
             )

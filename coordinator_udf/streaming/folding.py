@@ -16,6 +16,7 @@ from coordinator_udf.log.dataframe import gathered
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import LogHistory, as_found, as_kept, history_uri, next_offsets
 from coordinator_udf.streaming.checkpoint import append_needed
+from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.user_errors import UserError
 
 _log: Final = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Folder:
         self,
         log: EmbeddedLog,
         tables: str,
-        checkpoint: str,
+        checkpoint: CheckpointFiles,
         after_rows: int,
         *,
         epoch: int | None = None,

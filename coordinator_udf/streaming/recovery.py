@@ -30,6 +30,7 @@ from coordinator_udf.log.rows import are_controls, control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import Start, committed_append, is_begun, read_start, write_start
+from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.streaming.sources.requests import topics_body
 from coordinator_udf.tables.delta import next_numbers
 from coordinator_udf.user_errors import UserError
@@ -55,7 +56,13 @@ class RecoveryError(UserError):
 
 
 def recover(
-    spark: SparkSession, log: EmbeddedLog, tables: str, checkpoint: str, config: CoordinatorConfig, *, now_ms: int
+    spark: SparkSession,
+    log: EmbeddedLog,
+    tables: str,
+    checkpoint: CheckpointFiles,
+    config: CoordinatorConfig,
+    *,
+    now_ms: int,
 ) -> int:
     """Puts the load of all groups on the log and lets the checkpoint start there; returns the append's number.
 
@@ -69,12 +76,12 @@ def recover(
     """
     start = read_start(checkpoint)
     if start is not None and (committed_append(checkpoint) or 0) <= start.load_end:
-        _log.warning("the recovery that was begun on the checkpoint %s is gone on with", checkpoint)
+        _log.warning("the recovery that was begun on the checkpoint %s is gone on with", checkpoint.place)
         return start.append
     if is_begun(checkpoint):
         raise RecoveryError(
-            f"there is a checkpoint at {checkpoint}: start without --recover-from-offsets to go on from it, or name a "
-            "new --checkpoint to load the groups from consumer_offsets"
+            f"there is a checkpoint at {checkpoint.place}: start without --recover-from-offsets to go on from it, or "
+            "name a new --checkpoint to load the groups from consumer_offsets"
         )
     snapshot = log.snapshot()
     before = request_log(spark, log.path, snapshot).where(f"source = '{LIVE}'")

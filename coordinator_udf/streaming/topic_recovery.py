@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from coordinator_udf.log.file import sync
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.kafka.transaction import append_all_or_none
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import is_begun
+from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.streaming.recovery import (
     RecoveryError,
     Staged,
@@ -33,7 +33,6 @@ from coordinator_udf.streaming.recovery import (
 )
 from coordinator_udf.streaming.sources.kafka_topic import newest_topics
 from coordinator_udf.streaming.sources.requests import topics_body
-from coordinator_udf.tables.places import is_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +56,13 @@ class TopicNote(msgspec.Struct, frozen=True):
 
 
 def starting_offsets(
-    spark: SparkSession, log: KafkaLog, tables: str, checkpoint: str, config: CoordinatorConfig, *, recover: bool
+    spark: SparkSession,
+    log: KafkaLog,
+    tables: str,
+    checkpoint: CheckpointFiles,
+    config: CoordinatorConfig,
+    *,
+    recover: bool,
 ) -> Mapping[int, int]:
     """Says where a query on a checkpoint begins, which belongs to one topic from then on; loads the groups if asked.
 
@@ -65,25 +70,21 @@ def starting_offsets(
         RecoveryError: the checkpoint is of another topic, or in use and the groups are to be loaded.
         BrokerError: the load can't be put on the log.
     """
-    if is_uri(checkpoint):
-        if recover:
-            raise RecoveryError("--recover-from-offsets with --source kafka needs a --checkpoint on this machine")
-        return {}
     note = _read(checkpoint)
     if note is not None:
         if (note.id, note.partitions) != (log.topic_id, log.partitions):
             raise RecoveryError(
-                f"the checkpoint {checkpoint} is of a topic with id {note.id} and {note.partitions} partitions, but "
+                f"the checkpoint {checkpoint.place} is of a topic with id {note.id} and {note.partitions} partitions, but "
                 f"{log.place} has id {log.topic_id} and {log.partitions}: bring that topic back, or start with "
                 "--recover-from-offsets and a new --checkpoint"
             )
         if recover and note.starting:
-            _log.warning("the recovery that was begun on the checkpoint %s is gone on with", checkpoint)
+            _log.warning("the recovery that was begun on the checkpoint %s is gone on with", checkpoint.place)
             return note.starting
     if recover and (note is not None or is_begun(checkpoint)):
         raise RecoveryError(
-            f"there is a checkpoint at {checkpoint}: start without --recover-from-offsets to go on from it, or name a "
-            "new --checkpoint to load the groups from consumer_offsets"
+            f"there is a checkpoint at {checkpoint.place}: start without --recover-from-offsets to go on from it, or "
+            "name a new --checkpoint to load the groups from consumer_offsets"
         )
     if note is None:
         starting = _load(spark, log, tables, config) if recover else {}
@@ -112,17 +113,11 @@ def _load(spark: SparkSession, log: KafkaLog, tables: str, config: CoordinatorCo
         return append_all_or_none(log.place, load())
 
 
-def _read(checkpoint: str) -> TopicNote | None:
-    note = Path(checkpoint) / _NOTE
-    return msgspec.json.decode(note.read_bytes(), type=TopicNote) if note.is_file() else None
+def _read(checkpoint: CheckpointFiles) -> TopicNote | None:
+    note = checkpoint.read(_NOTE)
+    return None if note is None else msgspec.json.decode(note, type=TopicNote)
 
 
-def _write(checkpoint: str, note: TopicNote) -> None:
-    path = Path(checkpoint) / _NOTE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(note))
+def _write(checkpoint: CheckpointFiles, note: TopicNote) -> None:
     # A load is on the log for good by now.
-    sync(draft)
-    draft.rename(path)
-    sync(path.parent)
+    checkpoint.write(_NOTE, msgspec.json.encode(note).decode())

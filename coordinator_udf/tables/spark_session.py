@@ -21,6 +21,9 @@ DELTA_SETTINGS: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
+#: Tables at ``s3://`` are delta-rs' and Spark's alike; Hadoop knows that storage as ``s3a://`` alone.
+HADOOP_SETTINGS: Final = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+
 #: What a session of this machine alone has where nothing else is said: quiet, and not to be reached from elsewhere.
 LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -78,6 +81,8 @@ def delta_session(
     builder = SparkSession.Builder().appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
+    for name, value in HADOOP_SETTINGS.items():
+        builder = builder.config(f"spark.hadoop.{name}", settings.get(f"spark.hadoop.{name}", value))
     if not submitted:
         jars = _jars(is_at_home=_has_delta_at_home(settings), with_kafka=with_kafka)
         if jars is None:

@@ -21,6 +21,7 @@ from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
 from coordinator_udf.log.history import LogHistory, next_offsets
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.streaming.checkpoint import CheckpointError, append_needed, committed_append
+from coordinator_udf.streaming.checkpoint_files import LocalFiles
 from coordinator_udf.streaming.folding import Folder, FoldError, claim_history, fold
 from tests.conftest import ROOT
 
@@ -232,18 +233,18 @@ def write_checkpoint(folder: Path, ends: dict[int, int], committed: list[int]) -
 
 def test_only_what_no_retained_batch_can_need_is_folded(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
-    assert append_needed(str(checkpoint)) is None
+    assert append_needed(LocalFiles(str(checkpoint))) is None
     write_checkpoint(checkpoint, {0: 5}, [])
-    assert append_needed(str(checkpoint)) is None
-    assert committed_append(str(checkpoint)) is None
+    assert append_needed(LocalFiles(str(checkpoint))) is None
+    assert committed_append(LocalFiles(str(checkpoint))) is None
     write_checkpoint(checkpoint, {0: 5, 1: 9}, [0])
-    assert append_needed(str(checkpoint)) == 5
+    assert append_needed(LocalFiles(str(checkpoint))) == 5
     write_checkpoint(checkpoint, {7: 50, 8: 60, 9: 70, 10: 80}, [6, 7, 8, 9])
-    assert append_needed(str(checkpoint)) == 50
-    assert committed_append(str(checkpoint)) == 70
+    assert append_needed(LocalFiles(str(checkpoint))) == 50
+    assert committed_append(LocalFiles(str(checkpoint))) == 70
     (checkpoint / "offsets" / "7").write_text("v9")
     with pytest.raises(CheckpointError, match="offsets/7 is not as expected"):
-        append_needed(str(checkpoint))
+        append_needed(LocalFiles(str(checkpoint)))
 
 
 def test_the_folder_waits_for_enough_and_tells_what_is_wrong_until_it_is_over(
@@ -251,10 +252,10 @@ def test_the_folder_waits_for_enough_and_tells_what_is_wrong_until_it_is_over(
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     write_checkpoint(checkpoint, {3: 40, 4: 50}, [3])
-    folder = Folder(log, str(tmp_path / "tables"), str(checkpoint), log.rows_until(40) + 1, interval_s=0.02)
+    folder = Folder(log, str(tmp_path / "tables"), LocalFiles(str(checkpoint)), log.rows_until(40) + 1, interval_s=0.02)
     assert folder.fold_due() == 0
     folder.close()
-    folder = Folder(log, str(tmp_path / "tables"), str(checkpoint), log.rows_until(40), interval_s=0.02)
+    folder = Folder(log, str(tmp_path / "tables"), LocalFiles(str(checkpoint)), log.rows_until(40), interval_s=0.02)
     (checkpoint / "offsets" / "3").write_text("v9")
     folder.start()
     wait_for(lambda: "the request log is not folded" in caplog.text)

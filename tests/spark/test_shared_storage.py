@@ -1,0 +1,138 @@
+"""Tables and checkpoint on S3, a server of which runs here: the whole job, its recovery, and who may write."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.settings.coordinator import FIELDS
+from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.tables.epoch import FencedError
+from coordinator_udf.tables.places import files_of
+from schemas.tables import TABLES
+from tests.conftest import ROOT
+from tests.gateway.clients.built import built_jars
+from tests.gateway.fleet import wait
+from tests.spark.conftest import Scenario, in_order
+from tests.spark.test_kills import _text
+from tests.tables.test_epoch import batch
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+BUCKET = "bucket"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket's URI; the variables of the environment say where it is."""
+    pytest.importorskip("moto")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = (tmp_path_factory.mktemp("s3") / "log").open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-c", "from moto.server import main; main()", "-p", str(port)], stdout=log, stderr=log
+    )
+    url = f"http://127.0.0.1:{port}"
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            environment.setenv(name, value)
+
+        def made() -> bool:
+            try:
+                with urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")) as answer:
+                    return bool(answer.status == 200)
+            except urllib.error.URLError:
+                return False
+
+        wait(made, "the S3 server makes a bucket", timeout_s=120)
+        yield f"s3a://{BUCKET}"
+    server.kill()
+    server.wait()
+    log.close()
+
+
+def test_commits_of_several_writers_and_epochs(s3: str) -> None:
+    older, newer = OutputTables(f"{s3}/epochs"), OutputTables(f"{s3}/epochs")
+    older.claim()
+    older.write(batch(0), "query", 0)
+    newer.claim()
+    with pytest.raises(FencedError):
+        older.write(batch(1), "query", 1)
+    newer.write(batch(1), "query", 1)
+    assert {name: newer.table(name).count() for name in TABLES} == dict.fromkeys(TABLES, 2)
+    # S3 puts an object only if there is none by that name: two commits never get the same number.
+    uri = f"{s3}/two"
+    write_deltalake(uri, pa.table({"x": [0]}))
+    tables = [DeltaTable(uri), DeltaTable(uri)]
+    for number in range(1, 11):
+        write_deltalake(tables[number % 2], pa.table({"x": [number]}), mode="append")
+    assert sorted(DeltaTable(uri).to_pyarrow_table().column("x").to_pylist()) == list(range(11))
+
+
+@pytest.fixture(scope="module")
+def spark_conf(s3: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    jars = ",".join(map(str, sorted(built_jars("hadoop-aws", ROOT / "tests" / "spark" / "s3").glob("*.jar"))))
+    delta = (Path(sys.prefix) / "delta-jars").read_text().split()
+    conf = tmp_path_factory.mktemp("conf") / "spark.conf"
+    own = (ROOT / "conf" / "spark.conf").read_text()
+    conf.write_text(
+        f"{own}\nspark.jars {','.join([*delta, jars])}\n"
+        f"spark.hadoop.fs.s3a.endpoint {os.environ['AWS_ENDPOINT_URL']}\n"
+        "spark.hadoop.fs.s3a.endpoint.region us-east-1\nspark.hadoop.fs.s3a.path.style.access true\n"
+    )
+    return conf
+
+
+def coordinate(tmp_path: Path, conf: Path, storage: str, settings: list[str], *more: str) -> str:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--log", str(tmp_path / "log")),
+            *("--tables", f"{storage}/tables", "--checkpoint", f"{storage}/checkpoint", "--spark-conf", str(conf)),
+            *("--available-now", "--fold-after", "20", "--max-rows", "60", *settings, *more),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6_000:]
+    return done.stderr
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "s3"])
+def test_a_coordinator_whose_tables_and_checkpoint_are_on_s3(
+    tmp_path: Path, sample: Scenario, s3: str, spark_conf: Path, scheme: str
+) -> None:
+    storage = f"{scheme}://{BUCKET}/{scheme}-live"
+    settings = [f"--set={name}={_text(getattr(sample.settings, field.name))}" for name, field in FIELDS.items()]
+    log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
+    half = len(sample.rows) // 2
+    sample.append(log, [30], stop=half)
+    coordinate(tmp_path, spark_conf, storage, settings)
+    sample.append(log, [30], start=half)
+    coordinate(tmp_path, spark_conf, storage, settings)
+    for name in TABLES:
+        found = in_order(name, DeltaTable(f"{storage}/tables/{name}").to_pyarrow_table())
+        assert found.to_pylist() == in_order(name, sample.expected[name]).to_pylist(), name
+    assert log.extent().first > 0, "the checkpoint tells what is needed no more"
+    assert DeltaTable(f"{storage}/tables/request_log").count() > 20
+    holder = json.loads(files_of(f"{storage}/tables").open_input_stream("_coordinator/lease.json").read())
+    assert (holder["epoch"], holder["is_over"]) == (2, True)
