@@ -24,6 +24,7 @@ from coordinator_udf.commands.live_options import (
     AvailableNow,
     Checkpoint,
     Config,
+    Durable,
     FoldAfter,
     Listen,
     Log,
@@ -73,6 +74,7 @@ def main(
     tick: Tick = 500,
     max_rows: MaxRows = 100_000,
     fold_after: FoldAfter = DEFAULT_FOLD_AFTER_ROWS,
+    durable: Durable = True,
     recover: Recover = False,
     listen: Listen = None,
     advertise: Advertise = None,
@@ -103,6 +105,7 @@ def main(
             max_rows=max_rows,
             recover=recover,
             fold_after_rows=fold_after,
+            durable=durable,
             clock_waits=listen is not None,
             kafka=read_kafka_security(kafka_config),
         )

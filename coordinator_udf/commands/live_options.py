@@ -44,6 +44,14 @@ FoldAfter = Annotated[
         "checkpoint; 0: never, the log grows.",
     ),
 ]
+Durable = Annotated[
+    bool,
+    typer.Option(
+        "--durable/--no-durable",
+        help="Answer only when all that the answer stands on is on this machine's disk, so that a loss of power loses "
+        "nothing of it; where tables have a URI their storage sees to that.",
+    ),
+]
 Recover = Annotated[
     bool, typer.Option("--recover-from-offsets", help="Load the groups from consumer_offsets; new checkpoint.")
 ]

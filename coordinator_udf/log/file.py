@@ -13,6 +13,7 @@ from coordinator_udf.log.contents import History, LogSnapshot
 from coordinator_udf.log.partition_bytes import COLUMNS
 from coordinator_udf.log.record_batches import decode
 from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.tables.durability import sync
 from coordinator_udf.user_errors import UserError
 
 #: The format of the file; a change of the tables, or of the bytes in them, that older releases can't read raises it.
@@ -109,15 +110,6 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
             f"the request log {path} has the columns {columns}; expected {COLUMNS}: use the release that wrote it"
         )
     return connection, partitions, skew
-
-
-def sync(path: Path) -> None:
-    """Sees to it that a file is on the disk, or of a directory the names in it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_topics(connection: sqlite3.Connection) -> tuple[Topic, ...]:

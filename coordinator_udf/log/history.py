@@ -6,18 +6,16 @@ append). So the table says itself up to where it holds a log, and a run that is 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from coordinator_udf.log.file import sync
 from coordinator_udf.tables.delta import compact, next_numbers, opened_or_made
+from coordinator_udf.tables.durability import paths_of_commits, sync_all
 from coordinator_udf.tables.epoch import FencedError, epoch_of, raise_epoch, refuse_fenced
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
@@ -94,16 +92,22 @@ class LogHistory:
         held = table.transaction_version(self.log_id) or 0
         if self._until not in (None, held):
             raise FencedError(f"{self.uri} holds the log up to append {held}; this coordinator knows of {self._until}")
+        version = table.version() + 1
         write_deltalake(table, rows, mode="append", commit_properties=transaction)
         self._until = until
         if not is_uri(self.uri):
-            _sync_commit(Path(self.uri), table.version())
+            # The log forgets the rows next, and of that SQLite makes sure.
+            sync_all(paths_of_commits(Path(self.uri), version, table.version()))
 
     def keep_up(self) -> None:
         """Packs small files and deletes what was replaced, each time that enough commits were made."""
         version = self._opened().version()
         if version % _COMPACT_AFTER_COMMITS == 0:
-            compact(self._taken(), vacuum=version % (_COMPACT_AFTER_COMMITS * _VACUUM_AFTER_COMPACTIONS) == 0)
+            compact(
+                self._taken(),
+                is_durable=not is_uri(self.uri),
+                vacuum=version % (_COMPACT_AFTER_COMMITS * _VACUUM_AFTER_COMPACTIONS) == 0,
+            )
 
     def rows(self, begin: Sequence[int], end: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The rows from some offsets of each partition (by its number) on to before some others."""
@@ -133,18 +137,6 @@ class LogHistory:
             self._table = opened_or_made(self.uri, _SCHEMA)
         self._table.update_incremental()
         return self._table
-
-
-def _sync_commit(table: Path, version: int) -> None:
-    """Puts a commit and its files on the disk, which delta-rs leaves to the operating system.
-
-    The log forgets the rows next, and of that SQLite makes sure.
-    """
-    commit = table / "_delta_log" / f"{version:020}.json"
-    actions = [json.loads(line) for line in commit.read_text("utf-8").splitlines()]
-    added = [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
-    for path in (*added, table, commit, commit.parent):
-        sync(path)
 
 
 def next_offsets(uri: str) -> list[int]:

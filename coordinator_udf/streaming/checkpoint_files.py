@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from coordinator_udf.log.file import sync
+from coordinator_udf.tables.durability import sync
 from coordinator_udf.tables.places import is_uri
 
 if TYPE_CHECKING:

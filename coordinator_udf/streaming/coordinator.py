@@ -28,8 +28,10 @@ from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
 from coordinator_udf.streaming.checkpoint_files import checkpoint_files
+from coordinator_udf.streaming.durable_checkpoint import DurableCheckpoint
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS, Folder
 from coordinator_udf.streaming.lease import Lease, StartError, exclusive_checkpoint, take_over
+from coordinator_udf.streaming.power_loss import refuse_tables_ahead, repair_after_power_loss
 from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
 from coordinator_udf.streaming.sink import CoordinatorSink, Rows, Written
@@ -40,6 +42,7 @@ from coordinator_udf.streaming.status import StatusLine
 from coordinator_udf.streaming.ticker import Ticker
 from coordinator_udf.streaming.topic_recovery import starting_offsets
 from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.tables.places import is_uri
 
 _log: Final = logging.getLogger(__name__)
 
@@ -71,6 +74,8 @@ class StreamOptions:
         fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
             the table request_log; 0: they stay for good.
         kafka: how the brokers of a topic are spoken to.
+        durable: whether all that an answer stands on is on the disk before it is given; what has a URI is as durable
+            as its storage makes it, at any rate.
     """
 
     log: str
@@ -86,6 +91,7 @@ class StreamOptions:
     clock_waits: bool = False
     fold_after_rows: int = DEFAULT_FOLD_AFTER_ROWS
     kafka: KafkaSecurity = PLAINTEXT
+    durable: bool = True
 
 
 class Coordinator:
@@ -200,7 +206,9 @@ class Coordinator:
 
     def _start(self, undo: ExitStack) -> None:
         options = self.options
-        tables = OutputTables(options.tables)
+        if options.durable:
+            repair_after_power_loss(options.tables, options.checkpoint)
+        tables = OutputTables(options.tables, is_durable=options.durable)
         undo.callback(tables.close)
         # With a checkpoint of its own a second one would load the groups from them, and both would decide.
         self._lease = undo.enter_context(take_over(tables, options.checkpoint))
@@ -209,6 +217,12 @@ class Coordinator:
         requests = self._requests(undo)
         self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
         outputs = coordinate(requests, self.config.settings, gaps_are_downtime=isinstance(self.log, KafkaLog))
+        refuse_tables_ahead(tables, self._checkpoint)
+        sync = None
+        if options.durable and not is_uri(options.checkpoint):
+            sync = DurableCheckpoint(Path(options.checkpoint)).sync
+        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written, sync=sync)
+        outputs = coordinate(self._requests(undo), self.config.settings)
         writer = (
             outputs.writeStream.queryName("coordinator")
             .foreachBatch(self._sink)

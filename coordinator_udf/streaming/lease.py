@@ -22,7 +22,9 @@ import msgspec
 from pyarrow import fs
 
 from coordinator_udf.background import BackgroundThread
+from coordinator_udf.log.clock import boot_id
 from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.tables.durability import sync_all
 from coordinator_udf.tables.places import absolute, files_of, is_uri
 from coordinator_udf.user_errors import UserError
 
@@ -49,6 +51,7 @@ class _Holder(msgspec.Struct, frozen=True):
     host: str
     pid: int
     checkpoint: str
+    boot_id: str = ""
     renewals: int = 0
     is_over: bool = False
 
@@ -69,14 +72,19 @@ class Lease:
         self._files = files_of(tables.folder)
         self._is_lost = threading.Event()
         self._exit = ExitStack()
-        self._holder = _Holder(tables.claim(), socket.gethostname(), os.getpid(), checkpoint)
+        self._holder = _Holder(tables.claim(), socket.gethostname(), os.getpid(), checkpoint, boot_id())
         self._waits_for: tuple[int, str] | None = None
         self._thread = BackgroundThread(self._run, "lease")
 
     def __enter__(self) -> Lease:
-        if not is_uri(self._tables.folder):
+        is_local = not is_uri(self._tables.folder)
+        if is_local:
             self._lock()
         _write(self._files, self._holder)
+        if is_local:
+            # After a loss of power it has to be there, if only torn: it tells that there was one.
+            lease = Path(self._tables.folder, _LEASE)
+            sync_all((lease, lease.parent, lease.parent.parent))
         self._thread.start()
         return self
 
@@ -193,6 +201,18 @@ def exclusive_checkpoint(checkpoint: str, lease: Lease) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def has_lost_power(folder: str) -> bool:
+    """Whether the machine went down while a coordinator used the tables in a folder of its disks."""
+    lease = Path(folder) / _LEASE
+    if not lease.is_file():
+        return False
+    holder = _read(files_of(folder))
+    # Not even the lease can be read that was being written.
+    return holder is None or (
+        not holder.is_over and holder.host == socket.gethostname() and holder.boot_id != boot_id()
+    )
 
 
 def _watch(files: fs.FileSystem, holder: _Holder, folder: str) -> None:

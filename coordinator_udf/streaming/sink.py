@@ -66,6 +66,7 @@ class CoordinatorSink:
         answers: is given the rows of group_responses after each write.
         records: is given the rows of consumer_offsets, before the answers.
         written: is given the rows of all tables by the table's name, before the answers.
+        sync: puts on the disk what the tables must not be ahead of.
 
     Attributes:
         is_holding: whether a micro-batch waits to be given up.
@@ -77,8 +78,11 @@ class CoordinatorSink:
         answers: Rows | None = None,
         records: Rows | None = None,
         written: Written | None = None,
+        *,
+        sync: Callable[[], None] | None = None,
     ) -> None:
         self._written = written
+        self._sync = sync
         self.tables = tables
         self.totals = Totals()
         self.is_holding = False
@@ -120,6 +124,8 @@ class CoordinatorSink:
             query_id: names the query in the tables' transactions.
         """
         tallies, outputs = unpack_outputs(packed)
+        if self._sync is not None:
+            self._sync()
         tables = to_tables(complete_assignments(outputs, self._stored.find))
         self._stored.remember(outputs.assignments)
         self.tables.write(tables, query_id, batch_id)

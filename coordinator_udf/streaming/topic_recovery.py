@@ -74,8 +74,8 @@ def starting_offsets(
     if note is not None:
         if (note.id, note.partitions) != (log.topic_id, log.partitions):
             raise RecoveryError(
-                f"the checkpoint {checkpoint.place} is of a topic with id {note.id} and {note.partitions} partitions, but "
-                f"{log.place} has id {log.topic_id} and {log.partitions}: bring that topic back, or start with "
+                f"the checkpoint {checkpoint.place} is of a topic with id {note.id} and {note.partitions} partitions, "
+                f"but {log.place} has id {log.topic_id} and {log.partitions}: bring that topic back, or start with "
                 "--recover-from-offsets and a new --checkpoint"
             )
         if recover and note.starting:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from coordinator_udf.background import BackgroundThread
+from coordinator_udf.tables.durability import paths_of_commits, sync_all, sync_checkpoint
 from coordinator_udf.tables.epoch import FencedError, claim, refuse_fenced
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
 from coordinator_udf.user_errors import UserError
 from schemas.requests import LIVE
@@ -60,22 +64,31 @@ class OutputTables:
 
     Args:
         folder: a path or URI that both delta-rs and Spark understand.
+        is_durable: whether commits are on the disk when `write` returns, and what they replace is deleted only then.
+            A URI's storage sees to that by itself.
 
     Attributes:
         epoch: the epoch in which they are written (`claim`); None: whoever writes them is no coordinator.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_durable: bool = False) -> None:
         self.folder = folder.rstrip("/")
+        self.is_durable = is_durable and not is_uri(folder)
         self.epoch: int | None = None
         self._tables = {name: opened_or_made(f"{self.folder}/{name}", table_arrow(name)) for name in TABLES}
         # Goes on from what earlier lives left, for each may be short.
         versions = {name: table.version() for name, table in self._tables.items()}
         self._commits = {name: version % COMPACT_AFTER_COMMITS for name, version in versions.items()}
         self._compactions = {name: version // COMPACT_AFTER_COMMITS for name, version in versions.items()}
+        self._synced: dict[str, int] = {}
         self._newest: dict[tuple[str, str], int] = {}
         self._compacted: dict[str, DeltaTable] = {}
         self._upkeep: BackgroundThread | None = None
+        if self.is_durable:
+            # What a life that was killed left to the operating system is taken for written.
+            self._sync()
+            place = Path(self.folder).absolute()
+            sync_all((place, *place.parents[:2]))
 
     def table(self, name: str) -> DeltaTable:
         """A table at its newest version."""
@@ -128,6 +141,8 @@ class OutputTables:
             self._newest[name, app_id] = batch
             commits += 1
             self._commits[name] += 1
+        if self.is_durable and commits:
+            self._sync()
         self._keep_up()
         return commits
 
@@ -140,6 +155,16 @@ class OutputTables:
         """Waits for compaction that is under way."""
         if self._upkeep is not None:
             self._upkeep.stop()
+
+    def _sync(self) -> None:
+        # Compaction's commits, too: a table's log is durable up to a commit, or isn't.
+        ends = {name: table.version() for name, table in self._tables.items()}
+        sync_all(
+            path
+            for name, end in ends.items()
+            for path in paths_of_commits(Path(self.folder, name), self._synced.get(name, -1) + 1, end)
+        )
+        self._synced = ends
 
     def _append(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
         transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
@@ -180,7 +205,8 @@ class OutputTables:
                 is_thorough = self._is_thorough_due(name)
                 table = DeltaTable(uri)
                 refuse_fenced(table, self.epoch)
-                compact(table, file_bytes=_FILE_BYTES if is_thorough else _SMALL_FILE_BYTES, vacuum=is_thorough)
+                size = _FILE_BYTES if is_thorough else _SMALL_FILE_BYTES
+                compact(table, file_bytes=size, vacuum=is_thorough, is_durable=self.is_durable)
                 self._compacted[name] = DeltaTable(uri)
             except FencedError as error:
                 _log.warning("compaction is left to another: %s", error)
@@ -203,15 +229,24 @@ class OutputTables:
         return self._compactions[name] % _THOROUGH_AFTER_COMPACTIONS == 0
 
 
-def compact(table: DeltaTable, *, file_bytes: int = _FILE_BYTES, vacuum: bool = False) -> None:
+def compact(
+    table: DeltaTable, *, file_bytes: int = _FILE_BYTES, vacuum: bool = False, is_durable: bool = False
+) -> None:
     """Packs a table's small files, writes a checkpoint of its log and deletes what is past its retention.
 
     Args:
         file_bytes: which files are small, and how great those get that are made of them.
         vacuum: whether to also delete the data files that compaction replaced and whose retention is over.
+        is_durable: whether what is deleted is so only when all that takes its place is on this machine's disk.
     """
+    folder = Path(unquote(urlparse(table.table_uri).path))
     table.optimize.compact(target_size=file_bytes)
+    if is_durable:
+        # Those before, too: their commits may be deleted now, and who made them syncs them only when it is done.
+        sync_all(paths_of_commits(folder, 0, table.version()))
     table.create_checkpoint()
+    if is_durable:
+        sync_checkpoint(folder)
     table.cleanup_metadata()
     if vacuum:
         table.vacuum(dry_run=False, enforce_retention_duration=False)
