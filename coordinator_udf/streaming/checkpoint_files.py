@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from coordinator_udf.tables.durability import sync
 from coordinator_udf.tables.places import is_uri
+from coordinator_udf.user_errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_FILE: Final = "java.io.FileNotFoundException"
+
+
+class CheckpointPlaceError(UserError):
+    """Spark can't reach the place of a checkpoint; the message says why."""
 
 
 class CheckpointFiles(Protocol):
@@ -73,7 +78,16 @@ class SparkFiles:
         context: Any = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001
         self._root = self._jvm.org.apache.hadoop.fs.Path(place)
-        self._files = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            self._files = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+        except Py4JJavaError as error:
+            why = str(error.java_exception.getMessage())
+            raise CheckpointPlaceError(
+                f"Spark can't reach the checkpoint {place}: {why}; give it the jars of that storage (for s3a:// the "
+                "package org.apache.hadoop:hadoop-aws), and its settings and credentials"
+            ) from error
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder; none where it isn't there."""

@@ -214,15 +214,13 @@ class Coordinator:
         self._lease = undo.enter_context(take_over(tables, options.checkpoint))
         undo.enter_context(exclusive_checkpoint(options.checkpoint, self._lease))
         self._refuse_new_checkpoint_on_old_tables(tables)
-        requests = self._requests(undo)
-        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written)
-        outputs = coordinate(requests, self.config.settings, gaps_are_downtime=isinstance(self.log, KafkaLog))
         refuse_tables_ahead(tables, self._checkpoint)
+        requests = self._requests(undo)
         sync = None
         if options.durable and not is_uri(options.checkpoint):
             sync = DurableCheckpoint(Path(options.checkpoint)).sync
         self._sink = CoordinatorSink(tables, self._answers, self._records, self._written, sync=sync)
-        outputs = coordinate(self._requests(undo), self.config.settings)
+        outputs = coordinate(requests, self.config.settings, gaps_are_downtime=isinstance(self.log, KafkaLog))
         writer = (
             outputs.writeStream.queryName("coordinator")
             .foreachBatch(self._sink)

@@ -85,10 +85,11 @@ def delta_session(
         builder = builder.config(f"spark.hadoop.{name}", settings.get(f"spark.hadoop.{name}", value))
     if not submitted:
         jars = _jars(is_at_home=_has_delta_at_home(settings), with_kafka=with_kafka)
+        more_jars, more_packages = (settings.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
         if jars is None:
-            builder = configure_spark_with_delta_pip(builder)
+            builder = configure_spark_with_delta_pip(builder, [name for name in more_packages.split(",") if name])
         elif jars:
-            builder = builder.config("spark.jars", jars)
+            builder = builder.config("spark.jars", ",".join(filter(None, (jars, more_jars))))
     return builder.getOrCreate()
 
 

@@ -91,11 +91,10 @@ def test_commits_of_several_writers_and_epochs(s3: str) -> None:
 @pytest.fixture(scope="module")
 def spark_conf(s3: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     jars = ",".join(map(str, sorted(built_jars("hadoop-aws", ROOT / "tests" / "spark" / "s3").glob("*.jar"))))
-    delta = (Path(sys.prefix) / "delta-jars").read_text().split()
     conf = tmp_path_factory.mktemp("conf") / "spark.conf"
     own = (ROOT / "conf" / "spark.conf").read_text()
     conf.write_text(
-        f"{own}\nspark.jars {','.join([*delta, jars])}\n"
+        f"{own}\nspark.jars {jars}\n"
         f"spark.hadoop.fs.s3a.endpoint {os.environ['AWS_ENDPOINT_URL']}\n"
         "spark.hadoop.fs.s3a.endpoint.region us-east-1\nspark.hadoop.fs.s3a.path.style.access true\n"
     )
