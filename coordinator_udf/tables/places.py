@@ -19,12 +19,30 @@ def absolute(place: str) -> str:
     return place if is_uri(place) else str(Path(place).absolute())
 
 
+class _AsBytes:
+    """A file of delta-rs that is being written, which takes bytes where Arrow gives buffers."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: Any) -> int:
+        written: int = self._file.write(bytes(data))
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def files_of(folder: str) -> FileSystem:
     """The files of a folder of tables, by paths relative to it; a URI's with the credentials that delta-rs takes."""
+    import pyarrow as pa
     from deltalake.fs import DeltaStorageHandler
     from pyarrow import fs
 
+    class Handler(DeltaStorageHandler):
+        def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
+            return pa.PythonFile(_AsBytes(self._handler.open_output_stream(path, metadata)), "w")
+
     if not is_uri(folder):
         return fs.SubTreeFileSystem(str(Path(folder).absolute()), fs.LocalFileSystem())
-    handler: Any = DeltaStorageHandler(folder.rstrip("/") + "/")
-    return fs.PyFileSystem(handler)
+    return fs.PyFileSystem(Handler(folder.rstrip("/") + "/"))

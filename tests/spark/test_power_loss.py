@@ -59,7 +59,7 @@ def crashed(
     return root, disk
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+@pytest.mark.parametrize("seed", [None, 1])
 def test_what_was_answered_is_there_after_a_loss_of_power(
     tmp_path: Path, crashed: tuple[Path, Disk], sample: Scenario, run: Run, seed: int | None
 ) -> None:

@@ -18,6 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import FIELDS
+from coordinator_udf.streaming import lease
+from coordinator_udf.streaming.lease import StartError, take_over
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.epoch import FencedError
 from coordinator_udf.tables.places import files_of
@@ -88,6 +90,24 @@ def test_commits_of_several_writers_and_epochs(s3: str) -> None:
     assert sorted(DeltaTable(uri).to_pyarrow_table().column("x").to_pylist()) == list(range(11))
 
 
+def test_a_lease_on_s3(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
+    monkeypatch.setattr(lease, "SILENT_AFTER_S", 1.0)
+    folder, checkpoint = f"{s3}/lease", f"{s3}/checkpoint"
+    refused = pytest.raises(StartError, match="another coordinator runs on the folder of tables s3a://")
+    with take_over(OutputTables(folder), checkpoint), refused:
+        take_over(OutputTables(folder), checkpoint)
+    with take_over(OutputTables(folder), checkpoint) as mine:
+        assert (mine.epoch, mine.before) == (2, None)
+        mine._thread.stop()
+        with take_over(OutputTables(folder), checkpoint) as newer:
+            assert newer.before is not None
+            with pytest.raises(FencedError):
+                mine.raise_if_lost(look=True)
+    holder = json.loads(files_of(folder).open_input_stream("_coordinator/lease.json").read())
+    assert (holder["epoch"], holder["is_over"]) == (3, True)
+
+
 @pytest.fixture(scope="module")
 def spark_conf(s3: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     jars = ",".join(map(str, sorted(built_jars("hadoop-aws", ROOT / "tests" / "spark" / "s3").glob("*.jar"))))
@@ -116,11 +136,10 @@ def coordinate(tmp_path: Path, conf: Path, storage: str, settings: list[str], *m
     return done.stderr
 
 
-@pytest.mark.parametrize("scheme", ["s3a", "s3"])
 def test_a_coordinator_whose_tables_and_checkpoint_are_on_s3(
-    tmp_path: Path, sample: Scenario, s3: str, spark_conf: Path, scheme: str
+    tmp_path: Path, sample: Scenario, s3: str, spark_conf: Path
 ) -> None:
-    storage = f"{scheme}://{BUCKET}/{scheme}-live"
+    storage = f"s3://{BUCKET}/live"
     settings = [f"--set={name}={_text(getattr(sample.settings, field.name))}" for name, field in FIELDS.items()]
     log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
     half = len(sample.rows) // 2
