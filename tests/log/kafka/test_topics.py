@@ -28,6 +28,7 @@ from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
+from coordinator_udf.streaming.checkpoint_files import LocalFiles
 from coordinator_udf.streaming.recovery import RecoveryError
 from coordinator_udf.streaming.topic_recovery import starting_offsets
 from tests.gateway.fleet import wait
@@ -185,10 +186,10 @@ def test_a_checkpoint_belongs_to_one_topic(broker: KafkaBroker, tmp_path: Path) 
     spark: Any = None  # nothing is loaded
     for _ in range(2):
         log = KafkaLog.open(place)
-        assert starting_offsets(spark, log, "tables", str(tmp_path), config, recover=False) == {}
+        assert starting_offsets(spark, log, "tables", LocalFiles(str(tmp_path)), config, recover=False) == {}
         log.close()
     with pytest.raises(RecoveryError, match="there is a checkpoint at"):
-        starting_offsets(spark, log, "tables", str(tmp_path), config, recover=True)
+        starting_offsets(spark, log, "tables", LocalFiles(str(tmp_path)), config, recover=True)
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     admin.delete_topics([place.topic])[place.topic].result(20)
 
@@ -202,7 +203,7 @@ def test_a_checkpoint_belongs_to_one_topic(broker: KafkaBroker, tmp_path: Path) 
     wait(is_made_again, "the topic is made again")
     log = KafkaLog.open(place)
     with pytest.raises(RecoveryError, match="is of a topic with id"):
-        starting_offsets(spark, log, "tables", str(tmp_path), config, recover=False)
+        starting_offsets(spark, log, "tables", LocalFiles(str(tmp_path)), config, recover=False)
     log.close()
 
 
