@@ -48,6 +48,8 @@ REQUEST_LOG: Final = _struct()
 #: effect. AdoptGroup (body: groupId, group, timers, assignments, offsets): a replay puts a group in the state that the
 #: broker's answers tell, where nothing explains how it came to be in it. DelayTimers (body: groupId, untilMs): what the
 #: group's timers, and the shard's own, were to do before untilMs they do then, as in a broker that comes to it late.
+#: DelayRegexes (body: groupId, untilMs): what the group's next request finds out about regular expressions is told to
+#: the group then, and not at once.
 CONTROL_APIS = (
     "Tick",
     "LoadGroup",
@@ -62,6 +64,7 @@ CONTROL_APIS = (
     "Describe",
     "AdoptGroup",
     "DelayTimers",
+    "DelayRegexes",
 )
 
 #: What the request log is called as a table.

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.groups.classic.rebalance import join_expired, session_expired, sync_expired
+from coordinator_udf.groups.consumer.change import tell_resolved
 from coordinator_udf.groups.consumer.client_assignment import ask_another
 from coordinator_udf.groups.consumer.membership import fence_members
 from coordinator_udf.groups.context import Context
@@ -18,10 +19,10 @@ from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
-from coordinator_udf.groups.model.timers import Timer
+from coordinator_udf.groups.model.timers import Timer, TimerKey
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
-from coordinator_udf.protocol.requests import DelayTimers, Downtime
+from coordinator_udf.protocol.requests import Delay, Downtime
 
 Handler = Callable[[Context, GroupStore, Any, Timer], None]
 
@@ -60,7 +61,12 @@ def stand_still(ctx: Context, store: GroupStore, stood: Downtime) -> None:
         ctx.timers.arm(timer.key, deadline_ms, *timer.data)
 
 
-def delay_timers(ctx: Context, delayed: DelayTimers) -> None:
+def delay_regexes(ctx: Context, delayed: Delay) -> None:
+    """Lets what a group's next request finds out about regular expressions be told to the group later."""
+    ctx.timers.arm(TimerKey(timers.REGEX, delayed.group_id), delayed.until_ms)
+
+
+def delay_timers(ctx: Context, delayed: Delay) -> None:
     """Puts off timers of a group, and of the shard itself, that are due before a time; they keep their order."""
     for timer in ctx.timers.in_order():
         if timer.key.group_id in {delayed.group_id, ""} and timer.deadline_ms <= delayed.until_ms:
@@ -140,5 +146,6 @@ _HANDLERS: Mapping[type, Mapping[tuple[str, bool], Handler]] = {
             _fence, event=GroupEvent.SYNC_EXPIRED, because="the member failed to sync within timeout"
         ),
         (timers.COMPUTE, False): _computation_late,
+        (timers.REGEX, False): tell_resolved,
     },
 }

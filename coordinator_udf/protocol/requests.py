@@ -302,8 +302,8 @@ class Downtime(_Body, frozen=True):
     heard_within_ms: Time | None = None
 
 
-class DelayTimers(_Body, frozen=True):
-    """A group's timers that are due before a time, in milliseconds since the epoch, fire at that time."""
+class Delay(_Body, frozen=True):
+    """Something of a group comes later: at ``until_ms``, in milliseconds since the epoch."""
 
     group_id: str
     until_ms: Time
@@ -338,7 +338,8 @@ BODIES: dict[str, type[_Body]] = {
     "GroupConfig": GroupConfig,
     "TopicMetadata": TopicMetadata,
     "Downtime": Downtime,
-    "DelayTimers": DelayTimers,
+    "DelayTimers": Delay,
+    "DelayRegexes": Delay,
     "EndTxn": EndTxn,
     "Describe": Describe,
 }

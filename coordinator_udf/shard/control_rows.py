@@ -21,7 +21,7 @@ from coordinator_udf.groups.offsets.delete import forget_topics
 from coordinator_udf.groups.offsets.expiry import expire_offsets
 from coordinator_udf.groups.records.classic import END_TXN_MARKER
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.groups.timer_handlers import delay_timers, stand_still
+from coordinator_udf.groups.timer_handlers import delay_regexes, delay_timers, stand_still
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
@@ -146,9 +146,14 @@ def downtime(shard: ShardState, row: Request) -> None:
         stand_still(shard.ctx, shard.store, body)
 
 
-def put_off(shard: ShardState, row: Request) -> None:
+def delay_group_timers(shard: ShardState, row: Request) -> None:
     """Timers of a group fire later than they are due."""
     delay_timers(shard.ctx, read_body(row))
+
+
+def delay_group_regexes(shard: ShardState, row: Request) -> None:
+    """What a group's regular expressions match is told later than with the request that had them resolved."""
+    delay_regexes(shard.ctx, read_body(row))
 
 
 def end_txn(shard: ShardState, row: Request) -> None:
@@ -199,7 +204,8 @@ CONTROLS: dict[str, Callable[[ShardState, Request], None]] = {
     "Describe": describe,
     "GroupConfig": group_config,
     "AdoptGroup": adopt_group,
-    "DelayTimers": put_off,
+    "DelayTimers": delay_group_timers,
+    "DelayRegexes": delay_group_regexes,
 }
 
 

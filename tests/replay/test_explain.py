@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from coordinator_udf.replay.explain.steps import Prompt
+from coordinator_udf.replay.inputs.broker_log.line import parse_line
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
-from tests.replay.broker_log import KafkaLog, one_member
+from tests.replay.broker_log import START_MS, KafkaLog, one_member
 
 
 def read(log: KafkaLog, tmp_path: Path) -> ReplaySource:
@@ -112,6 +114,84 @@ def beat(log: KafkaLog, member_id: str, epoch: int, answered: int, *, gets: bool
         "heartbeatIntervalMs": 5_000, "assignment": {"topicPartitions": []} if gets else None,
     }  # fmt: skip
     return log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, version=1, **place)
+
+
+def regex_beat(log: KafkaLog, member_id: str, **place: Any) -> str:
+    """A member joins with a regular expression that matches the topic t, of one partition."""
+    request = {
+        "groupId": "g", "memberId": member_id, "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 5_000, "subscribedTopicNames": None, "subscribedTopicRegex": "t.*",
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": member_id, "memberEpoch": 1,
+        "heartbeatIntervalMs": 5_000, "assignment": {"topicPartitions": []},
+    }  # fmt: skip
+    return log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, version=1, **place)
+
+
+def with_regex(tmp_path: Path, *, between: float) -> tuple[list[str | None], ReplaySource, str]:
+    """A regular expression whose topics the group hears of only after another member came; what differs."""
+    log = KafkaLog()
+    topic = {"name": "t", "topicId": "dDuB9sKHSH2yzoaSQLuYpw", "errorCode": 0, "errorMessage": None,
+             "topicConfigErrorCode": 0, "numPartitions": 1, "replicationFactor": 1, "configs": []}  # fmt: skip
+    created = {
+        "topics": [{"name": "t", "numPartitions": 1, "replicationFactor": 1}],
+        "timeoutMs": 1,
+        "validateOnly": False,
+    }
+    log.add("CREATE_TOPICS", created, {"throttleTimeMs": 0, "topics": [topic]}, version=7, arrives=0)
+    regex_beat(log, "m-1", arrives=3_000, connection="a")
+    second = beat(log, "m-2", 0, 2, gets=True, arrives=3_000 + between, connection="b")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    return [difference.request_id for difference in verdict.differences], source, second
+
+
+def test_what_a_regular_expression_matches_may_be_known_later(tmp_path: Path) -> None:
+    different, source, _ = with_regex(tmp_path, between=5)
+    assert different == []
+    assert [row["api"] for row in source.rows if row["api"] in {"DelayRegexes", "DelayTimers"}] == [
+        "DelayRegexes",
+        "DelayTimers",
+    ]
+
+
+def test_what_a_regular_expression_matches_is_known_soon(tmp_path: Path) -> None:
+    different, _, second = with_regex(tmp_path, between=900)
+    assert different == [second]
+
+
+def test_who_reads_sees_what_was_committed(tmp_path: Path) -> None:
+    log = KafkaLog()
+    request, answer = {"groups": ["g"], "includeAuthorizedOperations": False}, {
+        "errorCode": 0, "groupId": "g", "groupState": "Dead", "protocolType": "", "protocolData": "", "members": [],
+        "authorizedOperations": -(2**31),
+    }  # fmt: skip
+    # Handled at once, as the interval tells that is over at the end; but committed only after who asks for the group.
+    beat(log, "m-1", 0, 2, gets=True, arrives=0, takes=600, connection="a")
+    body = {"throttleTimeMs": 0, "groups": [answer]}
+    log.add("DESCRIBE_GROUPS", request, body, version=3, arrives=300, connection="c")
+    beat(log, "m-2", 0, 2, gets=True, arrives=700, connection="b")
+    beat(log, "m-1", 2, 3, arrives=1_050, connection="a")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_a_shard_that_stands_still_makes_joins_late_too(tmp_path: Path) -> None:
+    log = KafkaLog()
+    beat(log, "m-1", 0, 2, gets=True, arrives=0, takes=1_700, connection="a")
+    log.heartbeat("nobody", 25, arrives=2_000, connection="b")
+    source = read(log, tmp_path)
+    assert source.facts is not None
+    joins = KafkaLog()
+    joins.join("", "m-2", 79, arrives=20, takes=1_750, connection="c")
+    (joined,) = (parse_line(1, line) for line in joins.lines)
+    prompt = Prompt(source.facts.entries.values(), handover_ms=100)
+    assert prompt.handled_by_us(joined) // 1_000 - START_MS in range(1_699, 1_702)
+    idle = Prompt([], handover_ms=100)
+    assert idle.handled_by_us(joined) // 1_000 - START_MS in range(119, 122)
 
 
 def with_interval(tmp_path: Path, *, takes: float) -> tuple[list[str | None], list[str]]:

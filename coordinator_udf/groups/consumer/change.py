@@ -35,7 +35,7 @@ from coordinator_udf.groups.model.consumer import (
     regex_counts,
     subscribed_topics,
 )
-from coordinator_udf.groups.model.timers import TimerKey
+from coordinator_udf.groups.model.timers import Timer, TimerKey
 from coordinator_udf.groups.records.consumer import (
     GROUP_EPOCH,
     MEMBER,
@@ -311,10 +311,26 @@ class Change:
             watch(self.ctx, group, computation)
 
     def resolve_regexes(self) -> None:
-        """Resolves the group's regular expressions if they have to be: a write of its own, after the answer."""
-        if self._refresh:
-            store_resolved(self.ctx, self.store, self.group.group_id, resolve(self.ctx, self._refresh))
-            self._refresh = []
+        """Resolves the group's regular expressions if they have to be: a write of its own, after the answer.
+
+        Kafka does it in another thread; what comes of it is told to the group at once here, unless a timer says when.
+        """
+        if not self._refresh:
+            return
+        resolved, group_id = resolve(self.ctx, self._refresh), self.group.group_id
+        self._refresh = []
+        group = self.store.get(group_id)
+        if isinstance(group, ConsumerGroup) and self.ctx.timers.is_armed(TimerKey(timers.REGEX, group_id)):
+            group.resolving = resolved
+        else:
+            store_resolved(self.ctx, self.store, group_id, resolved)
+
+
+def tell_resolved(ctx: Context, store: GroupStore, group: ConsumerGroup, _: Timer) -> None:
+    """Tells a group what its regular expressions match, which was found out earlier."""
+    resolved, group.resolving = group.resolving, {}
+    if resolved:
+        store_resolved(ctx, store, group.group_id, resolved)
 
 
 def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dict[str, ResolvedRegex]) -> None:

@@ -94,6 +94,8 @@ def regexes_to_refresh(
     counts = regex_counts(group.members.values())
     if not is_new and not counts:
         return []
+    if group.resolving:
+        return []
     newest = next(iter(group.resolved_regexes.values()), None)
     if newest is not None and ctx.now_ms <= newest.timestamp + MIN_REFRESH_INTERVAL_MS:
         return []

@@ -18,6 +18,7 @@ SYNC = "sync"
 REBALANCE = "rebalance"
 EXPIRY = "expiry"
 COMPUTE = "compute"
+REGEX = "regex"
 
 #: Later than any deadline.
 NEVER_MS = 2**63 - 1

@@ -17,6 +17,7 @@ from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
 from coordinator_udf.replay.explain.search import Search
 from coordinator_udf.replay.explain.steps import (
+    Prompt,
     Row,
     Step,
     loads_another,
@@ -64,8 +65,10 @@ def explain(
         controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
         courses: dict[str, list[Row]] = {}
         late: dict[int, int] = {}
+        asked = {row["request_id"] for row in of_shard if row["request_id"] in facts.entries}
+        prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
         for group_id in (group_id for shard, group_id in wanted if shard == partition):
-            steps = steps_of(own[group_id], group_id, facts.entries, answers, bounds.handover_ms)
+            steps = steps_of(own[group_id], group_id, facts.entries, answers, prompt)
             try:
                 mine = [row for row in controls if not loads_another(row, group_id)]
                 outcome = _search(source, facts, (partition, group_id), steps, controls=mine, bounds=bounds)

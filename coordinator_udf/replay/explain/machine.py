@@ -118,9 +118,21 @@ class GroupMachine:
         self._shard.handle_row(control_row(self._shard.partition, self.now_ms, "AdoptGroup", body), 0)
         self._take()
 
-    def delay_timers(self, body: str) -> None:
-        """Lets timers fire later, as the body of a row DelayTimers tells."""
-        self._shard.handle_row(control_row(self._shard.partition, self.now_ms, "DelayTimers", body), 0)
+    def delay(self, api: str, body: str) -> None:
+        """Lets something come later, as the body of a row DelayTimers or DelayRegexes tells."""
+        self._shard.handle_row(control_row(self._shard.partition, self.now_ms, api, body), 0)
+
+    @property
+    def has_regexes(self) -> bool:
+        """Whether a member is subscribed by a regular expression."""
+        groups = (group for group in self._shard.store.groups.values() if isinstance(group, ConsumerGroup))
+        return any(member.subscribed_topic_regex for group in groups for member in group.members.values())
+
+    @property
+    def is_resolving(self) -> bool:
+        """Whether it is known what regular expressions match, but not told to the group yet."""
+        groups = self._shard.store.groups.values()
+        return any(isinstance(group, ConsumerGroup) and group.resolving for group in groups)
 
     def due_by(self, at_ms: int) -> list[tuple[int, int]]:
         """Deadlines (ms) and numbers of the timers that are due by a time, in the order in which they fire."""

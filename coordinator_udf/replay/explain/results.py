@@ -14,19 +14,22 @@ class Option(NamedTuple):
     """What may happen next: a step at a time, or (place None) the next timer or event of the shard.
 
     ``usual`` says that it is what is taken to happen where nothing speaks against it; ``late_ms`` by how much what
-    is due by then, the next timer or event of the shard, is late, for it comes after this step.
+    is due by then, the next timer or event of the shard, is late, for it comes after this step. With ``resolves_late``
+    what it finds out about regular expressions is told to the group after it, and maybe after others.
     """
 
     place: int | None
     at_ms: int
     usual: bool
     late_ms: int = 0
+    resolves_late: bool = False
 
 
 class Inserted(NamedTuple):
     """A control row of the group's own: after how many of its steps, when, its API and body.
 
-    AdoptGroup: the state that the group was put in; DelayTimers: its timers are late. An event of the shard that is
+    AdoptGroup: the state that the group was put in; DelayTimers: its timers are late; DelayRegexes: so is what a step
+    finds out about regular expressions. An event of the shard that is
     late has the API "" and its number as body.
     """
 

@@ -284,6 +284,8 @@ class _Window:
                 walk.back_to(here)
             self.tries += 1
             mismatches = walk.take(option)
+            if option.resolves_late and not walk.machine.is_resolving:
+                continue
             if mismatches:
                 self._note(mismatches)
                 self.failed_ms = max(self.failed_ms, option.at_ms)

@@ -7,8 +7,9 @@ is lost, a transaction's end) is an event of each of its groups: it took effect 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -26,6 +27,8 @@ Row = dict[str, Any]
 _GROUPS_OF_REQUESTS = ("groups", "groupsNames", "groupIds")
 _GROUPS_OF_ANSWERS = ("groups", "results")
 _US = 1_000
+#: They see what is committed, which may be less than what was handled.
+_READS = frozenset({"DescribeGroups", "ConsumerGroupDescribe", "OffsetFetch"})
 #: Their answers may wait for other requests.
 _WAITING = frozenset({"JoinGroup", "SyncGroup"})
 _REQUEST_FIELDS = Request._fields
@@ -44,6 +47,9 @@ class Step:
         natural_ms: the most likely moment.
         answer: what the broker answered; None if that isn't in the log.
         group_id: the group.
+        is_read: whether it only reads. What it sees was committed before: it may come before what had been handled
+            when it arrived, but not answered; then ``arrived_ms`` is earlier than ``asked_ms``.
+        asked_ms: what was answered before this time comes before it.
     """
 
     place: int
@@ -55,7 +61,20 @@ class Step:
     natural_ms: int
     group_id: str
     answer: Answer | None
+    is_read: bool = False
+    asked_ms: int = 0
     _part: Any = field(default=None)
+
+    def brings_regex(self, *, known: bool) -> bool:
+        """Whether regular expressions may be resolved because of the request.
+
+        Args:
+            known: whether its group has some.
+        """
+        api, body = self.row["api"], self.row["body"] or ""
+        if api == "ConsumerGroupHeartbeat":
+            return known or ('"subscribedTopicRegex":"' in body and '"subscribedTopicRegex":""' not in body)
+        return known and api == "JoinGroup"
 
     def is_answered_by(self, body: str) -> bool:
         """Whether the broker said the same of the group as this JSON does."""
@@ -143,7 +162,7 @@ def _split(row: Row) -> Iterator[Row]:
 
 
 def steps_of(
-    rows: Sequence[Row], group_id: str, entries: Mapping[str, Entry], answers: Mapping[str, Answer], handover_ms: int
+    rows: Sequence[Row], group_id: str, entries: Mapping[str, Entry], answers: Mapping[str, Answer], prompt: Prompt
 ) -> list[Step]:
     """A group's steps in the estimated order.
 
@@ -151,17 +170,14 @@ def steps_of(
         rows: the group's requests in that order.
         entries: the lines of the log by request id.
         answers: the broker's, by request id.
-        handover_ms: how long the coordinator may take to get to a request whose answer waits for others; longer
-            where what came then was answered later.
+        prompt: the requests to the shard that tell by when it got to those whose answers wait for others.
     """
     steps = []
-    others = _Prompt([entries[row["request_id"]] for row in rows])
     for place, row in enumerate(rows):
         entry = entries[row["request_id"]]
         latest_us = entry.answered_us
         if entry.api in _WAITING:
-            usual_us = entry.handled_us + entry.local_us + handover_ms * _US
-            latest_us = min(latest_us, max(usual_us, others.answered_us(entry.arrived_us, usual_us)))
+            latest_us = min(latest_us, prompt.handled_by_us(entry))
         steps.append(
             Step(
                 place,
@@ -173,8 +189,10 @@ def steps_of(
                 entry.handled_us // _US,
                 group_id,
                 answers.get(row["request_id"]),
+                entry.api in _READS and not entry.request.get("requireStable"),
             )
         )
+    _let_reads_be_stale(steps)
     bound_ms = steps[-1].natural_ms if steps else 0
     for step in reversed(steps):
         # No later than a request behind it was handled: an error of the estimate is on the early side.
@@ -183,17 +201,51 @@ def steps_of(
     return steps
 
 
-class _Prompt:
-    """The requests whose answers wait for nobody: they tell by when the coordinator got to what came before them."""
+def _let_reads_be_stale(steps: Sequence[Step]) -> None:
+    """Lets the windows of what only reads begin with those of the changes that were under way when it arrived.
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    Source: CoordinatorRuntime.scheduleReadOperation, which reads as of the last committed offset.
+    """
+    under_way: list[Step] = []
+    for step in sorted(steps, key=_arrived_ms):
+        under_way = [other for other in under_way if other.latest_ms >= step.arrived_ms]
+        if step.is_read:
+            step.asked_ms = step.arrived_ms
+            step.arrived_ms = min((other.arrived_ms for other in under_way), default=step.arrived_ms)
+        else:
+            under_way.append(step)
+
+
+def _arrived_ms(step: Step) -> int:
+    return step.arrived_ms
+
+
+class Prompt:
+    """The requests to a shard whose answers wait for nobody: they tell by when it got to what came before them."""
+
+    def __init__(self, entries: Iterable[Entry], handover_ms: int) -> None:
+        """Takes a shard's requests.
+
+        Args:
+            handover_ms: how long a shard that isn't busy may take to get to a request.
+        """
         self._entries = sorted((e for e in entries if e.api not in _WAITING), key=_arrived_us)
+        self._handover_us = handover_ms * _US
+        #: The latest answer to any request up to each.
+        self._answered_us = list(accumulate((entry.answered_us for entry in self._entries), max))
 
-    def answered_us(self, since_us: int, until_us: int) -> int:
-        """When the first was answered of those that arrived within a time; 0 if none did."""
-        first = bisect_right(self._entries, since_us, key=_arrived_us)
-        last = bisect_right(self._entries, until_us, lo=first, key=_arrived_us)
-        return min((entry.answered_us for entry in self._entries[first:last]), default=0)
+    def handled_by_us(self, entry: Entry) -> int:
+        """By when the shard had handled a request whose answer may have waited.
+
+        Longer after it arrived than usual, where what arrived meanwhile was answered later than that; or if nothing
+        arrived meanwhile, where the shard was still busy with what had come before.
+        """
+        usual_us = entry.handled_us + entry.local_us + self._handover_us
+        first = bisect_right(self._entries, entry.arrived_us, key=_arrived_us)
+        last = bisect_right(self._entries, usual_us, lo=first, key=_arrived_us)
+        if first < last:
+            return max(usual_us, min(other.answered_us for other in self._entries[first:last]))
+        return max(usual_us, self._answered_us[first - 1]) if first else usual_us
 
 
 def _arrived_us(entry: Entry) -> int:

@@ -187,6 +187,17 @@ class Walk:
 
     def options(self) -> Iterator[Option]:
         """What may happen next, the usual first."""
+        found = []
+        for option in self._orders():
+            found.append(option)
+            yield option
+        known = self.machine.has_regexes
+        for option in found:
+            if option.place is not None and self.steps[option.place].brings_regex(known=known):
+                yield option._replace(usual=False, resolves_late=True)
+
+    def _orders(self) -> Iterator[Option]:
+        """What may happen next with regular expressions resolved at once, the usual first."""
         due_ms, slack_ms = self.next_event()
         now_ms = self.machine.now_ms
         candidates, latest_ms = self._candidates()
@@ -215,6 +226,9 @@ class Walk:
     def _at_ms(self, place: int, latest_ms: int) -> int:
         """When a step is taken to happen if it is the next, and another has happened by ``latest_ms``."""
         step = self.steps[place]
+        if step.is_read and place != self.first:
+            # It takes no time from what it comes before.
+            latest_ms = min(latest_ms, self.steps[self.first].natural_ms)
         return max(self.machine.now_ms, step.arrived_ms, min(step.natural_ms, latest_ms))
 
     def _before(self, due_ms: int, slack_ms: int, place: int, at_ms: int, *, usual: bool) -> Iterator[Option]:
@@ -263,7 +277,7 @@ class Walk:
                 candidates.append(place)
             connections.add(step.connection)
             latest_ms = min(latest_ms, step.latest_ms)
-        return candidates, latest_ms
+        return [place for place in candidates if self.steps[place].asked_ms <= latest_ms], latest_ms
 
     def later_begins(self, at_ms: int) -> list[LaterBegin]:
         """Steps that may have begun an interval so much later that it isn't over at a time."""
@@ -294,6 +308,8 @@ class Walk:
             step = self.steps[option.place]
             if option.late_ms:
                 self._delay(option.at_ms + 1)
+            if option.resolves_late:
+                self._insert_delay("DelayRegexes", option.at_ms + 1)
             given = self.machine.handle(step.request._replace(log_ts=option.at_ms))
             slack_ms = max(0, step.latest_ms - option.at_ms)
             self.course.append((option.place, option.at_ms))
@@ -341,13 +357,17 @@ class Walk:
         if not timers:
             return
         slacks_ms = [due_ms + self._timer_slack_ms(number) - until_ms for due_ms, number in timers]
-        number, at_ms = self.machine.timer_number, self.machine.now_ms
-        body = msgspec.json.encode({"groupId": self.steps[0].group_id, "untilMs": until_ms}).decode()
-        self.machine.delay_timers(body)
-        self.inserted.append(Inserted(len(self.course), at_ms, "DelayTimers", body))
+        number = self.machine.timer_number
+        self._insert_delay("DelayTimers", until_ms)
         for place, slack_ms in enumerate(slacks_ms):
             self._armed_from.append(number + place)
             self._armed_slack_ms.append(slack_ms - self.bounds.late_ms)
+
+    def _insert_delay(self, api: str, until_ms: int) -> None:
+        at_ms = self.machine.now_ms
+        body = msgspec.json.encode({"groupId": self.steps[0].group_id, "untilMs": until_ms}).decode()
+        self.machine.delay(api, body)
+        self.inserted.append(Inserted(len(self.course), at_ms, api, body))
 
     def _mismatches(self, given: Sequence[Given]) -> Iterator[Mismatch]:
         for request_id, body in given:

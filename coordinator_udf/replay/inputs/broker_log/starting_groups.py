@@ -107,8 +107,8 @@ def _note(group: _Group, group_id: str, entry: Entry) -> None:
 def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
     member_id, code = entry.request["memberId"], answer.get("errorCode")
     if not member_id:
-        if code in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}:
-            group.given.add(answer["memberId"])
+        # A group that is converted meanwhile sends those who wait away, with their new ids.
+        group.given.add(answer["memberId"])
     elif code in _KNOWN:
         group.is_known(member_id, entry)
     if code not in _KNOWN:
