@@ -14,7 +14,7 @@ from coordinator_udf.groups.cause import Cause, request_cause
 from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent, next_state
-from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
+from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState, ResolvedRegex
 from coordinator_udf.groups.model.timers import Timers
 from coordinator_udf.groups.records.classic import (
     BATCH_OVERHEAD_BYTES,
@@ -87,6 +87,9 @@ class Context:
         self.new_topics_version = 0
         #: Group id -> the settings that it has for itself, by the names of the fields of `Settings` without "group_".
         self.group_settings: dict[str, dict[str, int]] = {}
+        #: Group id -> what its regular expressions were found to match, while a row DelayRegexes keeps that from it. A
+        #: replay's own, so no part of the shard's state: a group that lost it has its next request resolve them again.
+        self.resolving: dict[str, dict[str, ResolvedRegex]] = {}
         #: By the name that members call it by; the first is the default. The shard gives them.
         self.assignors: Mapping[str, Assignor] = {}
         self.next_seq = 0

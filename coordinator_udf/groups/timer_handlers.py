@@ -63,6 +63,7 @@ def stand_still(ctx: Context, store: GroupStore, stood: Downtime) -> None:
 
 def delay_regexes(ctx: Context, delayed: Delay) -> None:
     """Lets what a group's next request finds out about regular expressions be told to the group later."""
+    ctx.resolving.pop(delayed.group_id, None)
     ctx.timers.arm(TimerKey(timers.REGEX, delayed.group_id), delayed.until_ms)
 
 

@@ -319,16 +319,15 @@ class Change:
             return
         resolved, group_id = resolve(self.ctx, self._refresh), self.group.group_id
         self._refresh = []
-        group = self.store.get(group_id)
-        if isinstance(group, ConsumerGroup) and self.ctx.timers.is_armed(TimerKey(timers.REGEX, group_id)):
-            group.resolving = resolved
+        if self.ctx.timers.is_armed(TimerKey(timers.REGEX, group_id)):
+            self.ctx.resolving[group_id] = resolved
         else:
             store_resolved(self.ctx, self.store, group_id, resolved)
 
 
 def tell_resolved(ctx: Context, store: GroupStore, group: ConsumerGroup, _: Timer) -> None:
     """Tells a group what its regular expressions match, which was found out earlier."""
-    resolved, group.resolving = group.resolving, {}
+    resolved = ctx.resolving.pop(group.group_id, None)
     if resolved:
         store_resolved(ctx, store, group.group_id, resolved)
 

@@ -15,7 +15,9 @@ from typing import Any
 import re2
 
 from coordinator_udf.groups.context import Context
+from coordinator_udf.groups.model import timers
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember, ResolvedRegex, regex_counts
+from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.protocol.errors import ApiError, Errors
 
 #: Between two resolutions of a group's expressions lie more than this.
@@ -94,7 +96,7 @@ def regexes_to_refresh(
     counts = regex_counts(group.members.values())
     if not is_new and not counts:
         return []
-    if group.resolving:
+    if group.group_id in ctx.resolving and ctx.timers.is_armed(TimerKey(timers.REGEX, group.group_id)):
         return []
     newest = next(iter(group.resolved_regexes.values()), None)
     if newest is not None and ctx.now_ms <= newest.timestamp + MIN_REFRESH_INTERVAL_MS:

@@ -133,8 +133,6 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
     installed: InstalledAssignment | None = None
     #: Member id -> version and bytes of what the assignor that computed tells the member's.
     target_metadata: dict[str, tuple[int, bytes]] = {}
-    #: What regular expressions were found to match where that isn't told to the group yet (a row DelayRegexes).
-    resolving: dict[str, ResolvedRegex] = {}
 
     # -- what a transition row has of any group -------------------------------------------------------------------
 

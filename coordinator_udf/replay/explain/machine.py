@@ -13,7 +13,7 @@ import msgspec
 from coordinator_udf.groups.consumer.change import METADATA_REFRESH_INTERVAL_MS
 from coordinator_udf.groups.consumer.regex import MIN_REFRESH_INTERVAL_MS
 from coordinator_udf.groups.model.classic import ClassicGroup
-from coordinator_udf.groups.model.consumer import ConsumerGroup
+from coordinator_udf.groups.model.consumer import ConsumerGroup, ResolvedRegex
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore, TopicOffsets
 from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
 from coordinator_udf.groups.store import Group, GroupStore, SeenTwice
@@ -62,12 +62,14 @@ class Snapshot(NamedTuple):
     availability: Availability
     started: bool
     log_length: int
+    resolving: dict[str, dict[str, ResolvedRegex]]
 
     def key(self) -> tuple[Any, ...]:
         """What two snapshots have in common that will behave alike; numbers given to timers and outputs don't count."""
         timers = tuple((deadline, key, data) for deadline, _, key, data in self.timers)
         state = (self.groups, self.committed, self.pending, timers)
-        return (self.now_ms, *state, self.topics_version, self.availability)
+        told_later = tuple(tuple(resolved.items()) for resolved in self.resolving.values())
+        return (self.now_ms, *state, told_later, self.topics_version, self.availability)
 
 
 class GroupMachine:
@@ -131,8 +133,7 @@ class GroupMachine:
     @property
     def is_resolving(self) -> bool:
         """Whether it is known what regular expressions match, but not told to the group yet."""
-        groups = self._shard.store.groups.values()
-        return any(isinstance(group, ConsumerGroup) and group.resolving for group in groups)
+        return bool(self._shard.ctx.resolving)
 
     def due_by(self, at_ms: int) -> list[tuple[int, int]]:
         """Deadlines (ms) and numbers of the timers that are due by a time, in the order in which they fire."""
@@ -246,6 +247,7 @@ class GroupMachine:
             shard.availability,
             shard.started,
             len(shard.log or ()),
+            dict(ctx.resolving),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -265,6 +267,7 @@ class GroupMachine:
         ctx.now_ms, ctx.end_offset, ctx.next_seq = snapshot.now_ms, snapshot.end_offset, snapshot.next_seq
         ctx.topics = snapshot.topics
         ctx.topics_version, ctx.new_topics_version = snapshot.topics_version, snapshot.new_topics_version
+        ctx.resolving = dict(snapshot.resolving)
         ctx.reverted_to = None
         if ctx.appended is not None:
             ctx.appended.clear()
