@@ -282,3 +282,11 @@ def test_a_topics_id_is_found_by_who_was_assigned_it(tmp_path: Path) -> None:
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
     assert source.notes == {"topic ids matched with names by what answers imply": 1}
+
+
+def test_a_group_that_a_conversion_sent_away_began_in_the_log(tmp_path: Path) -> None:
+    log = KafkaLog()
+    # Its first generation ended before anybody was told of it.
+    log.join("", "m-1", 27, arrives=0, takes=300, connection="a")
+    log.join("", "m-2", generation=2, arrives=3_020, takes=3_000, connection="b")
+    assert [row["api"] for row in read(log, tmp_path).rows if row["api"] == "LoadGroup"] == []

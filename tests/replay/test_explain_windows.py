@@ -37,7 +37,7 @@ class Late(NamedTuple):
 def explained(path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplaySource:
     """A log with all of its groups searched."""
 
-    def all_groups(rows: list[Row], _: set[str]) -> list[GroupKey]:
+    def all_groups(rows: list[Row], *_: object) -> list[GroupKey]:
         asked = (row for row in rows if row["api"] not in CONTROL_APIS)
         return sorted({(row["partition"], group_id) for row in asked for group_id in named_groups(row)})
 

@@ -37,6 +37,12 @@ class _Group:
         self.described_protocol: str | None = None
         self.protocol_type = "consumer"
         self.is_consumer = False
+        #: Whether it was told that the group isn't there, or joined and not completed, before any of its generations.
+        self.begins_here = False
+
+    def is_absent(self) -> None:
+        if not self.older and self.generation is None:
+            self.begins_here = True
 
     def is_known(self, member_id: str, entry: Entry | None) -> None:
         if member_id and member_id not in self.given and self.older.get(member_id) is None:
@@ -88,6 +94,8 @@ def _note(group: _Group, group_id: str, entry: Entry) -> None:
         _note_description(group, group_id, answer)
     elif entry.api == "ConsumerGroupHeartbeat":
         group.is_consumer |= answer.get("errorCode") == Errors.NONE
+        if answer.get("errorCode") == Errors.GROUP_ID_NOT_FOUND and "not found" in (answer.get("errorMessage") or ""):
+            group.is_absent()
     elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") in _KNOWN:
         group.is_known(request["memberId"], entry)
         _note_generation(group, request.get("generationId"))
@@ -109,6 +117,8 @@ def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
     if not member_id:
         # A group that is converted meanwhile sends those who wait away, with their new ids.
         group.given.add(answer["memberId"])
+        if code == Errors.REBALANCE_IN_PROGRESS:
+            group.is_absent()
     elif code in _KNOWN:
         group.is_known(member_id, entry)
     if code not in _KNOWN:
@@ -133,6 +143,8 @@ def _note_description(group: _Group, group_id: str, answer: Mapping[str, Any]) -
     for described in answer.get("groups") or ():
         if described["groupId"] != group_id or described.get("errorCode") != Errors.NONE:
             continue
+        if described.get("groupState") == "Dead":
+            group.is_absent()
         group.described_protocol = group.described_protocol or described.get("protocolData") or None
         for member in described.get("members") or ():
             group.is_known(member["memberId"], None)
@@ -142,6 +154,8 @@ def _note_description(group: _Group, group_id: str, answer: Mapping[str, Any]) -
 def _value(group: _Group) -> dict[str, Any] | None:
     """The record's value; None where the group began with the log, or answers tell too little."""
     if group.is_consumer or group.generation is None or group.generation < (0 if group.older else 1):
+        return None
+    if group.begins_here and not group.older:
         return None
     first = group.first_answer or {}
     protocol = first.get("protocolName") or group.described_protocol or _first_protocol(group)
