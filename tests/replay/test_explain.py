@@ -123,7 +123,7 @@ def regex_beat(log: KafkaLog, member_id: str, **place: Any) -> str:
         "rebalanceTimeoutMs": 5_000, "subscribedTopicNames": None, "subscribedTopicRegex": "t.*",
         "serverAssignor": None, "topicPartitions": [],
     }  # fmt: skip
-    answer = {
+    answer: dict[str, Any] = {
         "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": member_id, "memberEpoch": 1,
         "heartbeatIntervalMs": 5_000, "assignment": {"topicPartitions": []},
     }  # fmt: skip
