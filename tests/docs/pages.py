@@ -14,6 +14,8 @@ from tests.conftest import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), ROOT / "tests" / "data" / "README.md"])
 
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 _INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
@@ -63,6 +65,11 @@ def examples(page: Path) -> list[Example]:
     return found
 
 
+def programs(page: Path) -> list[str]:
+    """The Python that a page shows."""
+    return _PYTHON.findall(text_of(page))
+
+
 def _split(part: str) -> tuple[tuple[str, ...], str]:
     """A command, which goes on while a quotation is open, and the lines after it."""
     lines = part.splitlines(keepends=True)
@@ -76,7 +83,8 @@ def _split(part: str) -> tuple[tuple[str, ...], str]:
 
 def commands(page: Path) -> Iterator[tuple[str, ...]]:
     """Every command line that a page shows, in blocks and between backticks."""
-    for block in _INDENTED.findall(prose(page)):
+    unprompted = [block for block in _SHELL.findall(text_of(page)) if not re.search(r"^\$ ", block, re.MULTILINE)]
+    for block in [*_INDENTED.findall(prose(page)), *unprompted]:
         for line in re.sub(r"\\\n", " ", block).splitlines():
             yield _words(line)
     for example in examples(page):

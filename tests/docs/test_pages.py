@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from importlib import import_module
@@ -15,7 +16,7 @@ from coordinator_udf.settings.coordinator import FIELDS
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from tests.conftest import ROOT
-from tests.docs.pages import PAGES, anchors, commands, links, prose, spans, text_of
+from tests.docs.pages import PAGES, anchors, commands, links, programs, prose, spans, text_of
 from tests.groups.client_side_scenarios import SCENARIOS
 
 #: What a person types, and the typer command behind it.
@@ -78,6 +79,13 @@ def program_in(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
             assert (ROOT / word).exists(), f"{word} is not there"
             return word.removesuffix(".py").replace("/", "."), words[at + 1 :]
     return None
+
+
+@by_page
+def test_python_that_is_shown_imports_what_is_there(page: Path) -> None:
+    for program in programs(page):
+        imports = [line for line in ast.parse(program).body if isinstance(line, ast.Import | ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), str(page), "exec"), {})
 
 
 def test_options_of_the_live_job_that_its_page_names_exist() -> None:
