@@ -85,7 +85,7 @@ def program_in(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
 def test_python_that_is_shown_imports_what_is_there(page: Path) -> None:
     for program in programs(page):
         imports = [line for line in ast.parse(program).body if isinstance(line, ast.Import | ast.ImportFrom)]
-        exec(compile(ast.Module(imports, []), str(page), "exec"), {})
+        exec(compile(ast.Module([*imports], []), str(page), "exec"), {})
 
 
 def test_options_of_the_live_job_that_its_page_names_exist() -> None:

@@ -61,7 +61,7 @@ def classic_adoptions(
 
 
 def _choose_protocol(group: ClassicGroup) -> bool:
-    """Makes sure that all members support the group's protocol; whether there is such a one."""
+    """Selects a protocol that all members support, if the group's isn't one; tells whether there is one."""
     common = [name for name, count in group.supported.items() if count == len(group.members)]
     if common and group.protocol_name not in common:
         group.protocol_name = group.select_protocol()
@@ -89,7 +89,7 @@ def _group(
 
 
 def _phases(told: GroupTold, at: Place, ours: ClassicGroup | None) -> Iterator[tuple[int, ClassicGroupState]]:
-    """Generations and states that the group may be in."""
+    """Yields the generations and states that the group may be in, the likeliest first."""
     later = told.since(at.first, at.until)
     generations: list[int] = [] if ours is None else [ours.generation_id]
     named = [item.epoch for item in later if item.error == Errors.NONE and _names_generation(item)]
@@ -111,14 +111,14 @@ def _names_generation(item: Told) -> bool:
 
 
 def _joins(items: Sequence[Told]) -> Iterator[Told]:
-    """The requests to join that were answered with a generation."""
+    """Yields the JoinGroup requests that were answered with a generation."""
     for item in items:
         if item.api == "JoinGroup" and item.error == Errors.NONE and isinstance(item.answer.get("generationId"), int):
             yield item
 
 
 def _members(told: GroupTold, at: Place, ours: ClassicGroup | None) -> list[Member]:
-    """The members: ours but for those that aren't the broker's, and those of the broker that we don't have."""
+    """Returns our members without those that the broker doesn't know, and those of the broker that we don't have."""
     members = {} if ours is None else dict(ours.members)
     for member_id, said in told.members_since(at.first, at.until).items():
         if not said:
@@ -131,7 +131,7 @@ def _members(told: GroupTold, at: Place, ours: ClassicGroup | None) -> list[Memb
 
 
 def _member(told: GroupTold, at: Place, member_id: str) -> Member | None:
-    """A member as it joined last, or else as it joins next."""
+    """Returns a member as its last JoinGroup before the place says, else as its next one does; None without either."""
     for item in (*told.before(at.first), *told.since(at.first, at.until)):
         protocols = item.request.get("protocols") if item.api == "JoinGroup" and item.member_id == member_id else None
         if not protocols:
@@ -147,7 +147,7 @@ def _member(told: GroupTold, at: Place, member_id: str) -> Member | None:
 
 
 def _is_pending(told: GroupTold, at: Place, member_id: str) -> bool:
-    """Whether a member was given its id last and hasn't joined with it."""
+    """Tells whether the last that a member was told is its id (MEMBER_ID_REQUIRED): it hasn't joined with it."""
     last = next((item for item in told.before(at.first) if item.member_id == member_id), None)
     return last is not None and last.error == Errors.MEMBER_ID_REQUIRED
 
@@ -181,7 +181,7 @@ def _protocol_type(told: GroupTold, at: Place) -> str | None:
 
 
 def _leader(told: GroupTold, at: Place, ours: ClassicGroup | None, group: ClassicGroup) -> str | None:
-    """The leader that was told for the generation, if it is there."""
+    """Returns the leader that a JoinGroup answer of the generation names, if it is a member."""
     for item in _joins(told.all):
         if item.answer["generationId"] == group.generation_id and item.answer.get("leader") in group.members:
             return str(item.answer["leader"])
@@ -191,7 +191,7 @@ def _leader(told: GroupTold, at: Place, ours: ClassicGroup | None, group: Classi
 
 
 def _assignments(told: GroupTold, generation: int, group: ClassicGroup) -> dict[str, bytes]:
-    """What the leader assigned in a generation."""
+    """Returns a generation's assignments by member id, from the leader's SyncGroup or else from the answers."""
     for item in told.all:
         if item.api == "SyncGroup" and item.error == Errors.NONE and item.epoch == generation:
             found = {a["memberId"]: base64_bytes(a["assignment"]) for a in item.request.get("assignments") or ()}
@@ -205,7 +205,7 @@ def _assignments(told: GroupTold, generation: int, group: ClassicGroup) -> dict[
 
 
 def _timers(told: GroupTold, at: Place, group: ClassicGroup, ours: Sequence[Timer]) -> tuple[ArmedTimer, ...]:
-    """Those that we have as far as the group can still have them, and the others as of when a member was heard last."""
+    """Returns our timers that the group can still have, and session timers for the other members since last heard."""
     armed = {(timer.key.kind, timer.key.member_id): timer for timer in ours}
     found: list[ArmedTimer] = []
     for member_id in (*group.members, *group.pending_join):

@@ -27,6 +27,8 @@ from coordinator_udf.shard.adopt import Adoption, ArmedTimer
 
 #: How many epochs that are told later are looked at.
 _EPOCHS = 3
+#: Of how many answers before the place the greatest epoch is the group's: members may have been told later ones first.
+_LATEST = 16
 #: How many moments are tried at which the next assignment may have been made.
 _MOMENTS = 12
 _ASSIGNING = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
@@ -85,7 +87,7 @@ def consumer_adoptions(
 
 
 def _views(told: GroupTold, at: Place) -> dict[str, tuple[int, int, Partitions]]:
-    """What members were told last: their epoch, the one before, and their partitions."""
+    """Returns what each member was told before the place: its epoch, the epoch before that, and its partitions."""
     views: dict[str, tuple[int, int, Partitions]] = {}
     for item in told.all:
         if item.place >= at.first:
@@ -103,15 +105,16 @@ def _views(told: GroupTold, at: Place) -> dict[str, tuple[int, int, Partitions]]
 
 
 def _epochs(told: GroupTold, at: Place, ours: ConsumerGroup | None) -> list[int]:
-    """Epochs of the target assignment that the group may have."""
+    """Returns the epochs that the group's target assignment may have, all above 0, the likeliest first."""
     found: dict[int, None] = {}
     before = [epoch for item in told.all if item.place < at.first if (epoch := _epoch_told(item)) is not None]
+    known = max(before[-_LATEST:], default=0)
     if before:
-        found[max(before[-16:])] = None
+        found[known] = None
     if ours is not None:
         found[ours.assignment_epoch] = None
     later = [epoch for item in told.since(at.first, at.until) if (epoch := _epoch_told(item)) is not None]
-    for epoch in sorted(dict.fromkeys(epoch for epoch in later if not before or epoch >= max(before[-16:])))[:_EPOCHS]:
+    for epoch in sorted({epoch for epoch in later if epoch >= known})[:_EPOCHS]:
         found[epoch] = None
         found[epoch - 1] = None
     return [epoch for epoch in found if epoch > 0]
@@ -120,7 +123,7 @@ def _epochs(told: GroupTold, at: Place, ours: ConsumerGroup | None) -> list[int]
 def _phases(
     later: Sequence[Told], at: Place, ours: ConsumerGroup | None, epoch: int, interval_ms: int
 ) -> Iterator[tuple[int, int]]:
-    """The group's epoch and when the targets were computed (ms): another assignment may be due."""
+    """Yields group epochs, each with the time (ms) at which the targets were computed: a new assignment may be due."""
     own_ms = 0 if ours is None else ours.assignment_timestamp
     yield epoch, own_ms
     following = next((item for item in later if (_epoch_told(item) or 0) > epoch), None)
@@ -148,7 +151,7 @@ def _epoch_told(item: Told) -> int | None:
 
 
 def _targets(later: Sequence[Told], epoch: int) -> dict[str, Partitions]:
-    """What members are given in an epoch, the last of it."""
+    """Returns the partitions that heartbeats of an epoch assign to each member; the last answer counts."""
     found: dict[str, Partitions] = {}
     for item in later:
         is_told = item.api == "ConsumerGroupHeartbeat" and item.answer.get("assignment") is not None
@@ -175,7 +178,7 @@ def _members(
 
 
 def _as_told(member: ConsumerMember, view: tuple[int, int, Partitions] | None) -> ConsumerMember:
-    """The member with the epoch and the partitions that it was told, where that isn't what it has."""
+    """Returns the member with the epoch and the partitions that it was told, if that isn't what it has."""
     if view is None or view[0] == member.member_epoch or view[0] < 0:
         return member
     epoch, before, held = view
@@ -184,7 +187,7 @@ def _as_told(member: ConsumerMember, view: tuple[int, int, Partitions] | None) -
 
 
 def _member(told: GroupTold, at: Place, member_id: str) -> ConsumerMember | None:
-    """A member as it said last what it wants, or else as it says next."""
+    """Returns a member as its last subscription before the place says, else as its next one does; None without."""
     for item in (*told.before(at.first), *told.since(at.first, at.until)):
         if item.member_id != member_id:
             continue
@@ -208,7 +211,7 @@ def _member(told: GroupTold, at: Place, member_id: str) -> ConsumerMember | None
 
 
 def _classic_member(item: Told) -> ConsumerMember:
-    """A member of the classic protocol as it joined."""
+    """Returns a member of the classic protocol as its JoinGroup says."""
     asked, row = item.request, item.step.row
     session_ms = asked["sessionTimeoutMs"]
     protocols = tuple((p["name"], base64_bytes(p["metadata"])) for p in asked["protocols"])
@@ -232,7 +235,7 @@ def _subscription(protocols: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
 
 
 def _in_state(member: ConsumerMember, epoch: int, target: Partitions) -> ConsumerMember:
-    """The member in the state that what it has says."""
+    """Returns the member in the state that follows from its partitions and those it is to have."""
     if member.pending_revocation:
         return member
     has, wants = _flat(member.assigned), {topic_id: tuple(sorted(own)) for topic_id, own in target.items() if own}
@@ -249,7 +252,7 @@ def _flat(assigned: Mapping[str, Any]) -> Partitions:
 
 
 def _described(told: GroupTold, at: Place) -> dict[str, Any] | None:
-    """What the last request before told of the whole group, if it did."""
+    """Returns the group as a ConsumerGroupDescribe right before the place tells it; None where that came not last."""
     last = next(told.before(at.first), None)
     if last is None or last.api != "ConsumerGroupDescribe":
         return None

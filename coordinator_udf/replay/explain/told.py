@@ -30,7 +30,19 @@ Partitions = dict[str, tuple[int, ...]]
 
 
 class Told(NamedTuple):
-    """One request with its answer. ``epoch`` is the generation or member epoch that the request names, if any."""
+    """One request with its answer.
+
+    Attributes:
+        place: the step's place in the estimated order of the log.
+        at_ms: when it was handled by that order, in milliseconds.
+        api: Kafka's name of it.
+        member_id: who asked; empty where nobody is named.
+        error: the answer's error code.
+        epoch: the generation or member epoch that the request names, if any.
+        request: its body, in Kafka's JSON field names.
+        answer: the answer's.
+        step: the step of the log that all this is of.
+    """
 
     place: int
     at_ms: int
@@ -44,14 +56,14 @@ class Told(NamedTuple):
 
     @property
     def comes(self) -> bool:
-        """Whether this may be how the member came into the group: what it does later says nothing of before."""
+        """Tells whether the member may have come by this request, so that later ones say nothing of before."""
         if self.api == "ConsumerGroupHeartbeat":
             return self.epoch == 0
         return self.api == "JoinGroup" and not self.step.row["member_id"]
 
     @property
     def is_member(self) -> bool | None:
-        """Whether the member was one when it asked; None if the answer doesn't tell."""
+        """Tells whether who asked was a member then; None if the answer doesn't say."""
         if self.api not in _MEMBER_APIS or not self.member_id or self.epoch == -1:
             return None
         if self.error == Errors.UNKNOWN_MEMBER_ID:
@@ -60,26 +72,26 @@ class Told(NamedTuple):
 
 
 class GroupTold:
-    """All that is told of a group."""
+    """All requests of one group that were answered."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
 
     @cached_property
     def all(self) -> list[Told]:
-        """In the order of the steps, one each that was answered."""
+        """Reads the steps once and returns what was told, in the order of the steps."""
         return [told for step in self._steps if (told := _told(step)) is not None]
 
     def before(self, place: int) -> Iterator[Told]:
-        """What was told before a step, the last first."""
+        """Yields what was told before a step, the last first."""
         return (told for told in reversed(self.all) if told.place < place)
 
     def since(self, place: int, until: int) -> list[Told]:
-        """What is told from a step on, up to another."""
+        """Returns what is told from the step ``place`` on, up to the step ``until``, which is left out."""
         return [told for told in self.all if place <= told.place < until]
 
     def members_since(self, place: int, until: int) -> dict[str, bool]:
-        """Who is a member at a step, and who isn't, as far as what is told from there on says it."""
+        """Returns for each member id whether it is a member at a step, as far as later answers tell."""
         found: dict[str, bool | None] = {}
         for told in self.since(place, until):
             if told.member_id in found:
@@ -105,13 +117,13 @@ def _told(step: Step) -> Told | None:
 
 
 def partitions_of(assignment: Any) -> Partitions:
-    """The partitions in an assignment of a ConsumerGroupHeartbeat or a ConsumerGroupDescribe."""
+    """Returns the partitions, by topic id, in an assignment of a ConsumerGroupHeartbeat or a ConsumerGroupDescribe."""
     topics = (assignment or {}).get("topicPartitions") or () if not isinstance(assignment, list) else assignment
     return {topic["topicId"]: tuple(sorted(topic["partitions"])) for topic in topics if topic["partitions"]}
 
 
 def base64_bytes(text: Any) -> bytes:
-    """The bytes of a text of the log; none of what is no such text, as in an answer that was changed."""
+    """Decodes a base64 text of the log; anything else, as in an answer that was changed, gives no bytes."""
     try:
         return b64decode(text or "", validate=True)
     except (ValueError, TypeError):
