@@ -83,6 +83,9 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: float)
         next_ms = next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
         known_ms = process.timekeeper.next_look_ms(next_ms - 1, process.config.auto_commit_interval_ms)
         return next_ms if known_ms is None else known_ms
+    if process.join_req is not None:
+        # It is told of the answer, and until then polls find nothing.
+        return max(now_ms + 1, process.last_poll_ms + process.config.max_poll_interval_ms // 3)
     if not process.is_threaded:
         plan = process.plan
         cycle_ms = max(1, plan.poll_ms + plan.process_ms)

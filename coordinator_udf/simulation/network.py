@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import log1p
 from random import Random
 
 from coordinator_udf.members.outputs import Request
@@ -42,6 +43,7 @@ class Network:
         self._plan = plan
         self._draws = draws
         self._salt = draws.getrandbits(32)
+        self._until_loss = self._draw_loss()
         self._connections: dict[tuple[str, str], Connection] = {}
 
     def connection(self, member: str, node: str) -> Connection:
@@ -96,5 +98,29 @@ class Network:
                 connection.arrived_ms[req] += by_ms
 
     def is_lost(self) -> bool:
-        """Draws whether a connection gets lost with a request."""
-        return self._plan.loss > 0 and self._draws.random() < self._plan.loss
+        """Tells whether a connection gets lost with a request that is sent now."""
+        if self._until_loss is None:
+            return False
+        self._until_loss -= 1
+        if self._until_loss:
+            return False
+        self._until_loss = self._draw_loss()
+        return True
+
+    @property
+    def requests_before_loss(self) -> int | None:
+        """How many requests arrive before a connection gets lost with one; None if none ever does."""
+        return None if self._until_loss is None else self._until_loss - 1
+
+    def leave_out(self, requests: int) -> None:
+        """Counts requests that aren't simulated, fewer than come before the next loss."""
+        if self._until_loss is not None:
+            self._until_loss -= requests
+
+    def _draw_loss(self) -> int | None:
+        """Draws which of the next requests is the first to get lost: each is with the same chance."""
+        if self._plan.loss <= 0:
+            return None
+        if self._plan.loss >= 1:
+            return 1
+        return 1 + int(log1p(-self._draws.random()) / log1p(-self._plan.loss))

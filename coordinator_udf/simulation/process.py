@@ -45,6 +45,7 @@ class Process:
         is_watching: whether that is when it next looks whether its thread has anything for it.
         has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
+        join_req: the JoinGroup that waits for its answer.
         skipped_ms: how much time was left out for it: its member's clock is so late.
     """
 
@@ -64,6 +65,7 @@ class Process:
     is_watching: bool = False
     has_looked_twice: bool = False
     is_settled: bool = False
+    join_req: int | None = None
     skipped_ms: int = 0
 
     @property

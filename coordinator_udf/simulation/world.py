@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from random import Random
 
 from coordinator_udf.members import inputs
@@ -54,12 +53,8 @@ _LOOK_MS = 1_000
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
 
 
-@dataclass(order=True, slots=True)
-class _Planned:
-    ts_ms: int
-    order: int
-    event: e.Event = field(compare=False)
-    is_of_plan: bool = field(default=False, compare=False)
+#: An event with its time, its number, which keeps those of one time in order, and whether the world's plan has it.
+_Planned = tuple[int, int, bool, e.Event]
 
 
 class World:
@@ -124,7 +119,7 @@ class World:
 
     def _at(self, ts_ms: int, event: e.Event, *, is_of_plan: bool = False) -> None:
         self._order += 1
-        heapq.heappush(self._queue, _Planned(max(ts_ms, self._now_ms), self._order, event, is_of_plan))
+        heapq.heappush(self._queue, (max(ts_ms, self._now_ms), self._order, is_of_plan, event))
 
     def _skip_stretch(self) -> None:
         """Leaves out what only repeats itself until the plan has something in store."""
@@ -140,16 +135,26 @@ class World:
         if self._look_ms > self._now_ms or periods < 1 or self._coordinator.sessions() != len(living):
             self._look_ms = max(self._look_ms, self._now_ms + _LOOK_MS)
             return
+        sent = list(requests_of(living, self._consumer_heartbeat_ms))
+        in_period = sum(found.period_ms // interval_ms for _, interval_ms in sent)
+        before_loss = self._network.requests_before_loss
+        if before_loss is not None and in_period:
+            periods = min(periods, before_loss // in_period)
         by_ms = periods * found.period_ms
-        for api, interval_ms in requests_of(living, self._consumer_heartbeat_ms):
+        if not by_ms:
+            self._look_ms = self._now_ms + _LOOK_MS
+            return
+        for api, interval_ms in sent:
             self.history.count(api, by_ms // interval_ms)
+        self._network.leave_out(periods * in_period)
         self._put_off(living, by_ms)
 
     def _put_off(self, living: list[Process], by_ms: int) -> None:
-        self._queue = [one for one in self._queue if one.is_of_plan or not self._is_over(one.event)]
-        for planned in self._queue:
-            if not planned.is_of_plan:
-                planned.ts_ms += by_ms
+        self._queue = [
+            (ts_ms if is_of_plan else ts_ms + by_ms, order, is_of_plan, event)
+            for ts_ms, order, is_of_plan, event in self._queue
+            if is_of_plan or not self._is_over(event)
+        ]
         heapq.heapify(self._queue)
         self._deadlines = [(deadline + by_ms, wakes, name) for deadline, wakes, name in self._deadlines]
         for process in living:
@@ -166,7 +171,7 @@ class World:
     def _step(self, end_ms: int) -> bool:
         if self._skips and self._now_ms >= self._look_ms:
             self._skip_stretch()
-        queued = self._queue[0].ts_ms if self._queue else end_ms + 1
+        queued = self._queue[0][0] if self._queue else end_ms + 1
         member = self._next_member()
         own = end_ms + 1 if member is None else max(member[0], self._now_ms)
         timer = self._coordinator.next_deadline_ms(min(queued, own, end_ms))
@@ -179,10 +184,10 @@ class World:
             self._happened_ms = now_ms
             self._send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
-            planned = heapq.heappop(self._queue)
-            if planned.is_of_plan:
+            _, _, is_of_plan, event = heapq.heappop(self._queue)
+            if is_of_plan:
                 self._happened_ms = now_ms
-            self._happen(planned.event)
+            self._happen(event)
         elif member is not None:
             heapq.heappop(self._deadlines)
             process = self._processes[member[2]]
@@ -301,6 +306,9 @@ class World:
         if is_crash:
             self._tell(process, "crash")
             self._gone(process)
+        elif process.in_callback is not None:
+            # Its application is in poll until then.
+            self._at(process.in_callback[1], e.Closes(process.plan.name))
         else:
             self._tell(process, "close")
             process.doing = Doing.CLOSING
@@ -322,8 +330,16 @@ class World:
     def _again(self, process: Process, event: inputs.Input) -> None:
         """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
         was_settled = process.is_settled
-        happened = self._give(process, event) or isinstance(event, inputs.Metadata | inputs.CallbackDone)
-        if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not happened):
+        if isinstance(event, inputs.Disconnect) or (
+            isinstance(event, inputs.Response) and event.req == process.join_req
+        ):
+            process.join_req = None
+        happened = self._give(process, event)
+        # What a settled member does by itself, which are heartbeats, is nothing to its application.
+        concerns = isinstance(event, inputs.Metadata | inputs.CallbackDone) or (
+            happened and not isinstance(event, inputs.Tick)
+        )
+        if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not concerns):
             return
         if not process.is_threaded:
             until_ms = processing_until_ms(process, self._now_ms)
@@ -375,11 +391,14 @@ class World:
         name = process.plan.name
         match output:
             case Request():
+                if output.api == "JoinGroup":
+                    process.join_req = output.req
                 self._send(self._network.connection(name, output.to), output)
             case MetadataRequest():
                 asked_ms = max(self._now_ms, self._cut_until_ms(name))
                 self._at(asked_ms + 2 * self._network.latency_ms(name, asked_ms), e.MetadataArrives(name))
             case Hangup(node):
+                process.join_req = None
                 self._network.close(name, node)
             case Callback(method, partitions):
                 self._tell(process, _EVENT_OF[method], partitions)

@@ -98,6 +98,16 @@ def test_a_coordinator_that_answers_once_in_a_while_is_enough(protocol: str) -> 
     assert _is_shared_out(World(_plan(protocol, cadence_ms=500), 2).run(), _PARTITIONS)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_process_that_is_to_close_in_a_callback_closes_after_it(protocol: str) -> None:
+    members = [replace(member, callback_ms=2_000) for member in _plan(protocol).members]
+    for close_at_ms in range(2_000, 9_000, 1_500):
+        closing = replace(members[0], close_at_ms=close_at_ms)
+        history = World(_plan(protocol, members=(closing, *members[1:])), 2).run()
+        assert [event.event for event in history.events if event.process == closing.name][-1] == "closed"
+        assert _is_shared_out(history, _PARTITIONS)
+
+
 @st.composite
 def _faulty(draw: st.DrawFn) -> WorldPlan:
     """A world whose last fault is at 50 s and that goes on for two minutes."""
@@ -147,10 +157,11 @@ def test_after_the_last_fault_everything_has_one_owner_again(plan: WorldPlan, se
     derandomize=True,
     phases=(Phase.generate,),
 )
-@given(_faulty(), st.integers(0, 2**32), st.sampled_from((0, 500)))
-def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, cadence_ms: int) -> None:
+@given(_faulty(), st.integers(0, 2**32), st.sampled_from((0, 500)), st.sampled_from((0.0, 0.002)))
+def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, cadence_ms: int, loss: float) -> None:
     late = MemberPlan("late", 1, "g", ("t",), 400_000, plan.members[0].properties)
-    plan = replace(plan, members=(*plan.members, late), end_ms=430_000, cadence_ms=cadence_ms)
+    network = replace(plan.network, loss=loss)
+    plan = replace(plan, members=(*plan.members, late), end_ms=430_000, cadence_ms=cadence_ms, network=network)
     whole, short = World(plan, seed, skips=False).run(), World(plan, seed).run()
     assert whole.events == short.events
     assert whole.requests == short.requests

@@ -13,6 +13,7 @@ class HeartbeatTimers:
 
     def __init__(self, config: MemberConfig, clock: Clock, jitter: Jitter, lateness: Lateness) -> None:
         self._config = config
+        self._clock = clock
         self._lateness = lateness
         self._heartbeat = Timer(clock, config.heartbeat_interval_ms)
         self._session = Timer(clock, config.session_timeout_ms)
@@ -23,7 +24,7 @@ class HeartbeatTimers:
     @property
     def deadline_ms(self) -> int:
         """The first time at which one of the timers is over."""
-        return min(timer.deadline_ms for timer in (self._heartbeat, self._session, self._poll))
+        return min(self._heartbeat.deadline_ms, self._session.deadline_ms, self._poll.deadline_ms)
 
     def polled(self) -> None:
         """Takes note that the application polls."""
@@ -79,5 +80,8 @@ class HeartbeatTimers:
         self._heartbeat.reset(max(1, interval_ms + self._lateness(self._heartbeat.seen_ms + interval_ms)))
 
     def _update(self) -> None:
-        for timer in (self._heartbeat, self._session, self._poll):
-            timer.update()
+        now_ms = self._clock.now_ms
+        if self._heartbeat.seen_ms < now_ms:
+            # All three are always updated together.
+            for timer in (self._heartbeat, self._session, self._poll):
+                timer.update(now_ms)
