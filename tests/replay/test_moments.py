@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.broker_log.availability import Moment, availability
+from coordinator_udf.replay.inputs.broker_log.facts import findings, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.order import set_row_times
 from coordinator_udf.replay.inputs.detect import read_source
@@ -67,3 +70,28 @@ def test_the_times_of_a_whole_log_go_on() -> None:
     for row in source.rows:
         assert row["log_ts"] >= latest.get(row["partition"], 0)
         latest[row["partition"]] = row["log_ts"]
+
+
+def asked(number: int, group: str, at_ms: int, error: int) -> Entry:
+    entry = join(number, at_ms, at_ms + 2, error)
+    return Entry(**{**{name: getattr(entry, name) for name in entry.__struct_fields__}, "log_ts": at_ms,
+                    "api": "Heartbeat", "request": {"groupId": group, "memberId": "m"}})  # fmt: skip
+
+
+def test_a_shard_was_loaded_between_the_last_answer_that_it_was_not_and_the_first_that_it_was() -> None:
+    # Loading (14), then a member that the coordinator doesn't know (25), which it can only say once it has loaded.
+    entries = [asked(1, "a", 1_000, 25), asked(2, "a", 9_000, 14), asked(3, "a", 9_200, 25)]
+    found = availability([Moment.of(entry) for entry in entries], 1)
+    assert [(control.api, control.log_ts) for control in found.controls[3, 0]] == [("Failover", 9_102)]
+
+
+def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:
+    # A broker lost both groups at once; one was loaded when the other was not yet.
+    entries = [
+        asked(number, group, at_ms, error)
+        for number, (group, at_ms, error) in enumerate(
+            [("a", 0, 25), ("b", 1, 25), ("a", 5_000, 14), ("b", 5_001, 14), ("a", 5_100, 25), ("b", 5_200, 14)]
+        )
+    ]
+    count = likely_partitions(each for entry in entries for each in findings(entry))
+    assert partition_for("a", count) != partition_for("b", count)

@@ -41,7 +41,7 @@ class Control(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A request of the log: when it came and was answered, and what its answer tells of shards.
+    """A request of the log: when it came, was handled and answered, and what its answer tells of shards.
 
     Attributes:
         findings: by group, in the order of the answer.
@@ -51,13 +51,14 @@ class Moment(NamedTuple):
     connection: str
     arrived_us: int
     answered_us: int
+    handled_by_us: int
     log_ts: int
     findings: tuple[tuple[str, Finding], ...]
 
     @classmethod
     def of(cls, entry: Entry) -> Moment:
         """The moment of an entry."""
-        times = entry.arrived_us, entry.answered_us, entry.log_ts
+        times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
         return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)))
 
     def of_shards(self, partitions: int) -> dict[int, Finding]:
@@ -94,6 +95,8 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
     service = [Finding.SERVED] * partitions
     was_served = [False] * partitions
     served_us = [0] * partitions
+    loading_us = [0] * partitions
+    loads_us: list[int] = []
     silences = _silences(requests)
     restarts: dict[Silence, set[int]] = defaultdict(set)
     for entry, partition, finding in _believable(requests, partitions, silences):
@@ -106,10 +109,16 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
                 found.losses[partition].append(lost_ms)
                 if silence:
                     restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
+            since_ms = entry.log_ts
+            if now is Finding.SERVED:
+                since_ms = _loaded_ms(loading_us[partition], entry, loads_us)
+                loads_us.append(entry.handled_by_us)
             found.controls[entry.number, partition] = [
-                Control(api, lost_ms if api == "Unload" else entry.log_ts) for api in _STEPS[before, now]
+                Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
             ]
             service[partition] = now
+        if finding in LOST:
+            loading_us[partition] = max(loading_us[partition], entry.answered_us)
         if now is Finding.SERVED and finding is Finding.SERVED:
             served_us[partition] = entry.answered_us
             was_served[partition] = True
@@ -139,6 +148,19 @@ def _believable(
         yield entry, partition, finding
         if finding is not Finding.NOTHING:
             before[partition] = finding, entry.answered_us
+
+
+def _loaded_ms(loading_us: int, entry: Moment, others_us: Sequence[int]) -> int:
+    """When a shard was loaded: between the last answer that it wasn't and the first that it was.
+
+    Args:
+        others_us: when other shards were first seen to be loaded; a broker that starts loads them one after the other.
+    """
+    between_us = entry.handled_by_us - loading_us
+    if not 0 < between_us <= _SILENCE_US:
+        return entry.log_ts
+    first_us = min((us for us in others_us if us > loading_us), default=entry.handled_by_us)
+    return min(entry.log_ts, min(first_us, loading_us + between_us // 2) // 1000)
 
 
 def _next(service: Finding, finding: Finding) -> Finding:

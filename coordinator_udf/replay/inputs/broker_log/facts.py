@@ -73,10 +73,10 @@ def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
 
 
 def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
-    """The number of shards with which the fewest losses explain what was answered; Kafka's default if it is one.
+    """The number of shards that contradicts the answers least; Kafka's default if it is one.
 
     Groups of one shard are lost and served together. With a wrong number, groups share a shard that don't in truth,
-    and it seems lost and served by turns.
+    and it seems lost more often than each of them.
 
     Args:
         found: what answers tell, by group, in the order of the log.
@@ -86,20 +86,32 @@ def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
         for group_id, finding in found
         if finding in LOST or finding is Finding.SERVED
     ]
-    places, lost = (np.array(column, dtype=np.int64) for column in zip(*telling, strict=True)) if telling else ((), ())
-    if not np.any(lost):
+    if not any(is_lost for _, is_lost in telling):
         return DEFAULT_PARTITIONS
-    losses = {partitions: _losses(np.remainder(places, partitions), np.asarray(lost)) for partitions in _CANDIDATES}
-    return min(losses, key=lambda partitions: (losses[partitions], partitions != DEFAULT_PARTITIONS, -partitions))
+    places, lost = (np.array(column, dtype=np.int64) for column in zip(*telling, strict=True))
+    groups, own = np.unique(_losses(places, lost), return_counts=True)
+    contradictions = {
+        count: len(_losses(np.remainder(places, count), lost)) - _most_of_a_group(groups, own, count)
+        for count in _CANDIDATES
+    }
+    return min(contradictions, key=lambda count: (contradictions[count], count != DEFAULT_PARTITIONS, -count))
 
 
-def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> int:
-    """How many times a shard was lost that was served before, or not asked."""
+def _most_of_a_group(groups: NDArray[np.int64], own: NDArray[np.int64], partitions: int) -> int:
+    """How often shards are lost if each is as often as that of its groups which is so most often."""
+    most = np.zeros(partitions, np.int64)
+    np.maximum.at(most, np.remainder(groups, partitions), own)
+    return int(most.sum())
+
+
+def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The shards that were lost when they were served before, or not asked; each as often as it was."""
     by_shard = np.argsort(shards, kind="stable")
     shards, lost = shards[by_shard], lost[by_shard]
     goes_on = np.diff(shards, prepend=-1) == 0
     was_lost = np.where(goes_on, np.roll(lost, 1), 0)
-    return int(np.count_nonzero((lost == 1) & (was_lost == 0)))
+    found: NDArray[np.int64] = shards[(lost == 1) & (was_lost == 0)]
+    return found
 
 
 def _finding(entry: Entry, error: int) -> Finding:
