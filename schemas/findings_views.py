@@ -30,7 +30,9 @@ WITH joins AS (
            concat('all waited for ',
                   array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))), ', '),
                   ', silent until a timer put it out') AS text,
-           'session.timeout.ms' AS setting, min(started) AS first_at
+           'session.timeout.ms' AS setting, min(started) AS first_at,
+           'waited_for' AS shown_in,
+           'how = "expelled" AND kind = "classic"' AS whose
     FROM waited_for WHERE how = 'expelled' AND kind = 'classic' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
@@ -41,23 +43,31 @@ WITH joins AS (
                            'after a silence that is not told; '),
                   count(came_back_as), ' came back'),
            CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
-                ELSE 'session.timeout.ms' END, min(at)
+                ELSE 'session.timeout.ms' END, min(at),
+           'expulsions',
+           'true'
     FROM expulsions GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'second expulsion in one rebalance', count(*), NULL,
            concat('a rebalance lost ', max(size(expelled)), ' members one after the other'), 'session.timeout.ms',
-           min(started)
+           min(started),
+           'waited_for',
+           'size(expelled) > 1'
     FROM waited_for WHERE size(expelled) > 1 GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'left for it did not poll', count(*), NULL,
            concat(array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))), ', '),
-                  ' left because it had not polled in time'), 'max.poll.interval.ms', min(at)
+                  ' left because it had not polled in time'), 'max.poll.interval.ms', min(at),
+           'member_events',
+           'event = "left" AND lower(client_reason) LIKE "%poll%"'
     FROM member_events WHERE event = 'left' AND lower(client_reason) LIKE '%poll%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'short absences', count(*), NULL,
            concat(array_join(array_sort(collect_set(identity)), ', '),
                   ' went and came back within a minute; with instance ids such a restart needs no rebalance'),
-           'group.instance.id', min(since)
+           'group.instance.id', min(since),
+           'incarnations',
+           'group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)'
     FROM incarnations
     WHERE group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
     GROUP BY source, group_id
@@ -66,52 +76,73 @@ WITH joins AS (
            concat(array_join(array_sort(collect_set(identity)), ', '),
                   ' left and joined again as the same process: it did not poll in time, was subscribed anew, or was ',
                   'removed by an admin'),
-           'max.poll.interval.ms', min(since)
+           'max.poll.interval.ms', min(since),
+           'incarnations',
+           'same_connection AND ended_before = "left"'
     FROM incarnations WHERE same_connection AND ended_before = 'left' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'removed by an admin', count(*), NULL,
            concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), ' removed members'),
-           'group.instance.id', min(at)
+           'group.instance.id', min(at),
+           'member_events',
+           'event = "left" AND client_reason LIKE "%removed by an admin%"'
     FROM member_events WHERE event = 'left' AND client_reason LIKE '%removed by an admin%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'duplicate instance id', count(*), NULL,
            concat('two processes used the instance id ',
                   coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)')),
-           'group.instance.id', min(at)
+           'group.instance.id', min(at),
+           'refused',
+           'error IN ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")'
     FROM refused WHERE error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'incompatible protocols', count(*), NULL,
            concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group'),
-           'partition.assignment.strategy', min(at)
+           'partition.assignment.strategy', min(at),
+           'refused',
+           'error = "INCONSISTENT_GROUP_PROTOCOL"'
     FROM refused WHERE error = 'INCONSISTENT_GROUP_PROTOCOL' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'zombie commits', count(*), NULL,
            concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after it was put out'),
-           'max.poll.interval.ms', min(at)
+           'max.poll.interval.ms', min(at),
+           'refused',
+           'why LIKE "zombie%"'
     FROM refused WHERE why LIKE 'zombie%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
            concat(sum(rebalances), ' rebalances in a row, first by ', min_by(first_trigger, started), ' of ',
                   coalesce(min_by(first_client_id, started), 'unknown')),
-           CASE WHEN looks_like = 'deploy' THEN 'group.instance.id' ELSE 'session.timeout.ms' END, min(started)
+           CASE WHEN looks_like = 'deploy' THEN 'group.instance.id' ELSE 'session.timeout.ms' END, min(started),
+           'storms',
+           concat('looks_like = "', looks_like, '"')
     FROM storms WHERE looks_like NOT IN ('start', 'shutdown') GROUP BY source, group_id, looks_like
     UNION ALL
     SELECT source, group_id, 'eager protocol in a large group', count(*), sum(duration_ms),
            concat('each of ', count(*), ' rebalances stopped ', max(member_count), ' members'),
-           'partition.assignment.strategy', min(started)
+           'partition.assignment.strategy', min(started),
+           'rebalances',
+           'kind = "classic" AND member_count >= 10 AND protocol NOT LIKE "cooperative%" AND duration_ms > 0'
     FROM rebalances
     WHERE kind = 'classic' AND member_count >= 10 AND protocol NOT LIKE 'cooperative%' AND duration_ms > 0
     GROUP BY source, group_id HAVING count(*) >= 3
     UNION ALL
     SELECT source, group_id, 'mixed session timeouts', timeouts, NULL,
-           concat('members have session timeouts of ', timeout_texts, ' ms'), 'session.timeout.ms', NULL
+           concat('members have session timeouts of ', timeout_texts, ' ms'), 'session.timeout.ms', NULL,
+           'request_log',
+           'api = "JoinGroup"'
     FROM mixes WHERE timeouts > 1
     UNION ALL
     SELECT source, group_id, 'mixed assignors', lists, NULL, concat('members name assignors ', assignor_texts),
-           'partition.assignment.strategy', NULL
+           'partition.assignment.strategy', NULL,
+           'request_log',
+           'api = "JoinGroup"'
     FROM mixes WHERE lists > 1
 )
-SELECT source, group_id, finding, times, cost_ms, text, setting, first_at FROM found
+SELECT source, group_id, finding, times, cost_ms, text, setting, first_at,
+       concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
+              CASE WHEN whose = 'true' THEN '' ELSE concat(' AND ', whose) END) AS evidence
+FROM found
 """
 
 #: From when on what is told of a group can be relied on. A log that begins in the middle doesn't say who was in the

@@ -84,6 +84,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "cost_ms": "what it cost the group, where that can be told",
     "text": "in a sentence",
     "setting": "the setting to look at",
+    "evidence": "the statement that shows the rows that it is told from",
     "reliable_from": "what is told of the group before is not reliable; null: nothing is",
     "begins_in_the_middle": "whether answers show that the group was there before the log began",
     "diverged": "requests that the replay answered otherwise than was recorded, where the log can tell what is right",

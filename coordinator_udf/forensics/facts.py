@@ -91,6 +91,7 @@ class Finding:
     text: str
     setting: str
     first_at: datetime | None
+    evidence: str = ""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,18 @@ from schemas.views import VIEWS
 _NO_FUNCTION: Final = ("unction with name", "No function matches")
 
 
+#: The words that a statement of Spark's SQL begins with.
+_BEGINNINGS: Final = frozenset(
+    {
+        "add", "alter", "analyze", "begin", "cache", "call", "clear", "comment", "convert", "create", "declare",
+        "delete", "desc", "describe", "drop", "execute", "explain", "export", "from", "grant", "import",
+        "insert", "list", "load", "map", "merge", "msck", "optimize", "pivot", "reduce", "refresh", "repair",
+        "replace", "reset", "restore", "revoke", "select", "set", "show", "table", "truncate", "uncache",
+        "update", "use", "vacuum", "values", "with",
+    }
+)  # fmt: skip
+
+
 class BadStatement(UserError):
     """A statement names what isn't there."""
 
@@ -87,6 +99,7 @@ class LocalShell(Statements):
         self._show(columns, rows)
 
     def _answer(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        refuse_unknown(statement)
         try:
             parsed = sqlglot.parse_one(statement, read="spark")
         except sqlglot.ParseError as error:
@@ -150,6 +163,20 @@ class LocalShell(Statements):
             print(table(columns, shown))
         if more and self._form is OutputFormat.TABLE:
             print(f"only showing top {self._max_rows} rows\n")
+
+
+def refuse_unknown(statement: str) -> None:
+    """Sees a typo in a statement's first word, for which Spark need not be started.
+
+    Raises:
+        BadStatement: no statement begins with it.
+    """
+    first = re.match(r"(?:\s|--.*\n|/\*.*?\*/|\()*([A-Za-z]\w*)", statement, re.DOTALL)
+    if first is None or first[1].lower() in _BEGINNINGS:
+        return
+    near = difflib.get_close_matches(first[1].lower(), _BEGINNINGS, 1)
+    hint = f"; did you mean {near[0].upper()}?" if near else ""
+    raise BadStatement(f"no statement begins with {first[1]}{hint}")
 
 
 def _with_names(parsed: exp.Query) -> exp.Query:

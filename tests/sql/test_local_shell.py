@@ -86,3 +86,14 @@ def test_values_are_shown_as_spark_shows_them() -> None:
 def test_comments_of_columns_are_described(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shell(tables).run("DESCRIBE waited_for")
     assert "joined, reconciled, left, expelled" in capsys.readouterr().out
+
+
+def test_a_typo_in_the_first_word_needs_no_spark(tables: Path) -> None:
+    shell = LocalShell(str(tables), None, start_spark, max_rows=10, vertical=False)
+    with pytest.raises(BadStatement, match="no statement begins with SELEC; did you mean SELECT"):
+        shell.run("SELEC * FROM groups")
+    with pytest.raises(BadStatement, match="no statement begins with rebalances"):
+        shell.run("rebalances")
+    # What Spark alone can do goes to it, as before.
+    with pytest.raises(SparkWasStarted):
+        shell.run("-- of the catalog\nSHOW TABLES")

@@ -1,0 +1,34 @@
+"""Each finding names the rows that it is told from, and a setting to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql.in_process import ViewsInProcess
+from coordinator_udf.sql.shapes import views_named
+from tests.conftest import SAMPLE_LOG, SHARED
+
+
+def logs() -> list[Path]:
+    folder = SHARED / "evidence" / "dev"
+    return [path for name in ("storm", "max-poll", "static-restart", "rolling-strategy")
+            if (path := folder / f"{name}.request.log.gz").exists()]  # fmt: skip
+
+
+@pytest.mark.parametrize("log", [SAMPLE_LOG, *logs()], ids=lambda path: path.name.partition(".")[0])
+def test_each_finding_has_rows_and_a_setting(log: Path, tmp_path: Path) -> None:
+    replay(None, ReplayRequest((log,), tmp_path / "tables", ReplayOptions()), print)
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("findings"))
+    findings = views.ask("SELECT * FROM findings")
+    assert findings
+    for finding in findings:
+        assert finding["setting"]
+        views.make(views_named(finding["evidence"]))
+        rows = views.ask(finding["evidence"])
+        assert rows, finding
+        assert {row["group_id"] for row in rows} == {finding["group_id"]}
