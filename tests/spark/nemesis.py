@@ -146,10 +146,14 @@ class Nemesis:
                 self._victims[kind]()
 
     def keep_up(self) -> None:
-        """Starts the driver again if it ended: who runs one has somebody who does."""
+        """Starts the driver and members again that ended by themselves: who runs them has somebody who does."""
         if not self._fleet.job.is_running:
             print(f"{time.strftime('%H:%M:%S')} the driver is started again", flush=True)
             self._fleet.job.start()
+        for reader in (reader for readers in self._readers.values() for reader in readers):
+            if reader.process.poll() is not None:
+                print(f"{time.strftime('%H:%M:%S')} a member is started again", flush=True)
+                reader.start()
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
