@@ -37,7 +37,7 @@ from tests.spark.locked_broker import UPSTREAM, locked_broker, write_kafka_confi
 
 TOPIC, PARTITIONS = "orders", 6
 USER = "alice"
-SESSION_MS = 20_000
+SESSION_MS = 45_000
 #: The groups: each member's library, and the group's protocol.
 GROUPS = {
     "classic": ("classic", ("confluent", "kafka-python", "aiokafka")),
