@@ -39,7 +39,10 @@ class NotAppendedError(BrokerError):
 
     def __init__(self, place: KafkaPlace, errors: Mapping[int, str]) -> None:
         self.partitions = frozenset(errors)
-        told = "; ".join(f"partition {partition}: {error}" for partition, error in sorted(errors.items()))
+        places: dict[str, list[str]] = {}
+        for partition, error in sorted(errors.items()):
+            places.setdefault(error, []).append(str(partition))
+        told = "; ".join(f"{error} (partitions {', '.join(found)})" for error, found in places.items())
         super().__init__(f"{place} can't be appended to now: {told}")
 
 
