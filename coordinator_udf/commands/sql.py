@@ -53,8 +53,9 @@ def main(
     try:
         look_for_tables(folder)
         text = file.read_text(encoding="utf-8") if file is not None else statement
-    except (UserError, OSError) as error:
-        typer.echo(f"sql: {error}", err=True)
+    except (UserError, OSError, UnicodeDecodeError) as error:
+        told = str(error) if isinstance(error, UserError) else f"{file} can't be read: {_why(error)}"
+        typer.echo(f"sql: {told}", err=True)
         raise typer.Exit(1) from error
     if ddl is not None:
         for each in statements_for(folder, ddl):
@@ -75,6 +76,10 @@ def main(
     except (UserError, PySparkException) as error:
         typer.echo(f"sql: {in_a_line(error)}", err=True)
         raise typer.Exit(1) from error
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
 
 
 def start_spark(folder: str) -> SparkSession:

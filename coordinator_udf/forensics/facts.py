@@ -136,6 +136,27 @@ class GroupFacts:
         return sum(r.duration_ms or 0 for r in self.rebalances if r.kind == "classic")
 
     @property
+    def changed_hands(self) -> list[Ownership]:
+        """Partitions that went to another owner, stood idle or were held by the dead, the longest without one first."""
+        found = [held for held in self.ownership if held.change in {"moved", "returned"} or held.idle_before_ms
+                 or held.on_paper]  # fmt: skip
+        return sorted(found, key=lambda held: (-(held.idle_before_ms or 0) - (held.on_paper_ms or 0), held.since))
+
+    @property
+    def came_again(self) -> list[Life]:
+        """The processes of clients that had been there before."""
+        return [life for life in self.lives if life.incarnation > 1]
+
+    def ended_before(self, life: Life) -> str:
+        """How the one before it ended, and when."""
+        older = [each for each in self.lives if each.identity == life.identity and each.incarnation < life.incarnation]
+        if not older:
+            return "not told"
+        last = max(older, key=lambda each: each.incarnation)
+        when = "" if last.until is None else f" at {last.until:%H:%M:%S}"
+        return f"{last.ended_by or 'not told'}{when}"
+
+    @property
     def is_told_of(self) -> bool:
         """Whether anything happened to it; of some groups a broker says only that it holds them."""
         return bool(self.rebalances or self.lives or self.findings or self.refused)

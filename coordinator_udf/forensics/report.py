@@ -21,6 +21,8 @@ TEMPLATES: Final = Path(__file__).parent
 MOST_GROUPS: Final = 500
 #: A section lists so many rebalances; where there are more, those that took longest.
 MOST_REBALANCES: Final = 200
+#: As many rows has a table of partitions or of processes that came again.
+MOST_ROWS: Final = 20
 
 
 class ReportFormat(StrEnum):
@@ -67,6 +69,7 @@ def render(
         "overview": overview,
         "sentence": rebalance_sentence,
         "listed": _listed,
+        "most_rows": MOST_ROWS,
         "heights": lane_height,
     }
     if form is ReportFormat.HTML:

@@ -88,6 +88,27 @@ def test_markdown_has_a_line_a_rebalance(facts: GroupFacts) -> None:
     assert "- storm.log: requests 741" in text
 
 
+def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
+    """As a reader asks them who knows nothing of the charts."""
+    facts.lives.append(Life("flapper-1", "f1b", "flapper-1", 2, at(21.5), None, None, False))
+    page = re.sub(r"<script.*", "", render([facts], ReportFormat.HTML), flags=re.DOTALL)
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    for answer in (
+        "06:52:10.000 5.0 s",  # When did it rebalance, and for how long?
+        "flapper-2 joined",  # Who set it off, and why?
+        "all waited for flapper-1, dead, until a timer put it out",  # For whom did all wait?
+        "06:52:14.900 flapper-1 session 6.0 s 6.0 s after 6.6 s",  # Who was put out, by which timer, was it back?
+        "06:52:16.000 t-0 flapper-2 moved 1.0 s",  # Which partitions moved, and which had nobody?
+        "06:52:01.000 t-0 flapper-1 first 6.0 s",  # Which were held by the dead?
+        "dead member held up the group (3 times, 9.0 s)",  # Is it a storm, what is wrong?
+        "Look at session.timeout.ms",  # Which setting?
+        "OffsetCommit UNKNOWN_MEMBER_ID flapper-1 2 zombie commit",  # Whose requests were refused?
+        "06:52:21.500 flapper-1 2 expelled at 06:52:14",  # Which processes were behind a client id?
+        "Not shown (unanswered, from 06:52:01.000 to 06:52:02.000): 2 requests",  # What can't be known?
+    ):
+        assert answer in text, answer
+
+
 def test_a_trace_has_a_process_a_group_and_a_thread_a_member(facts: GroupFacts) -> None:
     events = json.loads(render([facts], ReportFormat.PERFETTO))["traceEvents"]
     threads = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
