@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tests.gateway.fleet import Fleet, Member, Place, wait
@@ -29,14 +30,14 @@ class Group:
         return all(owned) and sum(map(len, owned)) == len(self.places) and set().union(*owned) == self.places
 
     def commits(self, offset: int) -> bool:
-        """Whether each member's commit goes through."""
-        for member in self.members:
-            place = min(member.assignment)
-            if not member.commits(place, offset):
-                return False
-            if not member.tells_of_sending_only:
+        """Whether each member's commit goes through; all commit at once."""
+        places = [min(member.assignment) for member in self.members]
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            done = list(pool.map(lambda member, place: member.commits(place, offset), self.members, places))
+        for member, place, is_done in zip(self.members, places, done, strict=True):
+            if is_done and not member.tells_of_sending_only:
                 self.acknowledged.append((self.name, *place, offset))
-        return True
+        return all(done)
 
     def story(self) -> str:
         """What its members have to say."""
@@ -60,11 +61,16 @@ def start(fleet: Fleet, clients: Mapping[str, Sequence[str]], places: set[Place]
 def wait_until_well(groups: Sequence[Group], timeout_s: float) -> float:
     """Until all groups share their places and each member's commit goes through; in how many seconds that was."""
     began = time.monotonic()
-    offset = 1_000
-    for group in groups:
-        while True:
-            wait(group.is_shared, f"{group.name} is well again", group.story, began + timeout_s - time.monotonic())
-            offset += 1
-            if group.commits(offset) and group.is_shared():
-                break
+    with ThreadPoolExecutor(len(groups)) as pool:
+        for _ in pool.map(lambda group: _wait_until_well(group, began + timeout_s), groups):
+            pass
     return time.monotonic() - began
+
+
+def _wait_until_well(group: Group, deadline: float) -> None:
+    offset = 1_000
+    while True:
+        wait(group.is_shared, f"{group.name} is well again", group.story, deadline - time.monotonic())
+        offset += 1
+        if group.commits(offset) and group.is_shared():
+            return

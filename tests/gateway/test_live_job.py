@@ -167,7 +167,7 @@ def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables
 
 
 #: How long the driver is stopped: longer than sessions are, so that clients end theirs on their own.
-PAUSE_S = 50
+PAUSE_S = 60
 
 #: In this time all are well again. Who waited for the old session of a member would wait longer.
 WELL_S = 30

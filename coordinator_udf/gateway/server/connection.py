@@ -289,6 +289,8 @@ class Connection:
         return await self._answer(*self._start(frame, HeldBytes(self._shared.budget, 0)))
 
     async def _write(self, data: bytes) -> None:
+        if self._writer.transport.is_closing():
+            raise Closed("the client closed it", quietly=True)
         self._writer.write(data)
         if self._writer.transport.get_write_buffer_size():
             try:
