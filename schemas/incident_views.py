@@ -315,7 +315,7 @@ SELECT a.source, a.group_id, timestamp_millis(coalesce(q.log_ts, a.ts)) AS at, a
        a.error IN ('MEMBER_ID_REQUIRED', 'REBALANCE_IN_PROGRESS')
            AND a.api NOT IN ('OffsetCommit', 'TxnOffsetCommit') AS is_normal,
        coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS member_id, q.client_id, q.client_host,
-       q.group_instance_id, q.generation_or_epoch AS generation, a.request_id
+       q.principal, q.group_instance_id, q.generation_or_epoch AS generation, a.request_id
 FROM (
     SELECT *, CASE WHEN error_code <> 0 THEN error_name
                    ELSE coalesce(element_at(map(

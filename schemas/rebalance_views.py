@@ -28,7 +28,8 @@ SELECT source, group_id, timestamp_millis(ts) AS at,
             WHEN rule = 'MEMBER_LEFT' THEN 'left' WHEN rule = 'PENDING_MEMBER_EXPIRED' THEN 'never joined'
             WHEN rule = 'GONE' THEN 'gone'
             ELSE 'expelled' END AS event,
-       cause_member_id AS member_id, nullif(cause_client_id, '') AS client_id, cause_client_host AS client_host, rule,
+       cause_member_id AS member_id, nullif(cause_client_id, '') AS client_id, cause_client_host AS client_host,
+       cause_principal AS principal, rule,
        cause_timer AS timer, generation, to_state AS state, nullif(cause_client_reason, '') AS client_reason, reason,
        cause_request_id AS request_id, ts, seq
 FROM group_transitions
@@ -80,7 +81,7 @@ WITH states AS (
 ), spans AS (
     SELECT source, group_id, number,
            min_by(struct(ts, rule, reason, cause_request_id, cause_api, cause_member_id, cause_client_id,
-                         cause_client_host, cause_client_reason, cause_timer, to_state), seq)
+                         cause_client_host, cause_principal, cause_client_reason, cause_timer, to_state), seq)
                FILTER (WHERE is_start) AS start,
            min_by(struct(ts, rule, cause_api, cause_member_id, cause_client_id), seq)
                FILTER (WHERE to_state = 'CompletingRebalance') AS joined,
@@ -150,8 +151,8 @@ SELECT ended.source, ended.group_id, outcome.generation,
        start.rule AS trigger, coalesce(start.reason, grown.topics) AS reason, start.cause_timer AS trigger_timer,
        start.cause_api AS trigger_api,
        start.cause_member_id AS trigger_member_id, nullif(start.cause_client_id, '') AS trigger_client_id,
-       start.cause_client_host AS trigger_client_host, start.cause_client_reason AS client_reason,
-       start.cause_request_id AS trigger_request_id,
+       start.cause_client_host AS trigger_client_host, start.cause_principal AS trigger_principal,
+       start.cause_client_reason AS client_reason, start.cause_request_id AS trigger_request_id,
        joined.rule AS join_ended_by,
        CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_member_id END AS last_to_join_member_id,
        CASE WHEN joined.cause_api = 'JoinGroup' THEN joined.cause_client_id END AS last_to_join_client_id,

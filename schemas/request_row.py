@@ -36,6 +36,8 @@ class Request(NamedTuple):
     group_instance_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
+    #: Who sent it, as a gateway or a broker made sure of it (``User:NAME``); null where nobody asked.
+    principal: str | None = None
     #: The id that a new member will get if this request creates one. Proposed by whoever appends the row.
     proposed_member_id: str | None = None
     #: In a replay: what the original coordinator chose where Kafka leaves it to the order of a hash map.

@@ -21,6 +21,9 @@ LIVE: Final = "live"
 #: What no row can be without; all other columns may be null.
 NEVER_NULL: Final = ("source", "partition", "offset", "log_ts")
 
+#: What tables of earlier releases don't have; it is null there.
+ADDED_LATER: Final = frozenset({"principal"})
+
 #: The types of the columns in Spark, by those of their fields.
 _TYPES: Final = {Int: IntegerType(), Long: LongType(), str: StringType()}
 

@@ -146,6 +146,8 @@ GROUP_TRANSITIONS = StructType(
         StructField("cause_member_id", StringType(), True),
         StructField("cause_client_id", StringType(), True),
         StructField("cause_client_host", StringType(), True),
+        # Whose request it was (User:NAME), where a gateway or a broker made sure of that; of a timer nobody's.
+        StructField("cause_principal", StringType(), True),
         StructField("cause_client_reason", StringType(), True),
         # The timer that fired where no request did it: session, join, sync, expiry.
         StructField("cause_timer", StringType(), True),

@@ -11,6 +11,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "kind": "classic, or consumer (KIP-848), as the group was then",
     "member_id": "as the coordinator calls the member",
     "client_id": "as the client calls itself",
+    "principal": "who sent it, as the gateway or the broker made sure of it (User:NAME); null where nobody asked",
+    "trigger_principal": "whose request it was; null where a timer did it, or nobody asked",
     "outcome": "Stable, Empty, Dead, UnderWay; of classic groups Interrupted, of consumer groups Superseded (the next "
     "began before it was through), NotTold (a broker's own log doesn't say); Lost (the broker died meanwhile)",
     "started": "when its trigger was handled; with NOT_TOLD when it was through",

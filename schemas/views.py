@@ -159,11 +159,11 @@ WHERE last.value IS NOT NULL
 #: dropped (as Kafka does), or the row could not be understood: then `rejected` says why.
 UNANSWERED: Final = f"""
 SELECT log.source, timestamp_millis(log.log_ts) AS asked, log.group_id, log.api, log.api_version, log.member_id,
-       log.client_id, log.client_host, log.request_id, rejections.reason AS rejected
+       log.client_id, log.client_host, log.principal, log.request_id, rejections.reason AS rejected
 FROM (
     SELECT source, request_id, min(log_ts) AS log_ts, min_by(group_id, log_ts) AS group_id, min(api) AS api,
            min(api_version) AS api_version, min(member_id) AS member_id, min(client_id) AS client_id,
-           min(client_host) AS client_host
+           min(client_host) AS client_host, min(principal) AS principal
     FROM request_log
     WHERE request_id IS NOT NULL AND coalesce(api, '') NOT IN ({", ".join(f"'{api}'" for api in CONTROL_APIS)})
     GROUP BY source, request_id

@@ -16,6 +16,7 @@ class Cause(NamedTuple):
     member_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
+    principal: str | None = None
     client_reason: str | None = None
     timer: str | None = None
 
@@ -30,7 +31,8 @@ def request_cause(row: Request, body: Any) -> Cause:
     if isinstance(body, LeaveGroup) and body.members and not member_id:
         # Newer clients name those that leave in a list; nearly always it is one.
         member_id = body.members[0].member_id
-    return Cause(row.request_id, row.api, member_id, row.client_id, row.client_host, _client_reason(body))
+    who = (member_id, row.client_id, row.client_host, row.principal)
+    return Cause(row.request_id, row.api, *who, _client_reason(body))
 
 
 def _client_reason(body: Any) -> str | None:

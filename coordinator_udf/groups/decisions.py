@@ -21,7 +21,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "transitions": (
         "seq", "ts", "group_id", "from_state", "to_state", "generation", "protocol_type", "protocol", "leader", "rule",
         "reason", "members", "cause_request_id", "cause_api", "cause_member_id", "cause_client_id", "cause_client_host",
-        "cause_client_reason", "cause_timer",
+        "cause_principal", "cause_client_reason", "cause_timer",
     ),
     "rejected": ("seq", "ts", "request_id", "api", "group_id", "reason", "raw", "traceback"),
 }  # fmt: skip

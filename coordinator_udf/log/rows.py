@@ -57,6 +57,7 @@ def request_rows(
     client_id: str | None,
     client_host: str | None,
     body: Mapping[str, Any],
+    principal: str | None = None,
     proposed_member_id: str | None = None,
     recorded_leader: str | None = None,
     recorded_protocol: str | None = None,
@@ -67,6 +68,7 @@ def request_rows(
         partitions: the log's number of partitions.
         log_ts: milliseconds since the epoch.
         body: the request in Kafka's JSON field names for its version.
+        principal: who sent it (``User:NAME``), where somebody made sure of it.
 
     Returns:
         Rows with every column of schemas.requests.REQUEST_LOG but ``source`` and ``offset``.
@@ -87,6 +89,7 @@ def request_rows(
         "api_version": api_version,
         "client_id": client_id,
         "client_host": client_host,
+        "principal": principal,
         "proposed_member_id": proposed_member_id,
         "recorded_leader": recorded_leader,
         "recorded_protocol": recorded_protocol,

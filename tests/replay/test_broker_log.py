@@ -23,14 +23,14 @@ def read(log: KafkaLog, tmp_path: Path, partitions: int | None = 1) -> ReplaySou
 
 def test_a_line_becomes_a_row_with_every_column(tmp_path: Path) -> None:
     log = KafkaLog()
-    request_id = log.join("", "m-1", 79, arrives=5, takes=2)
+    request_id = log.join("", "m-1", 79, arrives=5, takes=2, principal="User:alice")
     source = read(log, tmp_path)
     row = next(row for row in source.rows if row["api"] == "JoinGroup")
     assert set(row) == set(REQUEST_COLUMNS) - {"source"}
     assert request_id == "127.0.0.1:9092-10.0.0.1:4000-0-97/1"
     assert row["request_id"] == request_id
     assert row["log_ts"] == START_MS + 7
-    assert (row["client_id"], row["client_host"]) == ("a", "/10.0.0.1")
+    assert (row["client_id"], row["client_host"], row["principal"]) == ("a", "/10.0.0.1", "User:alice")
     assert (row["api_version"], row["group_id"], row["proposed_member_id"]) == (5, "g", "m-1")
     assert source.recording.answers[0].body["errorCode"] == 79
 

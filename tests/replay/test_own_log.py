@@ -61,6 +61,12 @@ def test_a_table_with_files_of_one_partition_each_is_read_in_order(
     assert read_back(tmp_path / "log") == expected(rows)
 
 
+def test_a_table_of_a_release_that_had_no_principals_is_read(rows: pa.Table, tmp_path: Path) -> None:
+    for n in range(3):
+        write_deltalake(str(tmp_path / "log"), of_partition(rows, n).drop_columns(["principal"]), mode="append")
+    assert read_back(tmp_path / "log") == expected(rows)
+
+
 def test_a_table_of_mixed_files_is_left_to_spark(rows: pa.Table, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "log"), rows)
     assert ordered_shards(tmp_path / "log", "log") is None

@@ -121,7 +121,7 @@ def coordinated(pending: PendingRequests, incoming: Incoming) -> Started:
     """Sends a request to the coordinator."""
     header = incoming.header
     api, version = header.api or "", header.api_version
-    call = Call(api, version, header.client_id, incoming.host, incoming.body, incoming.lane)
+    call = Call(api, version, header.client_id, incoming.host, incoming.body, incoming.lane, incoming.principal)
     waits = api in WAITING
     # A request that waits for others must not keep memory from those others.
     on_log = incoming.held.release if waits else _nothing

@@ -59,6 +59,7 @@ class Call:
     client_host: str
     body: Mapping[str, Any]
     lane: object = None
+    principal: str | None = None
 
 
 @dataclass(slots=True)
@@ -89,15 +90,17 @@ class _Nameless:
     client_id: str | None
     client_host: str
     is_static: bool
+    principal: str | None = None
 
     def leaving(self) -> Call:
         """The request by which it leaves."""
         member = {"memberId": self.member_id, "groupInstanceId": None}
         if self.api == "JoinGroup":
             body: dict[str, Any] = {"groupId": self.group_id, "members": [member]}
-            return Call("LeaveGroup", _LEAVE_VERSION, self.client_id, self.client_host, body)
+            return Call("LeaveGroup", _LEAVE_VERSION, self.client_id, self.client_host, body, principal=self.principal)
         body = {"groupId": self.group_id, "memberId": self.member_id, "memberEpoch": -1}
-        return Call("ConsumerGroupHeartbeat", 0, self.client_id, self.client_host, {**body, **_SAYS_NOTHING})
+        body |= _SAYS_NOTHING
+        return Call("ConsumerGroupHeartbeat", 0, self.client_id, self.client_host, body, principal=self.principal)
 
 
 class PendingRequests:
@@ -276,6 +279,7 @@ class PendingRequests:
             api_version=call.api_version,
             client_id=call.client_id,
             client_host=call.client_host,
+            principal=call.principal,
             body=call.body,
             proposed_member_id=proposed_member_id,
         )
@@ -390,4 +394,6 @@ def _nameless(call: Call) -> _Nameless | None:
         return None
     # An instance comes back by its name, and is found by it.
     is_static = instance is not None
-    return _Nameless(call.api, call.body["groupId"], member_id, call.client_id, call.client_host, is_static)
+    return _Nameless(
+        call.api, call.body["groupId"], member_id, call.client_id, call.client_host, is_static, call.principal
+    )

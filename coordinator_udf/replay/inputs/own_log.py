@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.partition_bytes import gathered_batches
 from coordinator_udf.user_errors import InputError
-from schemas.requests import REQUEST_COLUMNS, request_log_arrow
+from schemas.requests import ADDED_LATER, REQUEST_COLUMNS, request_log_arrow
 
 #: Table features that change what a data file's rows mean; files are then not read without Delta.
 _FEATURES_NOT_READ = ("deletionVectors", "columnMapping", "typeWidening")
@@ -90,7 +90,8 @@ def _spans(table: DeltaTable) -> dict[int, list[Span]] | None:
 
 
 def _check_columns(path: Path, table: DeltaTable) -> None:
-    missing = [name for name in REQUEST_COLUMNS if name not in {field.name for field in table.schema().fields}]
+    found = {field.name for field in table.schema().fields} | ADDED_LATER
+    missing = [name for name in REQUEST_COLUMNS if name not in found]
     if missing:
         raise InputError(f"{path} is no request log: the table has no column {', '.join(missing)}")
 
@@ -114,6 +115,8 @@ def _as_request_log(batch: pa.RecordBatch, source: str, file: Path) -> pa.Record
             columns.append(pa.repeat(source, batch.num_rows))
         elif field.name in batch.schema.names:
             columns.append(batch.column(field.name).cast(field.type))
+        elif field.name in ADDED_LATER:
+            columns.append(pa.nulls(batch.num_rows, field.type))
         else:
             columns.append(_partition_of(file, field, batch.num_rows))
     return pa.record_batch(columns, schema=_SCHEMA)

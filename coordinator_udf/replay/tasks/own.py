@@ -31,7 +31,7 @@ from coordinator_udf.tables.outputs import SCHEMAS, Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
-from schemas.requests import REQUEST_COLUMNS
+from schemas.requests import ADDED_LATER, REQUEST_COLUMNS
 
 Say = Callable[[str], None]
 
@@ -134,6 +134,7 @@ def _table(spark: SparkSession, job: Job) -> DataFrame:
 
 def _shuffled(spark: SparkSession, table: DataFrame, job: Job, settings: Settings, say: Say) -> list[ShardsResult]:
     """Any other table: rows go to their shard by a shuffle and are sorted there."""
+    table = table.withColumns({name: F.lit(None).cast("string") for name in ADDED_LATER - {*table.columns}})
     missing = [name for name in REQUEST_COLUMNS if name not in table.columns]
     if missing:
         raise InputError(f"{job.path} is no request log: the table has no column {', '.join(missing)}")

@@ -18,7 +18,7 @@ from coordinator_udf.streaming.sources import embedded as log_source
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.user_errors import UserError
 from schemas.request_row import Request
-from schemas.requests import LIVE, NEVER_NULL, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
+from schemas.requests import ADDED_LATER, LIVE, NEVER_NULL, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
 
 
 class SourceError(UserError, ValueError):
@@ -43,12 +43,14 @@ def delta_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame
     Each micro-batch takes all that is there: requests that wait must not be overtaken by the clock.
     """
     from delta import DeltaTable
+    from pyspark.sql import functions as f
 
     if not DeltaTable.isDeltaTable(spark, path):
         raise SourceError(
             f"there is no Delta table at {path}; --source delta reads a table with the request log's columns"
         )
     rows = spark.readStream.format("delta").option("maxFilesPerTrigger", 2**31 - 1).load(path)
+    rows = rows.withColumns({name: f.lit(None).cast("string") for name in ADDED_LATER - {*rows.columns}})
     missing = [name for name in REQUEST_COLUMNS if name not in rows.columns]
     if missing:
         raise SourceError(

@@ -141,6 +141,10 @@ def test_members_need_read_on_the_group(front: Front) -> None:
                 assert wire.ask(api, version, {**body, "groupId": group})["errorCode"] == GROUP, (api, group)
     with Known(front, "alice") as wire:
         assert wire.ask("Heartbeat", 4, {**HEARTBEAT, "groupId": "g"})["errorCode"] == 25
+    log = [row for append in front.log.read(0, front.log.end()) for row in append.to_pylist()]
+    heartbeats = [row["principal"] for row in log if row["api"] == "Heartbeat"]
+    assert set(heartbeats) == {"User:alice"}, "whose request it is stands on the log; what was refused doesn't"
+    assert not any(password in str(log) for password in PASSWORDS.values() if len(password) > 4)
 
 
 def test_who_has_no_right_gets_one_answer_whether_something_is_there_or_not(front: Front) -> None:

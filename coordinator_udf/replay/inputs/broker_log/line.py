@@ -48,6 +48,7 @@ class _Completed(msgspec.Struct, frozen=True):
     connection: str
     totalTimeMs: float  # noqa: N815
     response: dict[str, Any] | None = None
+    principal: str | None = None
     requestQueueTimeMs: float = 0.0  # noqa: N815
     localTimeMs: float = 0.0  # noqa: N815
     remoteTimeMs: float = 0.0  # noqa: N815
@@ -76,6 +77,7 @@ class Entry(msgspec.Struct, array_like=True):
     log_ts: int = 0
     #: The request's place in the log's order; set when that is known.
     rank: int = 0
+    principal: str | None = None
 
     @property
     def arrived_us(self) -> int:
@@ -164,6 +166,7 @@ def parse_line(number: int, text: str, zone: tzinfo = UTC) -> Entry:
         connection=done.connection,
         client_id=header.clientId,
         client_host=_client_host(done.connection),
+        principal=done.principal,
         request=done.request,
         response=done.response,
         written_us=written_us,

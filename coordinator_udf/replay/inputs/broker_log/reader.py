@@ -184,6 +184,7 @@ class _PortionReader:
                 api_version=entry.api_version,
                 client_id=entry.client_id,
                 client_host=entry.client_host,
+                principal=entry.principal,
                 body=entry.request,
                 **_recorded_choices(entry, answer),
             )
