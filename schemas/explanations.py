@@ -16,7 +16,8 @@ EXPLANATIONS = StructType(
     [
         StructField("source", StringType(), False),
         StructField("partition", IntegerType(), False),
-        StructField("group_id", StringType(), False),
+        # Null of a list of all groups, of which the shard's part was made at another moment.
+        StructField("group_id", StringType(), True),
         # The request whose answer differed in the usual order, its time in the log and its API.
         StructField("request_id", StringType(), False),
         StructField("ts", LongType(), False),

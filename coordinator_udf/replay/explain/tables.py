@@ -22,7 +22,7 @@ def explanation_tables(source: ReplaySource, unexplained: Sequence[Row]) -> dict
     Args:
         unexplained: the rows of those that were found in the end.
     """
-    rows = [row for row, _ in _explained(source)]
+    rows = [*(row for row, _ in _explained(source)), *_placed(source)]
     return {
         EXPLANATIONS_TABLE: pa.Table.from_pylist(rows, explanations_arrow()),
         UNEXPLAINED_TABLE: table_of_unexplained(unexplained),
@@ -43,6 +43,27 @@ def explanation_lines(source: ReplaySource) -> Iterator[str]:
             f"explained: {row['api']} {row['request_id']} of group {row['group_id']}: {moves}; "
             f"{fewer} no order explains it ({found.tries} steps tried)"
         )
+    for row in _placed(source):
+        (move,) = row["moved"]
+        yield (
+            f"explained: ListGroups {row['request_id']}: its part of shard {row['partition']} made "
+            f"{_by_ms(move['moved_ms'])}; at its usual moment the shard had other groups than were listed"
+        )
+    yield from _adoption_lines(source)
+
+
+def _adoption_lines(source: ReplaySource) -> Iterator[str]:
+    """One line a group that was put in the state that later answers tell, and where."""
+    explained = source.explained
+    for (_, group_id), outcome in explained.outcomes.items() if explained is not None else ():
+        for adopted in outcome.adopted:
+            following = outcome.course[adopted.course : adopted.course + 1]
+            where = "".join(f"before {outcome.request_ids[place]}, " for place, _ in following)
+            waited = f"; {len(adopted.dropped)} that waited get no answer" if adopted.dropped else ""
+            yield (
+                f"put right: group {group_id}: {where}at {adopted.at_ms} ms, in the state that the next answers tell"
+                f"{waited}; no order explains both what was answered before and those"
+            )
 
 
 def unexplained_line(row: Row) -> str:
@@ -59,7 +80,26 @@ def _move_text(move: Row) -> str:
     what = move["request_id"] or "a timer or an event of the shard"
     if not move["moved_ms"]:
         return f"{what} handled out of turn"
-    return f"{what} handled {abs(move['moved_ms'])} ms {'later' if move['moved_ms'] > 0 else 'earlier'}"
+    return f"{what} handled {_by_ms(move['moved_ms'])}"
+
+
+def _by_ms(moved_ms: int) -> str:
+    return f"{abs(moved_ms)} ms {'later' if moved_ms > 0 else 'earlier'}"
+
+
+def _placed(source: ReplaySource) -> Iterator[Row]:
+    """The rows of lists of all groups of which a shard's part was made at another moment than usual."""
+    for placed in source.explained.placed if source.explained is not None else ():
+        yield {
+            "source": source.source,
+            "partition": placed.partition,
+            "group_id": None,
+            "request_id": placed.request_id,
+            "ts": placed.ts,
+            "api": "ListGroups",
+            "moved": [{"request_id": placed.request_id, "ts": placed.ts, "moved_ms": placed.moved_ms}],
+            "tries": 0,
+        }
 
 
 def _explained(source: ReplaySource) -> Iterator[tuple[Row, Explanation]]:
@@ -102,11 +142,12 @@ def unexplained_rows(source: ReplaySource, differences: Sequence[Difference]) ->
         differences: those that were found in the end.
     """
     known = _by_request(source.explained) if source.explained is not None else {}
+    groups = {row["request_id"]: row["group_id"] for row in source.rows} if differences else {}
     for difference in differences:
         if difference.undecided is not None:
             continue
         place = known.get(difference.request_id or "")
-        key, found = place if place is not None else ((None, _group_of(source, difference)), None)
+        key, found = place if place is not None else ((None, groups.get(difference.request_id)), None)
         shown = [] if difference.ours is None else [json_of(difference.ours)]
         yield {
             "source": source.source,
@@ -119,10 +160,6 @@ def unexplained_rows(source: ReplaySource, differences: Sequence[Difference]) ->
             "ours": shown if found is None else [*shown, *found.ours[1:]],
             "tries": 0 if found is None else found.tries,
         }
-
-
-def _group_of(source: ReplaySource, difference: Difference) -> str | None:
-    return next((row["group_id"] for row in source.rows if row["request_id"] == difference.request_id), None)
 
 
 def _by_request(explained: Explained) -> dict[str, tuple[GroupKey, Unexplained]]:

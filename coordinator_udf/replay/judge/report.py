@@ -28,6 +28,8 @@ class SourceReport(msgspec.Struct):
     incomparable: dict[Place, int] = {}
     #: How many orders other than the usual one explain answers; what was moved, and what nothing explains, a line each.
     explained: int = 0
+    #: How many times a group was put in the state that later answers tell, as no order explains them.
+    put_right: int = 0
     explanations: list[str] = []
     #: Settings that the broker's answers say it had, where those that the replay was given contradict them.
     proposals: list[str] = []
@@ -69,6 +71,7 @@ def total(reports: Sequence[SourceReport]) -> SourceReport:
         different=dict(summed["different"]),
         incomparable=dict(summed["incomparable"]),
         explained=sum(report.explained for report in reports),
+        put_right=sum(report.put_right for report in reports),
         explanations=[line for report in reports for line in report.explanations],
     )
 
@@ -129,6 +132,8 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
             line += f", undecided {undecided}"
         if report.explained:
             line += f", explained by another order {report.explained}"
+        if report.put_right:
+            line += f", groups put right {report.put_right}"
         if report.incomparable:
             line += f", not compared {sum(report.incomparable.values())}"
     yield line

@@ -176,7 +176,8 @@ def write_results(
     files.write({"rejected_requests": rejection_table(source.source, source.rejections), REQUEST_LOG_TABLE: requests})
     files.write({REPLAY_DIFFERENCES_TABLE: difference_table(verdict)})
     files.write(explanation_tables(source, unexplained))
-    report.explained = 0 if source.explained is None else source.explained.moved
+    if source.explained is not None:
+        report.explained, report.put_right = source.explained.moved, source.explained.rebased
     report.explanations = [*explanation_lines(source), *map(unexplained_line, unexplained)]
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
