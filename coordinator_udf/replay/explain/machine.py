@@ -124,6 +124,12 @@ class GroupMachine:
         """Lets something come later, as the body of a row DelayTimers or DelayRegexes tells."""
         self._shard.handle_row(control_row(self._shard.partition, self.now_ms, api, body), 0)
 
+    def may_resolve(self, at_ms: int) -> bool:
+        """Whether so much time has passed at a moment that regular expressions may be resolved again."""
+        groups = (group for group in self._shard.store.groups.values() if isinstance(group, ConsumerGroup))
+        newest = (next(iter(group.resolved_regexes.values()), None) for group in groups)
+        return all(found is None or at_ms > found.timestamp + MIN_REFRESH_INTERVAL_MS for found in newest)
+
     @property
     def has_regexes(self) -> bool:
         """Whether a member is subscribed by a regular expression."""

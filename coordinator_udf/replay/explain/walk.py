@@ -191,6 +191,8 @@ class Walk:
         for option in self._orders():
             found.append(option)
             yield option
+        if not found or not self.machine.may_resolve(max(option.at_ms for option in found)):
+            return
         known = self.machine.has_regexes
         for option in found:
             if option.place is not None and self.steps[option.place].brings_regex(known=known):
