@@ -27,10 +27,12 @@ from coordinator_udf.members.outputs import (
 )
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.agenda import Agenda
 from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.chance import drawn_by_time
-from coordinator_udf.simulation.coordinator import Answered, Coordinator, MemberIds, acknowledged_commits
-from coordinator_udf.simulation.history import AnsweredRequest, History, MemberEvent, Waiting
+from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
+from coordinator_udf.simulation.delivery import Delivery
+from coordinator_udf.simulation.history import History, MemberEvent, Waiting
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
@@ -53,10 +55,6 @@ _LOOK_MS = 1_000
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
 
 
-#: An event with its time, its number, which keeps those of one time in order, and whether the world's plan has it.
-_Planned = tuple[int, int, bool, e.Event]
-
-
 class World:
     """One world. `run` lets it happen; ``history`` has what happened."""
 
@@ -72,7 +70,7 @@ class World:
         self._plan = plan
         self._draws = Random(seed)
         self._salt = self._draws.getrandbits(32)
-        self._now_ms = plan.start_ms
+        self._agenda = Agenda(plan.start_ms)
         self._topics = Topics()
         self._records = Records(plan.topics, plan.start_ms)
         for topic in plan.topics:
@@ -82,18 +80,25 @@ class World:
         self._network = Network(plan.network, self._draws)
         self._coordinator = Coordinator(settings, self._topics, plan.start_ms, MemberIds(plan.members, self._draws))
         self._processes: dict[str, Process] = {}
-        self._queue: list[_Planned] = []
         self._deadlines: list[tuple[int, int, str]] = []
-        self._order = 0
         self._look_ms = plan.start_ms
-        self._batch: list[tuple[Connection, Request]] = []
         self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, {t.name: t.partitions for t in plan.topics})
+        self._delivery = Delivery(
+            plan,
+            agenda=self._agenda,
+            network=self._network,
+            coordinator=self._coordinator,
+            topics=self._topics,
+            processes=self._processes,
+            history=self.history,
+            draws=self._draws,
+        )
         self._consumer_heartbeat_ms = settings.group_consumer_heartbeat_interval_ms
         self._skips = skips and repeats_itself(plan)
         self._happened_ms = plan.start_ms
         boundaries = [plan.start_ms + time for time in boundaries_ms(plan.members)]
         for time, event in e.planned(plan):
-            self._at(plan.start_ms + time, event, is_of_plan=True)
+            self._agenda.at(plan.start_ms + time, event, is_of_plan=True)
             boundaries.append(plan.start_ms + time)
         self._boundaries = deque(sorted([*boundaries, plan.start_ms + plan.end_ms]))
 
@@ -117,23 +122,19 @@ class World:
 
     # ---- time
 
-    def _at(self, ts_ms: int, event: e.Event, *, is_of_plan: bool = False) -> None:
-        self._order += 1
-        heapq.heappush(self._queue, (max(ts_ms, self._now_ms), self._order, is_of_plan, event))
-
     def _skip_stretch(self) -> None:
         """Leaves out what only repeats itself until the plan has something in store."""
         living = [process for process in self._processes.values() if process.lives]
-        while self._boundaries and self._boundaries[0] <= self._now_ms:
+        while self._boundaries and self._boundaries[0] <= self._agenda.now_ms:
             self._boundaries.popleft()
         if not living or not self._boundaries or not is_settled(living):
-            self._look_ms = self._now_ms + _LOOK_MS
+            self._look_ms = self._agenda.now_ms + _LOOK_MS
             return
         found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
         self._look_ms = self._happened_ms + found.settling_ms
-        periods = (self._boundaries[0] - self._now_ms - found.settling_ms) // found.period_ms
-        if self._look_ms > self._now_ms or periods < 1 or self._coordinator.sessions() != len(living):
-            self._look_ms = max(self._look_ms, self._now_ms + _LOOK_MS)
+        periods = (self._boundaries[0] - self._agenda.now_ms - found.settling_ms) // found.period_ms
+        if self._look_ms > self._agenda.now_ms or periods < 1 or self._coordinator.sessions() != len(living):
+            self._look_ms = max(self._look_ms, self._agenda.now_ms + _LOOK_MS)
             return
         sent = list(requests_of(living, self._consumer_heartbeat_ms))
         in_period = sum(found.period_ms // interval_ms for _, interval_ms in sent)
@@ -142,7 +143,7 @@ class World:
             periods = min(periods, before_loss // in_period)
         by_ms = periods * found.period_ms
         if not by_ms:
-            self._look_ms = self._now_ms + _LOOK_MS
+            self._look_ms = self._agenda.now_ms + _LOOK_MS
             return
         for api, interval_ms in sent:
             self.history.count(api, by_ms // interval_ms)
@@ -150,41 +151,32 @@ class World:
         self._put_off(living, by_ms)
 
     def _put_off(self, living: list[Process], by_ms: int) -> None:
-        self._queue = [
-            (ts_ms if is_of_plan else ts_ms + by_ms, order, is_of_plan, event)
-            for ts_ms, order, is_of_plan, event in self._queue
-            if is_of_plan or not self._is_over(event)
-        ]
-        heapq.heapify(self._queue)
         self._deadlines = [(deadline + by_ms, wakes, name) for deadline, wakes, name in self._deadlines]
         for process in living:
             process.put_off(by_ms)
         self._network.put_off(by_ms)
         self._coordinator.put_off(by_ms)
-        self._now_ms += by_ms
-        self._happened_ms = self._look_ms = self._now_ms
-
-    @staticmethod
-    def _is_over(event: e.Event) -> bool:
-        return isinstance(event, e.TimesOut) and event.req not in event.connection.in_flight
+        self._agenda.leave_out(by_ms)
+        self._happened_ms = self._look_ms = self._agenda.now_ms
 
     def _step(self, end_ms: int) -> bool:
-        if self._skips and self._now_ms >= self._look_ms:
+        if self._skips and self._agenda.now_ms >= self._look_ms:
             self._skip_stretch()
-        queued = self._queue[0][0] if self._queue else end_ms + 1
+        planned = self._agenda.next_ms()
+        queued = end_ms + 1 if planned is None else planned
         member = self._next_member()
-        own = end_ms + 1 if member is None else max(member[0], self._now_ms)
+        own = end_ms + 1 if member is None else max(member[0], self._agenda.now_ms)
         timer = self._coordinator.next_deadline_ms(min(queued, own, end_ms))
-        timer = end_ms + 1 if timer is None else max(timer, self._now_ms)
+        timer = end_ms + 1 if timer is None else max(timer, self._agenda.now_ms)
         now_ms = min(queued, timer, own)
         if now_ms > end_ms:
             return False
-        self._now_ms = now_ms
+        self._agenda.now_ms = now_ms
         if timer == now_ms:
             self._happened_ms = now_ms
-            self._send_back(self._coordinator.advance(now_ms))
+            self._delivery.send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
-            _, _, is_of_plan, event = heapq.heappop(self._queue)
+            is_of_plan, event = self._agenda.pop()
             if is_of_plan:
                 self._happened_ms = now_ms
             self._happen(event)
@@ -218,20 +210,20 @@ class World:
         match event:
             case e.Start(plan):
                 process = self._processes[plan.name] = self._made(plan)
-                process.loop_ms = self._now_ms
+                process.loop_ms = self._agenda.now_ms
                 self._tell(process, "start")
                 self.history.subscribed[plan.group_id] = plan.topics
                 self._give(process, inputs.Subscribe(plan.topics))
                 self._poll(process)
                 self._plan_poll(process)
             case e.RequestArrives(connection, request):
-                self._arrive(connection, request)
+                self._delivery.arrive(connection, request)
             case e.AnswerArrives(connection, request, body):
                 if connection.is_open and request.req in connection.in_flight:
                     del connection.in_flight[request.req]
                     self._to_member(connection.member, inputs.Response(request.req, body))
             case e.NextRequest(connection):
-                self._next_request(connection)
+                self._delivery.next_request(connection)
             case e.TimesOut(connection, req):
                 if req in connection.in_flight:
                     self._lose(connection)
@@ -240,9 +232,7 @@ class World:
             case e.MetadataArrives(member):
                 self._to_member(member, inputs.Metadata(self._topics.view()))
             case e.Batch():
-                batch, self._batch = self._batch, []
-                for connection, request in batch:
-                    self._handle(connection, request)
+                self._delivery.handle_batch()
             case _:
                 self._happen_outside(event)
 
@@ -250,12 +240,12 @@ class World:
         match event:
             case e.TopicGrows(name, partitions):
                 self._topics.grow(name, partitions)
-                self._coordinator.set_topics(self._now_ms, self._topics)
+                self._coordinator.set_topics(self._agenda.now_ms, self._topics)
             case e.GoesDown(down_ms):
-                self._send_back(self._coordinator.go_down(self._now_ms))
-                self._at(self._now_ms + down_ms, e.ComesBack())
+                self._delivery.send_back(self._coordinator.go_down(self._agenda.now_ms))
+                self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack())
             case e.ComesBack():
-                self._coordinator.come_back(self._now_ms)
+                self._coordinator.come_back(self._agenda.now_ms)
             case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name) | e.Resubscribes(name):
                 process = self._processes.get(name)
                 if process is not None and process.lives:
@@ -268,7 +258,7 @@ class World:
     def _application(self, process: Process, event: e.Event) -> None:
         """Lets the application's loop go on: poll, then work, then poll again, unless it stalls."""
         match event:
-            case e.Polls() if process.poll_at_ms == self._now_ms and process.doing is Doing.RUNNING:
+            case e.Polls() if process.poll_at_ms == self._agenda.now_ms and process.doing is Doing.RUNNING:
                 process.poll_at_ms = None
                 self._poll(process)
                 self._plan_poll(process)
@@ -277,11 +267,11 @@ class World:
                 process.doing = Doing.STALLED
                 process.poll_at_ms = None
                 self._tell(process, "stall")
-                self._at(self._now_ms + length_ms, e.Resumes(name))
+                self._agenda.at(self._agenda.now_ms + length_ms, e.Resumes(name))
             case e.Resumes() if process.doing is Doing.STALLED:
                 self._tell(process, "resume")
                 process.doing = Doing.RUNNING
-                process.loop_ms = self._now_ms
+                process.loop_ms = self._agenda.now_ms
                 self._poll(process)
                 self._plan_poll(process)
             case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
@@ -300,7 +290,7 @@ class World:
         return 0.8 + 0.4 * self._chance(name)
 
     def _chance(self, name: str) -> float:
-        return drawn_by_time(self._salt, name, self._now_ms) / 2**32
+        return drawn_by_time(self._salt, name, self._agenda.now_ms) / 2**32
 
     def _end(self, process: Process, *, is_crash: bool) -> None:
         if is_crash:
@@ -308,7 +298,7 @@ class World:
             self._gone(process)
         elif process.in_callback is not None:
             # Its application is in poll until then.
-            self._at(process.in_callback[1], e.Closes(process.plan.name))
+            self._agenda.at(process.in_callback[1], e.Closes(process.plan.name))
         else:
             self._tell(process, "close")
             process.doing = Doing.CLOSING
@@ -318,7 +308,7 @@ class World:
         process.doing = Doing.GONE
         process.owned = frozenset()
         for connection in self._network.close_all(process.plan.name):
-            self._next_request(connection)
+            self._delivery.next_request(connection)
 
     # ---- members
 
@@ -342,7 +332,7 @@ class World:
         if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not concerns):
             return
         if not process.is_threaded:
-            until_ms = processing_until_ms(process, self._now_ms)
+            until_ms = processing_until_ms(process, self._agenda.now_ms)
             if until_ms is not None:
                 self._poll_at(process, until_ms)
                 return
@@ -355,10 +345,10 @@ class World:
         """Lets an application poll, with all records read that there are; returns whether anything came of it."""
         if process.in_callback is not None:
             return False
-        process.last_poll_ms = self._now_ms
+        process.last_poll_ms = self._agenda.now_ms
         for seek in process.fetch_positions(process.owned - process.positions.keys(), self._committed_of(process)):
             self._give(process, seek)
-        read = self._records.end_offsets(process.positions, self._now_ms)
+        read = self._records.end_offsets(process.positions, self._agenda.now_ms)
         if any(process.positions[partition] < offset for partition, offset in read.items()):
             process.positions.update(read)
             self._give(process, inputs.Seek(read))
@@ -369,22 +359,22 @@ class World:
 
     def _plan_poll(self, process: Process) -> None:
         """Plans an application's next poll, if none is planned before it."""
-        at_ms = next_poll_ms(process, self._records, self._now_ms, self._chance(process.plan.name))
+        at_ms = next_poll_ms(process, self._records, self._agenda.now_ms, self._chance(process.plan.name))
         if at_ms is not None:
             self._poll_at(process, at_ms)
 
     def _poll_at(self, process: Process, at_ms: int) -> None:
-        if process.poll_at_ms is None or not self._now_ms < process.poll_at_ms <= at_ms:
+        if process.poll_at_ms is None or not self._agenda.now_ms < process.poll_at_ms <= at_ms:
             process.poll_at_ms = at_ms
             process.is_watching = not process.is_settled
-            self._at(at_ms, e.Polls(process.plan.name))
+            self._agenda.at(at_ms, e.Polls(process.plan.name))
 
     def _give(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member an input; returns whether it did anything."""
-        outputs = process.handle(self._now_ms, event)
+        outputs = process.handle(self._agenda.now_ms, event)
         for output in outputs:
             self._take(process, output)
-        self._watch(process, self._now_ms + (isinstance(event, inputs.Tick) and not outputs))
+        self._watch(process, self._agenda.now_ms + (isinstance(event, inputs.Tick) and not outputs))
         return bool(outputs)
 
     def _take(self, process: Process, output: Output) -> None:
@@ -393,10 +383,10 @@ class World:
             case Request():
                 if output.api == "JoinGroup":
                     process.join_req = output.req
-                self._send(self._network.connection(name, output.to), output)
+                self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():
-                asked_ms = max(self._now_ms, self._cut_until_ms(name))
-                self._at(asked_ms + 2 * self._network.latency_ms(name, asked_ms), e.MetadataArrives(name))
+                asked_ms = max(self._agenda.now_ms, self._delivery.cut_until_ms(name))
+                self._agenda.at(asked_ms + 2 * self._network.latency_ms(name, asked_ms), e.MetadataArrives(name))
             case Hangup(node):
                 process.join_req = None
                 self._network.close(name, node)
@@ -405,15 +395,15 @@ class World:
                 for reaction in process.reactions(output, self._committed_of(process)):
                     self._give(process, reaction)
                 if process.plan.callback_ms:
-                    over_ms = self._now_ms + process.plan.callback_ms
+                    over_ms = self._agenda.now_ms + process.plan.callback_ms
                     process.in_callback = output, over_ms
-                    self._at(over_ms, e.CallbackOver(name, method))
+                    self._agenda.at(over_ms, e.CallbackOver(name, method))
             case OperationDone("close"):
                 self._tell(process, "closed")
                 self._gone(process)
             case ClassicStateChange() | ConsumerStateChange():
                 process.is_settled = waits_for_time(output)
-                self._happened_ms = self._now_ms
+                self._happened_ms = self._agenda.now_ms
                 if output.member_id:
                     self.history.process_of[output.member_id] = name
             case ErrorRaised(op, class_name, message):
@@ -425,90 +415,11 @@ class World:
         self, process: Process, event: str, partitions: Iterable[inputs.TopicPartition] = (), detail: str | None = None
     ) -> None:
         plan = process.plan
-        self._happened_ms = self._now_ms
-        told = MemberEvent(self._now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail)
-        self.history.events.append(told)
-
-    # ---- network
-
-    def _send(self, connection: Connection, request: Request) -> None:
-        late_ms = self._held_up_ms(connection.member, request) + self._slowed_by_ms(connection.member)
-        arrives_ms = self._network.send(connection, request, self._now_ms + late_ms)
-        self._at(self._now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
-        if self._is_cut(connection.member):
-            connection.lost.add(request.req)
-            return
-        if self._network.is_lost():
-            self._at(arrives_ms, e.Lost(connection))
-        else:
-            self._at(arrives_ms, e.RequestArrives(connection, request))
-
-    def _held_up_ms(self, member: str, request: Request) -> int:
-        """Returns how long a member takes until it sends a request that it has made."""
-        known_ms = self._processes[member].timekeeper.holds_up_ms(request.api, self._now_ms)
-        if known_ms is not None:
-            return known_ms
-        if request.api != "SyncGroup":
-            return 0
-        assigns = bool(request.body["assignments"])
-        return self._draws.choice(self._plan.assign_delays_ms if assigns else self._plan.sync_delays_ms)
-
-    def _slowed_by_ms(self, member: str) -> int:
-        return self._processes[member].plan.slowed_by_ms(self._now_ms - self._plan.start_ms)
-
-    def _is_cut(self, member: str) -> bool:
-        return self._cut_until_ms(member) > self._now_ms
-
-    def _cut_until_ms(self, member: str) -> int:
-        """Returns when a member that is cut off is there again; a time in the past if it is not."""
-        start_ms = self._plan.start_ms
-        return start_ms + self._processes[member].plan.cut_until_ms(self._now_ms - start_ms)
-
-    def _arrive(self, connection: Connection, request: Request) -> None:
-        connection.waiting.append(request)
-        connection.arrived_ms[request.req] = self._now_ms
-        if connection.handling is None:
-            self._next_request(connection)
-
-    def _next_request(self, connection: Connection) -> None:
-        if connection.handling is None and connection.waiting:
-            request = connection.handling = connection.waiting.popleft()
-            self.history.count(request.api)
-            cadence_ms = self._plan.cadence_ms
-            if cadence_ms and request.api != "FindCoordinator":
-                if not self._batch:
-                    since_ms = (self._now_ms - self._plan.start_ms) % cadence_ms
-                    self._at(self._now_ms + cadence_ms - since_ms, e.Batch())
-                self._batch.append((connection, request))
-            else:
-                self._handle(connection, request)
-
-    def _handle(self, connection: Connection, request: Request) -> None:
-        self._send_back(self._coordinator.request(self._now_ms, connection, request))
-
-    def _send_back(self, answers: Iterable[Answered]) -> None:
-        for answer in answers:
-            connection = answer.connection
-            connection.handling = None
-            arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
-            if answer.request.api == "OffsetCommit":
-                for commit in acknowledged_commits(answer, self._topics.names()):
-                    self.history.acknowledge(commit)
-            if self._plan.keeps_requests:
-                self._keep(answer, arrived_ms)
-            if self._is_cut(connection.member):
-                connection.lost.add(answer.request.req)
-            elif connection.is_open:
-                arrives_ms = self._network.answer(connection, self._now_ms + self._slowed_by_ms(connection.member))
-                self._at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
-            self._at(self._now_ms, e.NextRequest(connection))
-
-    def _keep(self, answer: Answered, arrived_ms: int) -> None:
-        process, request = answer.connection.member, answer.request
-        group_id = self._processes[process].plan.group_id
-        self.history.answered.append(
-            AnsweredRequest(process, group_id, request.api, arrived_ms, answer.ts_ms, request.body, answer.body)
+        self._happened_ms = self._agenda.now_ms
+        told = MemberEvent(
+            self._agenda.now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail
         )
+        self.history.events.append(told)
 
     def _lose(self, connection: Connection) -> None:
         if not connection.is_open:

@@ -1,0 +1,133 @@
+"""Takes requests from members to brokers and answers back: late, cut off, lost, one of a connection at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.agenda import Agenda
+from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits
+from coordinator_udf.simulation.history import AnsweredRequest, History
+from coordinator_udf.simulation.network import Connection, Network
+from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.process import Process
+from coordinator_udf.simulation.topics import Topics
+
+
+class Delivery:
+    """What is between a world's members and its coordinator."""
+
+    def __init__(
+        self,
+        plan: WorldPlan,
+        *,
+        agenda: Agenda,
+        network: Network,
+        coordinator: Coordinator,
+        topics: Topics,
+        processes: Mapping[str, Process],
+        history: History,
+        draws: Random,
+    ) -> None:
+        self._plan = plan
+        self._agenda = agenda
+        self._network = network
+        self._coordinator = coordinator
+        self._topics = topics
+        self._processes = processes
+        self._history = history
+        self._draws = draws
+        self._batch: list[tuple[Connection, Request]] = []
+
+    def send(self, connection: Connection, request: Request) -> None:
+        """Puts a member's request on its way."""
+        late_ms = self._held_up_ms(connection.member, request) + self._slowed_by_ms(connection.member)
+        arrives_ms = self._network.send(connection, request, self._agenda.now_ms + late_ms)
+        self._agenda.at(self._agenda.now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
+        if self._is_cut(connection.member):
+            connection.lost.add(request.req)
+            return
+        if self._network.is_lost():
+            self._agenda.at(arrives_ms, e.Lost(connection))
+        else:
+            self._agenda.at(arrives_ms, e.RequestArrives(connection, request))
+
+    def _held_up_ms(self, member: str, request: Request) -> int:
+        """Returns how long a member takes until it sends a request that it has made."""
+        known_ms = self._processes[member].timekeeper.holds_up_ms(request.api, self._agenda.now_ms)
+        if known_ms is not None:
+            return known_ms
+        if request.api != "SyncGroup":
+            return 0
+        assigns = bool(request.body["assignments"])
+        return self._draws.choice(self._plan.assign_delays_ms if assigns else self._plan.sync_delays_ms)
+
+    def _slowed_by_ms(self, member: str) -> int:
+        return self._processes[member].plan.slowed_by_ms(self._agenda.now_ms - self._plan.start_ms)
+
+    def _is_cut(self, member: str) -> bool:
+        return self.cut_until_ms(member) > self._agenda.now_ms
+
+    def cut_until_ms(self, member: str) -> int:
+        """Returns when a member that is cut off is there again; a time in the past if it is not."""
+        start_ms = self._plan.start_ms
+        return start_ms + self._processes[member].plan.cut_until_ms(self._agenda.now_ms - start_ms)
+
+    def arrive(self, connection: Connection, request: Request) -> None:
+        """Lets a request arrive at its broker."""
+        connection.waiting.append(request)
+        connection.arrived_ms[request.req] = self._agenda.now_ms
+        if connection.handling is None:
+            self.next_request(connection)
+
+    def next_request(self, connection: Connection) -> None:
+        """Lets the broker take the next request of a connection in hand, if it has none."""
+        if connection.handling is None and connection.waiting:
+            request = connection.handling = connection.waiting.popleft()
+            self._history.count(request.api)
+            cadence_ms = self._plan.cadence_ms
+            if cadence_ms and request.api != "FindCoordinator":
+                if not self._batch:
+                    since_ms = (self._agenda.now_ms - self._plan.start_ms) % cadence_ms
+                    self._agenda.at(self._agenda.now_ms + cadence_ms - since_ms, e.Batch())
+                self._batch.append((connection, request))
+            else:
+                self._handle(connection, request)
+
+    def handle_batch(self) -> None:
+        """Lets the coordinator handle what has come since it last did."""
+        batch, self._batch = self._batch, []
+        for connection, request in batch:
+            self._handle(connection, request)
+
+    def _handle(self, connection: Connection, request: Request) -> None:
+        self.send_back(self._coordinator.request(self._agenda.now_ms, connection, request))
+
+    def send_back(self, answers: Iterable[Answered]) -> None:
+        """Puts answers on their way."""
+        for answer in answers:
+            connection = answer.connection
+            connection.handling = None
+            arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
+            if answer.request.api == "OffsetCommit":
+                for commit in acknowledged_commits(answer, self._topics.names()):
+                    self._history.acknowledge(commit)
+            if self._plan.keeps_requests:
+                self._keep(answer, arrived_ms)
+            if self._is_cut(connection.member):
+                connection.lost.add(answer.request.req)
+            elif connection.is_open:
+                arrives_ms = self._network.answer(
+                    connection, self._agenda.now_ms + self._slowed_by_ms(connection.member)
+                )
+                self._agenda.at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
+            self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
+
+    def _keep(self, answer: Answered, arrived_ms: int) -> None:
+        process, request = answer.connection.member, answer.request
+        group_id = self._processes[process].plan.group_id
+        self._history.answered.append(
+            AnsweredRequest(process, group_id, request.api, arrived_ms, answer.ts_ms, request.body, answer.body)
+        )
