@@ -71,6 +71,16 @@ class Network:
             for request in connection.in_flight.values()
         )
 
+    def is_calm(self, now_ms: int) -> bool:
+        """Tells whether all that is in flight is on its way, and takes no longer than it mostly does."""
+        latest_ms = now_ms + self._plan.latency_ms[1]
+        return all(
+            connection.there_ms <= latest_ms
+            and connection.back_ms <= latest_ms
+            and connection.lost.isdisjoint(connection.in_flight)
+            for connection in self._connections.values()
+        )
+
     def send(self, connection: Connection, request: Request, now_ms: int) -> int:
         """Puts a request on its way. Returns when it arrives."""
         connection.in_flight[request.req] = request

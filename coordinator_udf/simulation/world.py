@@ -126,8 +126,10 @@ class World:
         """Leaves out what only repeats itself until the plan has something in store."""
         living = [process for process in self._processes.values() if process.lives]
         while self._boundaries and self._boundaries[0] <= self._agenda.now_ms:
-            self._boundaries.popleft()
-        if not living or not self._boundaries or not is_settled(living):
+            # Members are cut off or slow from then on, or no longer.
+            self._happened_ms = max(self._happened_ms, self._boundaries.popleft())
+        is_calm = self._network.is_calm(self._agenda.now_ms)
+        if not living or not self._boundaries or not is_settled(living) or not is_calm:
             self._look_ms = self._agenda.now_ms + _LOOK_MS
             return
         found = rhythm(self._plan, living, self._consumer_heartbeat_ms)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 
 _BASE: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000, "max.poll.interval.ms": 30_000}
@@ -150,14 +150,25 @@ def test_after_the_last_fault_everything_has_one_owner_again(plan: WorldPlan, se
     assert _is_shared_out(World(plan, seed).run(), _PARTITIONS)
 
 
+@st.composite
+def _cut_off(draw: st.DrawFn) -> WorldPlan:
+    """A faulty world in which a member is also cut off for a while, or its link is slow."""
+    plan = draw(_faulty())
+    at_ms, length_ms = draw(st.integers(1_000, 90_000)), draw(st.integers(500, 40_000))
+    cut = {"cuts": (Cut(at_ms, length_ms),)} if draw(st.booleans()) else {}
+    slow = {} if cut else {"slow": (Slow(at_ms, length_ms, draw(st.integers(100, 12_000))),)}
+    changes: dict[str, Any] = draw(st.sampled_from(({}, {**cut, **slow}, {**cut, **slow})))
+    return replace(plan, members=(replace(plan.members[0], **changes), *plan.members[1:]))
+
+
 @settings(
-    max_examples=8,
+    max_examples=16,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
     phases=(Phase.generate,),
 )
-@given(_faulty(), st.integers(0, 2**32), st.sampled_from((0, 500)), st.sampled_from((0.0, 0.002)))
+@given(_cut_off(), st.integers(0, 2**32), st.sampled_from((0, 500)), st.sampled_from((0.0, 0.002)))
 def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, cadence_ms: int, loss: float) -> None:
     late = MemberPlan("late", 1, "g", ("t",), 400_000, plan.members[0].properties)
     network = replace(plan.network, loss=loss)

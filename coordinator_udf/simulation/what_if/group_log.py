@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, quantiles
 from typing import Any
@@ -11,7 +11,7 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
-from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of
+from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, process_is_static
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes
 from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance, recorded_rebalances
 
@@ -23,6 +23,10 @@ _NO_DELAY_MS = 1_000
 _DEFAULT_DELAY_MS = 3_000
 #: A process's messages up to the arrival of its first request to join: the lookup of its coordinator, and the answer.
 _REQUESTS_TO_JOIN = 3
+#: Kafka's default of group.consumer.session.timeout.ms.
+_DEFAULT_SESSION_MS = 45_000
+#: As late as this a new epoch has its assignment (group.consumer.assignment.interval.ms).
+_ASSIGNED_WITHIN_MS = 1_000
 #: So many heartbeats tell how late a member's are; one with fewer is taken to be as late as all together.
 _ENOUGH_BEATS = 8
 
@@ -79,13 +83,14 @@ def _group(
         return None
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
     topics = _topics(behaviours, history, processes, start_ms, unknown)
+    grown_ms = [start_ms + topic.at_ms for topic in topics if topic.at_ms > 0]
     network = _network(behaviours)
     everybodys_ms = tuple(late for behaviour in behaviours for late in behaviour.lateness_ms)
     plan = WorldPlan(
         members=tuple(_member(group_id, behaviour, start_ms, everybodys_ms, network) for behaviour in behaviours),
         topics=topics,
         end_ms=int(end_ms) - start_ms,
-        settings={**_settings(behaviours, rebalances, unknown), **settings},
+        settings={**_settings(behaviours, rebalances, grown_ms, unknown), **settings},
         network=network,
         sync_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.turnaround_ms], network),
         assign_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.assigning_ms], network),
@@ -138,17 +143,21 @@ def _member(
     )
 
 
-def _settings(behaviours: list[Behaviour], rebalances: list[Rebalance], unknown: list[str]) -> dict[str, Any]:
+def _settings(
+    behaviours: list[Behaviour], rebalances: list[Rebalance], grown_ms: Collection[float], unknown: list[str]
+) -> dict[str, Any]:
     """Returns the coordinator's settings that the log tells of."""
     settings: dict[str, Any] = {}
     beats = [int(b.properties["heartbeat.interval.ms"]) for b in behaviours if "group.protocol" in b.properties]
     if beats:
         settings["group.consumer.heartbeat.interval.ms"] = beats[0]
         settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, beats[0])
-        session_ms = _consumer_session_ms(behaviours, rebalances)
+        session_ms = _consumer_session_ms(behaviours, rebalances, grown_ms)
         if session_ms is None:
             unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
         else:
+            # No coordinator would have been set to less.
+            session_ms = max(session_ms, beats[0] + 1)
             settings["group.consumer.session.timeout.ms"] = session_ms
             settings["group.consumer.min.session.timeout.ms"] = min(45_000, session_ms)
             unknown.append(
@@ -165,21 +174,40 @@ def _settings(behaviours: list[Behaviour], rebalances: list[Rebalance], unknown:
     return settings
 
 
-def _consumer_session_ms(behaviours: list[Behaviour], rebalances: list[Rebalance]) -> int | None:
-    """Returns the session timeout, in whole seconds, that explains when members that fell silent were expelled."""
+def _consumer_session_ms(
+    behaviours: list[Behaviour], rebalances: list[Rebalance], grown_ms: Collection[float]
+) -> int | None:
+    """Returns the session timeout that explains when members that fell silent were expelled.
+
+    The others hear of it with their next heartbeats, so it is up to an interval less than what was seen: the default,
+    else a round number of seconds.
+
+    Args:
+        grown_ms: when topics grew, of which members hear just so.
+    """
+    interval_ms = max(int(b.properties["heartbeat.interval.ms"]) for b in behaviours)
     found = []
     for rebalance in rebalances:
-        if rebalance.trigger != SESSION_EXPIRED:
+        is_of_growth = any(0 <= rebalance.start_ms - time <= interval_ms + _ASSIGNED_WITHIN_MS for time in grown_ms)
+        if rebalance.trigger != SESSION_EXPIRED or is_of_growth:
             continue
-        silent_ms = [
+        found += [
             rebalance.start_ms - arrived_ms(behaviour.process.of("ConsumerGroupHeartbeat")[-1])
             for behaviour in behaviours
-            if behaviour.crash_ms is not None and behaviour.crash_ms < rebalance.start_ms
+            if behaviour.crash_ms is not None
+            and behaviour.crash_ms < rebalance.start_ms
+            and behaviour.process.of("ConsumerGroupHeartbeat")
+            # A static member's place waits for the process that comes after it.
+            and not process_is_static(behaviour.process)
         ]
-        if silent_ms:
-            # The others hear of it later, with their next heartbeats.
-            found.append(max(1_000, int(min(silent_ms) // 1000) * 1000))
-    return min(found, default=None)
+    if not found:
+        return None
+    longest_ms = min(found)
+    for step_ms in (_DEFAULT_SESSION_MS, 5_000, 1_000):
+        session_ms = int(longest_ms // step_ms) * step_ms
+        if session_ms > max(0, longest_ms - interval_ms) and (step_ms < _DEFAULT_SESSION_MS or session_ms == step_ms):
+            return session_ms
+    return max(1_000, int(longest_ms // 1_000) * 1_000)
 
 
 def _network(behaviours: list[Behaviour]) -> NetworkPlan:

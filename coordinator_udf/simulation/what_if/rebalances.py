@@ -94,6 +94,7 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
     """Yields the epochs that members reached, each from its first sign to the time when the last one reached it."""
     spans: dict[int, list[Entry]] = {}
     causes: list[tuple[float, str]] = []
+    subscribed: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         body = entry.response or {"errorCode": -1}
         if entry.api != "ConsumerGroupHeartbeat" or body["errorCode"]:
@@ -101,6 +102,10 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
         asked = entry.request.get("memberEpoch", 0)
         if asked <= 0:
             causes.append((arrived_ms(entry), MEMBER_ADDED if asked == 0 else MEMBER_LEFT))
+        names = tuple(sorted(entry.request.get("subscribedTopicNames") or ()))
+        if names and subscribed.setdefault(entry.request["memberId"], names) != names:
+            subscribed[entry.request["memberId"]] = names
+            causes.append((arrived_ms(entry), MEMBER_UPDATED))
         if body["memberEpoch"] > 0 and asked != body["memberEpoch"]:
             spans.setdefault(body["memberEpoch"], []).append(entry)
     for number, reached in sorted(spans.items()):
