@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import signal
+import socket
 import sys
+import tempfile
+import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +15,18 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from coordinator_udf.sql import endpoint
 from coordinator_udf.sql.ddl import statements_for
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.registration import NoTables, fit_to_size
 from coordinator_udf.sql.shell import OutputFormat, Shell, Statements, in_a_line
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.spark_session import delta_session
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError, UserError
 from schemas.tables import TABLES
 
+#: What the endpoint calls the schema of its tables.
+SCHEMA = "muster"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Most tables are small and each plan runs once: to compile and to adapt it takes longer than to run it.
@@ -46,6 +53,10 @@ def main(
         str | None,
         typer.Option(metavar="CATALOG.SCHEMA", help="Print the statements that make the tables and views there."),
     ] = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Offer tables and views to notebooks by Spark Connect, until stopped."),
+    ] = None,
     vertical: Annotated[bool, typer.Option(help="Show one line a column instead of one line a row.")] = False,
 ) -> None:
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
@@ -53,6 +64,9 @@ def main(
     try:
         look_for_tables(folder)
         text = file.read_text(encoding="utf-8") if file is not None else statement
+        if serve is not None:
+            serve_at(folder, endpoint.Address.parse(serve))
+            return
     except (UserError, OSError, UnicodeDecodeError) as error:
         told = str(error) if isinstance(error, UserError) else f"{file} can't be read: {_why(error)}"
         typer.echo(f"sql: {told}", err=True)
@@ -76,6 +90,42 @@ def main(
     except (UserError, PySparkException) as error:
         typer.echo(f"sql: {in_a_line(error)}", err=True)
         raise typer.Exit(1) from error
+
+
+def serve_at(folder: str, address: endpoint.Address) -> None:
+    """Offers the tables and views until it is interrupted."""
+    refuse_busy(address)
+    with tempfile.TemporaryDirectory(prefix="muster-sql-") as scratch:
+        warehouse = {"spark.sql.warehouse.dir": scratch}
+        spark = delta_session("muster-sql", SETTINGS | endpoint.connect_settings(address) | warehouse)
+        quiet(spark)
+        with endpoint.published(spark, folder, SCHEMA) as names:
+            typer.echo(f"Spark Connect: sc://{address.host}:{address.port}, schema {SCHEMA}, {len(names)} tables")
+            sys.stdout.flush()
+            wait_for_the_end()
+
+
+def wait_for_the_end() -> None:
+    """Waits for SIGINT or SIGTERM."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    while not stopped.wait(1):
+        pass
+
+
+def refuse_busy(address: endpoint.Address) -> None:
+    """Sees that a port is free, before Spark is started.
+
+    Raises:
+        InputError: it isn't, or there is no such address here.
+    """
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(address)
+        except OSError as error:
+            raise InputError(f"{address.host}:{address.port} can't be listened on: {error.strerror}") from error
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

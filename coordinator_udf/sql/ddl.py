@@ -26,10 +26,7 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
     yield f"CREATE SCHEMA IF NOT EXISTS {schema}"
     yield f"USE {schema}"
     for name, shape in SHAPES.items():
-        place = table_path(folder, name)
-        # A table that is there says its columns itself; Delta compares others' with its own to the last comment.
-        columns = "" if DeltaTable.is_deltatable(place) else f" ({_typed(shape)})"
-        yield f"CREATE TABLE IF NOT EXISTS {name}{columns} USING DELTA LOCATION '{_quoted(place)}'"
+        yield create_table(name, folder, name, shape)
     # The columns of a view don't depend on what is in the tables.
     views = ViewsInProcess(f"{folder}/none")
     for name, text in VIEWS.items():
@@ -39,6 +36,14 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
         views.make(views_named(name))
         yield f"CREATE OR REPLACE VIEW {name} ({_columns(name, views.schema(name).names)}) AS {text.strip()}"
     views.close()
+
+
+def create_table(named: str, folder: str, name: str, shape: StructType) -> str:
+    """The statement that makes a table of a folder one of a catalog."""
+    place = table_path(folder, name)
+    # A table that is there says its columns itself; Delta compares others' with its own to the last comment.
+    columns = "" if DeltaTable.is_deltatable(place) else f" ({_typed(shape)})"
+    return f"CREATE TABLE IF NOT EXISTS {named}{columns} USING DELTA LOCATION '{quoted(place)}'"
 
 
 def _typed(shape: StructType) -> str:
@@ -51,8 +56,9 @@ def _columns(view: str, names: list[str]) -> str:
 
 def _comment(view: str, column: str) -> str:
     comment = COLUMN_COMMENTS.get(f"{view}.{column}", COLUMN_COMMENTS.get(column))
-    return "" if comment is None else f" COMMENT '{_quoted(comment)}'"
+    return "" if comment is None else f" COMMENT '{quoted(comment)}'"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as it stands between quotes in Spark's SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
