@@ -4,6 +4,10 @@ The JSON is that of Kafka's own converters: bytes are base64, uuids url-safe bas
 has its default is left out, and so are unknown tagged fields. Malformed UTF-8 is read as Kafka reads it, with U+FFFD in
 its place. So bytes that Kafka's own writer would not have written come back as others; who needs them keeps them
 beside the JSON (as `rows` does).
+
+protocol.wire, which reads and writes what comes from a network, is another codec: it has its shapes from kio, which
+knows no records of the coordinator, and refuses malformed UTF-8 and arrays beyond a limit, where a record that is in
+the log has to be read whatever is in it.
 """
 
 from __future__ import annotations
