@@ -102,10 +102,10 @@ def encode(shard: Shard, *, all_to_columns: bool = True) -> StateRow:
     store, timers = shard.store, shard.ctx.timers
     groups = store.groups = _paged(store.groups, _group_decoder)
     committed = store.offsets.committed = _paged(store.offsets.committed, _offsets_decoder)
+    for group in groups.unpacked():
+        if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
+            shard.heat(group)
     if all_to_columns:
-        for group in groups.unpacked():
-            if isinstance(group, ClassicGroup) and not shard.is_hot(group.group_id):
-                shard.heat(group)
         shard.session_columns.to_columns(timers, list(shard.hot))
     index, deadlines, seqs = shard.session_columns.pack()
     entries = timers.as_objects()
