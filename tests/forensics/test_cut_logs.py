@@ -60,7 +60,8 @@ def cut(log: Path, folder: Path, share: float) -> tuple[Path, Path, Path]:
 
 
 def plain(row: dict[str, Any]) -> str:
-    return repr({name: value for name, value in row.items() if name != "source"})
+    # The statement that shows a finding's rows names the source, too.
+    return repr({name: value for name, value in row.items() if name not in {"source", "evidence"}})
 
 
 def contradictions(later: Rows, whole: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
