@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from coordinator_udf.forensics.foretold import read_foretold
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.measures import Measures
 from coordinator_udf.simulation.what_if.comparison import Change, Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
@@ -102,12 +106,42 @@ def test_the_job_compares_a_shipped_log(tmp_path: Path) -> None:
         ([str(SAMPLE_LOG), "--assignor", "best"], "assignor is 'best', expected range"),
         ([str(SAMPLE_LOG), "--set", "no.setting=1"], "unknown setting 'no.setting'"),
         ([str(SAMPLE_LOG), "--from", "noon"], "'noon' is no time"),
+        (
+            [str(SAMPLE_LOG), "--heartbeat-interval-ms", "60000", "--seeds", "1"],
+            "of crash-a can't be set up like that: heartbeat.interval.ms is 60000, expected less than",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_said_in_a_line(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def _with_timeouts(session_ms: int, rebalance_ms: int) -> list[Entry]:
+    """The sample's requests, but that one client asks for other timeouts and is refused."""
+    entries = read_entries(SAMPLE_LOG)
+    client_id = next(entry.client_id for entry in entries if entry.api == "JoinGroup")
+    refused = {"errorCode": Errors.INVALID_SESSION_TIMEOUT, "memberId": ""}
+    asked = {"sessionTimeoutMs": session_ms, "rebalanceTimeoutMs": rebalance_ms}
+    return [
+        msgspec.structs.replace(
+            entry, request={**entry.request, **asked}, response={**(entry.response or {}), **refused}
+        )
+        if entry.api == "JoinGroup" and entry.client_id == client_id
+        else entry
+        for entry in entries
+    ]
+
+
+@pytest.mark.parametrize("asked_ms", [-1, 2**31 - 1])
+def test_timeouts_that_no_client_can_have_are_said_to_be_left_out(asked_ms: int) -> None:
+    group = next(one for one in read_groups(_with_timeouts(asked_ms, asked_ms), {}) if one.group_id == "crash-a")
+    short = replace(group, plan=replace(group.plan, end_ms=5_000))
+    outcome = compare(short, Change(), range(1), (None, None))
+    assert outcome.calibration.recorded == len(group.rebalances) > 0
+    said = [text for text in outcome.unknown if "which no client of Kafka's can have" in text]
+    assert bool(said) == (asked_ms < 0)
 
 
 def _happens_again(group: GroupLog) -> None:

@@ -107,13 +107,14 @@ def _properties(process: Process, unknown: list[str]) -> dict[str, Any]:
         properties["auto.commit.interval.ms"] = commit_ms
     joins = process.of("JoinGroup")
     if joins:
-        request = joins[-1].request
+        request = (_accepted_joins(process) or joins)[-1].request
         names = [protocol["name"] for protocol in request["protocols"]]
-        session_ms = request["sessionTimeoutMs"]
+        session_ms = _possible(process, "session.timeout.ms", request["sessionTimeoutMs"], 2, unknown)
+        polls_ms = request.get("rebalanceTimeoutMs", session_ms)
         properties |= {
             "heartbeat.interval.ms": min(properties["heartbeat.interval.ms"], max(1, session_ms // 3)),
             "session.timeout.ms": session_ms,
-            "max.poll.interval.ms": request.get("rebalanceTimeoutMs", request["sessionTimeoutMs"]),
+            "max.poll.interval.ms": _possible(process, "max.poll.interval.ms", polls_ms, 1, unknown),
             "partition.assignment.strategy": [STRATEGIES.get(name, STRATEGIES["range"]) for name in names],
         }
         foreign = [name for name in names if name not in STRATEGIES]
@@ -122,13 +123,36 @@ def _properties(process: Process, unknown: list[str]) -> dict[str, Any]:
         instance_id = request.get("groupInstanceId")
     else:
         first = process.of("ConsumerGroupHeartbeat")[0].request
-        properties |= {"group.protocol": "consumer", "max.poll.interval.ms": first["rebalanceTimeoutMs"]}
+        polls_ms = _possible(process, "max.poll.interval.ms", first["rebalanceTimeoutMs"], 1, unknown)
+        properties |= {"group.protocol": "consumer", "max.poll.interval.ms": polls_ms}
         if first.get("serverAssignor"):
             properties["group.remote.assignor"] = first["serverAssignor"]
         instance_id = first.get("instanceId")
     if instance_id:
         properties["group.instance.id"] = instance_id
     return properties
+
+
+def _accepted_joins(process: Process) -> list[Entry]:
+    """Returns the requests to join that were right in themselves, whether or not they were to come again."""
+    right = {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
+    return [entry for entry in process.of("JoinGroup") if (entry.response or {}).get("errorCode") in right]
+
+
+def accepted_session_ms(process: Process) -> int | None:
+    """Returns the session timeout that a classic member was let in with, in milliseconds; None if it never was."""
+    joins = _accepted_joins(process)
+    return int(joins[-1].request["sessionTimeoutMs"]) if joins else None
+
+
+def _possible(process: Process, name: str, asked: int, least: int, unknown: list[str]) -> int:
+    """Returns a property as a request tells it, or the least value that a client of Kafka's could have."""
+    if asked >= least:
+        return asked
+    unknown.append(
+        f"{process.client_id} asks for {name} {asked}, which no client of Kafka's can have; {least} is taken"
+    )
+    return least
 
 
 def _heartbeat_ms(process: Process, unknown: list[str]) -> int:

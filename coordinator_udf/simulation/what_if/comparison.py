@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, multimode
 from typing import Any, TypeVar
 
+from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
@@ -15,6 +17,7 @@ from coordinator_udf.simulation.what_if.behaviour import STRATEGIES
 from coordinator_udf.simulation.what_if.group_log import GroupLog
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.world import World
+from coordinator_udf.user_errors import InputError
 
 #: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
 #: within a tenth of its length.
@@ -144,10 +147,16 @@ def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[i
 
     Args:
         span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance on.
+
+    Raises:
+        InputError: a member can't be set up like that.
+        SettingsError: a coordinator can't.
     """
     plan = replace(group.plan, keeps_requests=True)
+    other = changed_plan(group.plan, change)
+    _check_members(group.group_id, other)
     base = [World(plan, seed).run() for seed in seeds]
-    changed = [World(changed_plan(group.plan, change), seed).run() for seed in seeds]
+    changed = [World(other, seed).run() for seed in seeds]
     return Outcome(
         group.group_id,
         _calibration(group, base),
@@ -155,6 +164,14 @@ def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[i
         _middle(_measure(group, history, span) for history in changed),
         group.unknown,
     )
+
+
+def _check_members(group_id: str, plan: WorldPlan) -> None:
+    for member in plan.members:
+        try:
+            MemberConfig.parse({**member.properties, "group.id": group_id})
+        except BadRequest as error:
+            raise InputError(f"{member.client_id} of {group_id} can't be set up like that: {error}") from error
 
 
 def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:

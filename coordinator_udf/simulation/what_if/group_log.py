@@ -11,7 +11,12 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
-from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, process_is_static
+from coordinator_udf.simulation.what_if.behaviour import (
+    Behaviour,
+    accepted_session_ms,
+    behaviour_of,
+    process_is_static,
+)
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes
 from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance, recorded_rebalances
 
@@ -152,6 +157,10 @@ def _settings(
     if beats:
         settings["group.consumer.heartbeat.interval.ms"] = beats[0]
         settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, beats[0])
+        settings["group.consumer.max.heartbeat.interval.ms"] = max(15_000, beats[0])
+        # The default, if it isn't told, wouldn't do for a heartbeat interval that is longer.
+        settings["group.consumer.session.timeout.ms"] = max(_DEFAULT_SESSION_MS, beats[0] + 1)
+        settings["group.consumer.max.session.timeout.ms"] = max(60_000, beats[0] + 1)
         session_ms = _consumer_session_ms(behaviours, rebalances, grown_ms)
         if session_ms is None:
             unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
@@ -160,6 +169,7 @@ def _settings(
             session_ms = max(session_ms, beats[0] + 1)
             settings["group.consumer.session.timeout.ms"] = session_ms
             settings["group.consumer.min.session.timeout.ms"] = min(45_000, session_ms)
+            settings["group.consumer.max.session.timeout.ms"] = max(60_000, session_ms)
             unknown.append(
                 f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled"
             )
@@ -167,9 +177,9 @@ def _settings(
         first = rebalances[0]
         is_delayed = first.duration_ms >= _NO_DELAY_MS
         settings["group.initial.rebalance.delay.ms"] = _DEFAULT_DELAY_MS if is_delayed else 0
-    sessions = [int(b.properties["session.timeout.ms"]) for b in behaviours if "session.timeout.ms" in b.properties]
+    sessions = [asked for behaviour in behaviours if (asked := accepted_session_ms(behaviour.process)) is not None]
     if sessions:
-        settings["group.min.session.timeout.ms"] = min(6_000, *sessions)
+        settings["group.min.session.timeout.ms"] = max(0, min(6_000, *sessions))
         settings["group.max.session.timeout.ms"] = max(1_800_000, *sessions)
     return settings
 
