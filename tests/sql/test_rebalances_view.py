@@ -76,6 +76,7 @@ def test_a_row_tells_all_about_a_rebalance(ask: Callable[..., Ask]) -> None:
         "trigger_member_id": "a",
         "trigger_client_id": "app-1",
         "trigger_client_host": "/10.0.0.9",
+        "trigger_principal": None,
         "client_reason": None,
         "trigger_request_id": None,
         "join_ended_by": "ALL_JOINED",

@@ -135,6 +135,7 @@ def test_members_and_assignments_are_those_stored_last(ask: Callable[..., Ask]) 
         "assignment": {"t1": [0, 3]},
         "malformed": None,
         "client_assignors": None,
+        "details": None,
     }
     assert members[1]["assignment"] == {}
     assert query("SELECT member_id, topic, partition FROM assignments ORDER BY partition") == [
@@ -146,13 +147,13 @@ def test_members_and_assignments_are_those_stored_last(ask: Callable[..., Ask]) 
 def test_what_is_not_the_consumer_protocol_is_not_decoded(ask: Callable[..., Ask]) -> None:
     query = ask(
         consumer_offsets=[
-            stored(0, "connect", [member("w", b"\x00")], protocol_type="connect"),
+            stored(0, "other", [member("w", b"\x00")], protocol_type="a-protocol-of-their-own"),
             stored(1, "broken", [member("m", b"\x00\x00\x00")]),
         ]
     )
     rows = {row["group_id"]: row for row in query("SELECT * FROM members")}
-    assert rows["connect"]["assignment"] is None
-    assert rows["connect"]["malformed"] is None
+    assert rows["other"]["assignment"] is None
+    assert rows["other"]["malformed"] is None
     assert rows["broken"]["topics"] == ["t1", "t2"]
     assert rows["broken"]["assignment"] is None
     assert "3 bytes are not an assignment" in rows["broken"]["malformed"]
