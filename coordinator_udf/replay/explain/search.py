@@ -38,7 +38,6 @@ class Search:
         self._last_bad: int | None = None
         #: How far answers are explained, or given up.
         self._farthest = 0
-        self._budget = walk.bounds.tries + walk.bounds.tries_a_step * len(walk.steps)
 
     def run(self) -> Outcome:
         """Walks through the whole group."""
@@ -83,7 +82,7 @@ class Search:
             return
         most += window.tries
         for start in self._starts(here.first):
-            left = min(most, self._budget) - window.tries
+            left = min(most, self._budget()) - window.tries
             if left <= 0:
                 break
             path = window.search(start, left)
@@ -206,8 +205,12 @@ class Search:
         """Whether what differs here may well follow from what differed before."""
         return self._last_bad is not None and first - self._last_bad <= self._bounds.confirm
 
+    def _budget(self) -> int:
+        """How many tries are left here."""
+        bounds, steps = self._bounds, self._walk.steps
+        return bounds.tries + bounds.tries_a_step * (len(steps) + self._farthest) - self._outcome.tries
+
     def _spend(self, tries: int) -> None:
-        self._budget -= tries
         self._outcome.tries += tries
 
 
