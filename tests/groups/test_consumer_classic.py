@@ -74,6 +74,16 @@ def test_the_last_consumer_to_leave_turns_it_back(world: World) -> None:
     assert world.members() == [classic.id]
 
 
+def test_a_group_whose_leader_gave_a_partition_to_two_stays_classic(worlds: Worlds) -> None:
+    world = worlds({**SETTINGS, "group.initial.rebalance.delay.ms": 3_000})
+    protocols = {"range": subscription("t0", version=1)}
+    leader, other = world.joined(2, protocols=protocols)
+    world.sync(leader, {leader.id: ASSIGNMENT, other.id: ASSIGNMENT})
+    assert Consumer(world, "z").join().error == "UNKNOWN_SERVER_ERROR"
+    assert kind(world) == "classic"
+    assert world.heartbeat(leader).error == "NONE"
+
+
 def test_a_policy_may_forbid_to_come(worlds: Worlds) -> None:
     world = worlds({**SETTINGS, "group.initial.rebalance.delay.ms": 0, "group.consumer.migration.policy": "downgrade"})
     classic_group(world)
