@@ -144,7 +144,7 @@ class Search:
     def _starts(self, place: int) -> list[Point]:
         """The points from which the windows begin, nearest first."""
         starts: list[Point] = []
-        for back in (1, *self._bounds.back):
+        for back in (0, *self._bounds.back):
             found = [point for point in self._points if point.first <= place - back]
             start = found[-1] if found else (self._points[0] if self._points else None)
             if start is not None and start not in starts:

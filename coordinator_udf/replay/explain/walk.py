@@ -223,7 +223,20 @@ class Walk:
                 yield from self._before(due_ms, slack_ms, place, times[place], usual=stays_late)
         if not fires and due_ms <= latest_ms:
             yield Option(None, due_ms, False)
+        yield from self._event_before_timers(latest_ms)
         yield from self._around_intervals(candidates, times, latest_ms)
+
+    def _event_before_timers(self, latest_ms: int) -> Iterator[Option]:
+        """The next event of the shard before timers that are due by then, which are late."""
+        if self._shared_next == len(self._shared):
+            return
+        event = self._shared[self._shared_next]
+        at_ms = max(event.at_ms, self._held_ms, self.machine.now_ms)
+        timers = self.machine.due_by(at_ms)
+        if not timers or at_ms > min(latest_ms, event.at_ms + event.slack_ms):
+            return
+        if all(due_ms + self._timer_slack_ms(number) > at_ms for due_ms, number in timers):
+            yield Option(None, at_ms, False, at_ms + 1 - timers[0][0])
 
     def _at_ms(self, place: int, latest_ms: int) -> int:
         """When a step is taken to happen if it is the next, and another has happened by ``latest_ms``."""
@@ -305,6 +318,8 @@ class Walk:
         number = self.machine.timer_number
         self.excused_now = 0
         if option.place is None:
+            if option.late_ms:
+                self._delay_timers(option.at_ms + 1)
             given, slack_ms = self._take_event(option.at_ms)
         else:
             step = self.steps[option.place]
@@ -353,9 +368,12 @@ class Walk:
 
     def _delay(self, until_ms: int) -> None:
         """Lets what is due before a time happen then."""
-        timers = self.machine.due_by(until_ms)
         if self._shared_next < len(self._shared) and self._shared[self._shared_next].at_ms < until_ms:
             self._held_ms = until_ms
+        self._delay_timers(until_ms)
+
+    def _delay_timers(self, until_ms: int) -> None:
+        timers = self.machine.due_by(until_ms)
         if not timers:
             return
         slacks_ms = [due_ms + self._timer_slack_ms(number) - until_ms for due_ms, number in timers]
