@@ -154,8 +154,10 @@ def _convert_member(ctx: Context, group: ClassicGroup, member: Member, converted
         # It joined again and doesn't support the last generation's protocol any more. Kafka's coordinator throws here.
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR) from None
     subscription = decode_subscription(metadata)
-    if any(converted.partition_epoch(topic_id, partition) >= 0 for topic_id, own in target.items() for partition in own):
-        # Its leader gave a partition to two members. Kafka's coordinator throws here (ConsumerGroup.addPartitionEpochs).
+    if any(
+        converted.partition_epoch(topic_id, partition) >= 0 for topic_id, own in target.items() for partition in own
+    ):
+        # Its leader gave a partition to two. Kafka's coordinator throws here (ConsumerGroup.addPartitionEpochs).
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
     converted.targets[member.member_id] = target
     converted.put(
