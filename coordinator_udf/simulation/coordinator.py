@@ -111,6 +111,24 @@ class Coordinator:
         shard.handle(rows)
         return self._answers(shard)
 
+    def remove(self, now_ms: int, body: Mapping[str, Any]) -> list[Answered]:
+        """Handles an administrator's LeaveGroup, whose answer nobody waits for; returns what others are answered."""
+        if self._is_down:
+            return []
+        self._numbers += 1
+        rows = request_rows(
+            partitions=1,
+            log_ts=now_ms,
+            request_id=str(self._numbers),
+            api="LeaveGroup",
+            api_version=5,
+            client_id="admin",
+            client_host="/admin",
+            body=body,
+        )
+        self.shard.handle(rows)
+        return self._answers(self.shard)
+
     def advance(self, now_ms: int) -> list[Answered]:
         """Lets timers fire that are due; returns what is answered."""
         self.shard.advance(now_ms)

@@ -15,6 +15,9 @@ from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.topics import Topics
 
+#: The process by whose name an administrator's requests are kept.
+ADMIN = "admin/0"
+
 
 class Delivery:
     """What is between a world's members and its coordinator."""
@@ -124,6 +127,21 @@ class Delivery:
                 )
                 self._agenda.at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
             self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
+
+    def remove(self, process: Process) -> None:
+        """Lets an administrator remove a process's member from its group: a static one by its instance id."""
+        plan, now_ms = process.plan, self._agenda.now_ms
+        instance_id = process.config.group_instance_id
+        member_id = next((key for key, name in reversed(self._history.process_of.items()) if name == plan.name), "")
+        if not (member_id or instance_id):
+            return
+        left = {"memberId": "" if instance_id else member_id, "groupInstanceId": instance_id}
+        body = {"groupId": plan.group_id, "members": [{**left, "reason": "member was removed by an admin"}]}
+        self.send_back(self._coordinator.remove(now_ms, body))
+        if self._plan.keeps_requests:
+            answer = {"errorCode": 0}
+            told = AnsweredRequest(ADMIN, plan.group_id, "LeaveGroup", now_ms, now_ms, body, answer)
+            self._history.answered.append(told)
 
     def _keep(self, answer: Answered, arrived_ms: int) -> None:
         process, request = answer.connection.member, answer.request

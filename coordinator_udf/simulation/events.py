@@ -137,6 +137,13 @@ class Closes:
 
 
 @dataclass(frozen=True, slots=True)
+class IsRemoved:
+    """An administrator removes a member."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class Crashes:
     """A process is killed."""
 
@@ -161,6 +168,7 @@ Event = (
     | CallbackOver
     | Resubscribes
     | Closes
+    | IsRemoved
     | Crashes
 )
 
@@ -172,6 +180,8 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
             yield topic.at_ms, TopicGrows(topic.name, topic.partitions)
     for failover in plan.failovers:
         yield failover.at_ms, GoesDown(failover.down_ms)
+    for removal in plan.removals:
+        yield removal.at_ms, IsRemoved(removal.process)
     for member in plan.members:
         yield member.start_ms, Start(member)
         for stall in member.stalls:

@@ -124,6 +124,14 @@ class Failover:
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """An administrator removes the member of a process, by its name, from its group."""
+
+    at_ms: int
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorldPlan:
     """A world.
 
@@ -142,6 +150,7 @@ class WorldPlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     network: NetworkPlan = NetworkPlan()
     failovers: tuple[Failover, ...] = ()
+    removals: tuple[Removal, ...] = ()
     sync_delays_ms: tuple[int, ...] = (0,)
     assign_delays_ms: tuple[int, ...] = (0,)
     cadence_ms: int = 0

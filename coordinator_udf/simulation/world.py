@@ -248,6 +248,8 @@ class World:
                 self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack())
             case e.ComesBack():
                 self._coordinator.come_back(self._agenda.now_ms)
+            case e.IsRemoved(name) if name in self._processes:
+                self._delivery.remove(self._processes[name])
             case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name) | e.Resubscribes(name):
                 process = self._processes.get(name)
                 if process is not None and process.lives:

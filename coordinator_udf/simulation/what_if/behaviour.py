@@ -29,6 +29,8 @@ _DEFAULT_HEARTBEAT_MS = 3_000
 _CLOSING_MS = 100
 #: A member that has been silent for so many of its intervals has ended.
 _SILENT_INTERVALS = 3
+#: One that was removed would have heard of it within one.
+_SILENT_REMOVED_INTERVALS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +200,15 @@ def _end(
         is_one = before.api == "OffsetCommit" and last_ms - arrived_ms(before) <= _CLOSING_MS
         return arrived_ms(before) if is_one else last_ms, None
     answered = answered_ms(last)
-    if log_end_ms - answered <= _SILENT_INTERVALS * interval_ms:
+    removed_ms = [time for time in process.removed_ms if time >= answered]
+    silent_ms = (_SILENT_REMOVED_INTERVALS if removed_ms else _SILENT_INTERVALS) * interval_ms
+    if log_end_ms - answered <= silent_ms:
         return None, None
     # It would have sent something by then.
     beats, commits = process.of("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup"), process.of("OffsetCommit")
     due = [answered_ms(beats[-1]) + interval_ms] if beats else [answered + interval_ms]
+    # What is removed and silent from then on was at its end before.
+    due += removed_ms
     if commits and commit_ms is not None:
         due.append(arrived_ms(commits[-1]) + commit_ms)
     ended_ms = (answered + max(min(due), answered)) / 2

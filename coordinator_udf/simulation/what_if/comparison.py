@@ -137,9 +137,19 @@ def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
         beats_ms=beats_ms,
         looks_ms=looks_ms,
         sent_ms=sent_ms,
-        # In another run they would have been others, and it hangs on their order who gets what.
-        member_ids=member.member_ids if change == Change() else (),
+        member_ids=_member_ids(member, properties),
     )
+
+
+def _member_ids(member: MemberPlan, properties: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the recorded ids, though they'd be others: then their order, which is chance, makes no difference.
+
+    Those that classic members get begin with the client id, those that KIP-848 members draw don't.
+    """
+    was_consumer = member.properties.get("group.protocol") == "consumer"
+    if was_consumer and properties.get("group.protocol") != "consumer":
+        return tuple(f"{member.client_id}-{member_id}" for member_id in member.member_ids)
+    return member.member_ids
 
 
 def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[int | None, int | None]) -> Outcome:

@@ -10,14 +10,14 @@ from typing import Any
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
-from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Removal, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import (
     Behaviour,
     accepted_session_ms,
     behaviour_of,
     process_is_static,
 )
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes
+from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
 from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance, recorded_rebalances
 
 #: Room before the first event of a world, so that nothing has to happen before it begins.
@@ -62,12 +62,11 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     """
     if not entries:
         return []
-    end_ms = max(entry.written_us for entry in entries) / 1000
     history = _topic_history(entries)
     return [
         group
         for group_id, processes in find_processes(entries).items()
-        if (group := _group(group_id, processes, history, end_ms, settings)) is not None
+        if (group := _group(group_id, processes, entries, history, settings)) is not None
     ]
 
 
@@ -79,11 +78,17 @@ def _topic_history(entries: Sequence[Entry]) -> TopicHistory:
 
 
 def _group(
-    group_id: str, processes: list[Process], history: TopicHistory, end_ms: float, settings: Mapping[str, Any]
+    group_id: str,
+    processes: list[Process],
+    entries: Sequence[Entry],
+    history: TopicHistory,
+    settings: Mapping[str, Any],
 ) -> GroupLog | None:
+    removals = find_removals(entries, processes)
+    end_ms = max(entry.written_us for entry in entries) / 1000
     behaviours = [behaviour_of(process, end_ms) for process in processes]
     unknown = [text for behaviour in behaviours for text in behaviour.unknown]
-    rebalances = recorded_rebalances(processes)
+    rebalances = recorded_rebalances(processes, removals)
     if not rebalances:
         return None
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
@@ -97,6 +102,11 @@ def _group(
         end_ms=int(end_ms) - start_ms,
         settings={**_settings(behaviours, rebalances, grown_ms, unknown), **settings},
         network=network,
+        removals=tuple(
+            Removal(round(time_ms) - start_ms, f"{process.client_id}/{process.run}")
+            for process in processes
+            for time_ms in process.removed_ms
+        ),
         sync_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.turnaround_ms], network),
         assign_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.assigning_ms], network),
         start_ms=start_ms,

@@ -8,8 +8,9 @@ is the same process, connected anew.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
@@ -24,6 +25,7 @@ class Process:
 
     Attributes:
         entries: its requests about its group, in the order of their arrival.
+        removed_ms: when an administrator removed its member, in milliseconds since the epoch.
         found_ms: when it first asked for its coordinator, in milliseconds since the epoch; its first request else.
     """
 
@@ -34,6 +36,7 @@ class Process:
     connections: set[str] = field(default_factory=set)
     member_ids: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
+    removed_ms: list[float] = field(default_factory=list)
 
     def of(self, *apis: str) -> list[Entry]:
         """Returns its requests of some APIs."""
@@ -73,6 +76,36 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
             if member_id:
                 process.member_ids.add(member_id)
     return {group_id: processes for group_id, processes in groups.items() if processes}
+
+
+def find_removals(entries: Iterable[Entry], processes: list[Process]) -> list[Entry]:
+    """Returns who was removed from a group by others than its members: each a LeaveGroup. Tells its process so."""
+    group_id = processes[0].group_id
+    own = {entry.number for process in processes for entry in process.entries}
+    found = []
+    for entry in entries:
+        if entry.api != "LeaveGroup" or entry.number in own or entry.request.get("groupId") != group_id:
+            continue
+        named = zip(entry.request.get("members") or (), (entry.response or {}).get("members") or (), strict=False)
+        removed = [_removed(processes, member, arrived_ms(entry)) for member, told in named if not told["errorCode"]]
+        if any(removed):
+            found.append(entry)
+        for process in removed:
+            if process is not None:
+                process.removed_ms.append(arrived_ms(entry))
+    return found
+
+
+def _removed(processes: list[Process], member: Mapping[str, Any], at_ms: float) -> Process | None:
+    """Returns the process that last was the member that a LeaveGroup names, by its id or as a static one."""
+    instance_id = member.get("groupInstanceId")
+    for process in reversed([one for one in processes if arrived_ms(one.entries[0]) <= at_ms]):
+        first = process.entries[0].request
+        if instance_id and instance_id in {first.get("groupInstanceId"), first.get("instanceId")}:
+            return process
+        if not instance_id and member.get("memberId") in process.member_ids:
+            return process
+    return None
 
 
 def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Process | None:

@@ -39,9 +39,13 @@ class Rebalance:
         return self.end_ms - self.start_ms
 
 
-def recorded_rebalances(processes: Iterable[Process]) -> list[Rebalance]:
-    """Returns the generations that members were told of, and the epochs of groups of type consumer, in order."""
-    entries = sorted((entry for process in processes for entry in process.entries), key=arrived_ms)
+def recorded_rebalances(processes: Iterable[Process], removals: Iterable[Entry] = ()) -> list[Rebalance]:
+    """Returns the generations that members were told of, and the epochs of groups of type consumer, in order.
+
+    Args:
+        removals: an administrator's requests that removed members.
+    """
+    entries = sorted([*(entry for process in processes for entry in process.entries), *removals], key=arrived_ms)
     return [*_generations(entries), *_epochs(entries)]
 
 
