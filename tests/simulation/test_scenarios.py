@@ -73,6 +73,24 @@ def test_worlds_are_rows_of_the_tables_however_they_are_spread(spark: SparkSessi
     assert {row["source"] for row in together} == {f"{SCENARIOS[0].stem}/0", f"{SCENARIOS[0].stem}/1"}
 
 
+@pytest.mark.slow
+def test_the_same_seeds_are_the_same_tables_on_one_task_and_on_eight(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(out: Path, tasks: int) -> dict[str, list[dict[str, Any]]]:
+        monkeypatch.setattr("coordinator_udf.simulation.tasks._WORLDS_A_TASK", 8 // tasks)
+        crash_loop = ROOT / "conf" / "scenarios" / "crash-loop.toml"
+        assert simulate(spark, SimulationRequest((crash_loop,), out, 0, 8), lambda _: None) == []
+        tables = {log.parent.name: DeltaTable(str(log.parent)) for log in out.glob("*/_delta_log")}
+        # Each task writes files of its own.
+        assert len(tables["member_events"].file_uris()) == tasks
+        return {name: sorted(table.to_pyarrow_table().to_pylist(), key=str) for name, table in tables.items()}
+
+    on_one = run(tmp_path / "one", 1)
+    assert {row["source"] for row in on_one["member_events"]} == {f"crash-loop/{seed}" for seed in range(8)}
+    assert on_one == run(tmp_path / "eight", 8)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
