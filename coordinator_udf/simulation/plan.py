@@ -54,6 +54,7 @@ class MemberPlan:
         client_id: stays when a process is replaced by another.
         run: counts the processes of a client id from 1.
         properties: Kafka's consumer properties.
+        regex: what it subscribes to instead of topics, a pattern that the coordinator matches; a classic member itself.
         close_at_ms: when the application closes the consumer.
         crash_at_ms: when the process is killed.
         poll_ms: how long a call of poll lasts if nothing comes of it.
@@ -73,6 +74,7 @@ class MemberPlan:
     topics: tuple[str, ...]
     start_ms: int
     properties: Mapping[str, Any] = field(default_factory=dict)
+    regex: str | None = None
     close_at_ms: int | None = None
     crash_at_ms: int | None = None
     stalls: tuple[Stall, ...] = ()

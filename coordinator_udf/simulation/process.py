@@ -10,7 +10,15 @@ from random import Random
 from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
-from coordinator_udf.members.inputs import CallbackDone, Input, Seek, TopicPartition
+from coordinator_udf.members.inputs import (
+    CallbackDone,
+    Input,
+    Seek,
+    Subscribe,
+    SubscribePattern,
+    SubscribeRegex,
+    TopicPartition,
+)
 from coordinator_udf.members.machine import Jitter, MemberMachine
 from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange, Output
 from coordinator_udf.simulation.lateness import Timekeeper
@@ -72,6 +80,12 @@ class Process:
     def lives(self) -> bool:
         """Whether the process is there."""
         return self.doing is not Doing.GONE
+
+    def subscription(self) -> Input:
+        """Returns what its application subscribes to first."""
+        if self.plan.regex is None:
+            return Subscribe(self.plan.topics)
+        return SubscribeRegex(self.plan.regex) if self.is_threaded else SubscribePattern(self.plan.regex)
 
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Gives its member an input."""

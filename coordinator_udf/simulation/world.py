@@ -215,7 +215,7 @@ class World:
                 process.loop_ms = self._agenda.now_ms
                 self._tell(process, "start")
                 self.history.subscribed[plan.group_id] = plan.topics
-                self._give(process, inputs.Subscribe(plan.topics))
+                self._give(process, process.subscription())
                 self._poll(process)
                 self._plan_poll(process)
             case e.RequestArrives(connection, request):

@@ -170,6 +170,30 @@ def test_members_that_an_administrator_removed_are_removed_again() -> None:
     _happens_again(group)
 
 
+def test_a_pattern_that_the_coordinator_matches_is_subscribed_to_again() -> None:
+    groups = read_groups(read_entries(shared("broker", "logs-dev") / "kip848.log.gz"), {})
+    group = next(one for one in groups if one.group_id == "kip848-b")
+    assert {member.regex for member in group.plan.members} - {None} != set()
+    _happens_again(group)
+
+
+def _with_pattern(regex: str) -> list[Entry]:
+    """A log's requests, but that a member has another pattern."""
+    return [
+        msgspec.structs.replace(entry, request={**entry.request, "subscribedTopicRegex": regex})
+        if entry.request.get("subscribedTopicRegex")
+        else entry
+        for entry in read_entries(shared("broker", "logs-dev") / "kip848.log.gz")
+    ]
+
+
+def test_a_pattern_that_is_none_is_refused_again() -> None:
+    group = next(one for one in read_groups(_with_pattern("(t"), {}) if one.group_id == "kip848-b")
+    assert "(t" in {member.regex for member in group.plan.members}
+    calibration = compare(group, Change(protocol="classic"), range(1), (None, None)).calibration
+    assert 0 < calibration.simulated < calibration.recorded
+
+
 def test_what_kip_848_hands_over_hangs_on_random_member_ids() -> None:
     """With the ids of the run that really took place the same partitions move, with drawn ones as many or two more.
 

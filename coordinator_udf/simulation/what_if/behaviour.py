@@ -39,6 +39,7 @@ class Behaviour:
 
     Attributes:
         properties: Kafka's consumer properties, as far as the requests tell them.
+        regex: the pattern that it subscribed to first, for the coordinator to match, if it wanted no topics by name.
         resubscribed_ms: the topics that it wanted from a time on.
         joined_ms: when its first request to join arrived.
         turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time that it only followed.
@@ -54,6 +55,7 @@ class Behaviour:
     process: Process
     properties: dict[str, Any]
     topics: tuple[str, ...]
+    regex: str | None
     resubscribed_ms: tuple[tuple[float, tuple[str, ...]], ...]
     start_ms: float
     joined_ms: float
@@ -81,6 +83,7 @@ def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
         process,
         properties,
         subscriptions[0][1] if subscriptions else (),
+        None if subscriptions else process.entries[0].request.get("subscribedTopicRegex") or None,
         tuple(subscriptions[1:]),
         process.found_ms,
         arrived_ms(process.entries[0]),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, quantiles
 from typing import Any
 
+import re2
+
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
@@ -143,6 +145,7 @@ def _member(
         run=behaviour.process.run,
         group_id=group_id,
         topics=behaviour.topics,
+        regex=behaviour.regex,
         # Some clients take long from their first request to the one that joins: it is to come when it came.
         start_ms=round(behaviour.joined_ms - _REQUESTS_TO_JOIN * sum(network.latency_ms) / 2) - start_ms,
         properties=behaviour.properties,
@@ -261,15 +264,29 @@ def _records_s(topic: str, processes: Iterable[Process]) -> float:
     return max(0.0, fmean(rates)) if rates else 0.0
 
 
+def _matching(regex: str | None, names: Iterable[str]) -> set[str]:
+    """Returns the names that a pattern matches; none if it is none, for the coordinator refuses it."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return set() if regex is None else set(filter(re2.compile(regex, options).fullmatch, names))
+    except re2.error:
+        return set()
+
+
 def _topics(
     behaviours: list[Behaviour], history: TopicHistory, processes: list[Process], start_ms: int, unknown: list[str]
 ) -> tuple[TopicPlan, ...]:
     """Returns the topics that members want, as far as the log tells of them, and their growth."""
     wanted = {name for behaviour in behaviours for name in behaviour.topics}
     wanted |= {name for behaviour in behaviours for _, names in behaviour.resubscribed_ms for name in names}
+    moments = [(0, history.at_start), *history.changes]
+    named = {topic.name for _, topics in moments for topic in topics}
+    for behaviour in behaviours:
+        wanted |= _matching(behaviour.regex, named)
     partitions: dict[str, int] = {}
     plans = []
-    for ts_us, topics in [(0, history.at_start), *history.changes]:
+    for ts_us, topics in moments:
         here = {topic.name: topic.partitions for topic in topics if topic.name in wanted}
         for name, count in here.items():
             if count > partitions.get(name, 0):
