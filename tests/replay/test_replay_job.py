@@ -116,6 +116,11 @@ def rows_of_source(out: Path, name: str, source: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["partition"], row.get("seq"), row.get("offset")))
 
 
+def without_ends_of_joins(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Transitions, without the time of those that end a join phase."""
+    return [{**row, "ts": None} if row["rule"] in {"ALL_JOINED", "JOIN_EXPIRED"} else row for row in rows]
+
+
 @pytest.mark.spark
 def test_the_projects_own_log_gives_the_same_rows_in_whatever_form_it_comes(
     spark: SparkSession, replayed: Path, tmp_path: Path
@@ -135,9 +140,14 @@ def test_the_projects_own_log_gives_the_same_rows_in_whatever_form_it_comes(
     reports = run(spark, tmp_path / "out", *inputs, lines=lines, options=ReplayOptions(overrides=BROKER))
     assert [(report.failure, report.requests, report.rejected) for report in reports] == [(None, 457, 0)] * 4
     for name in TABLES:
+        told = rows_of_source(tmp_path / "out", name, inputs[0].name)
+        for path in inputs[1:]:
+            assert rows_of_source(tmp_path / "out", name, path.name) == told
         expected = rows_of_source(replayed, name, SAMPLE_LOG.name)
-        for path in inputs:
-            assert rows_of_source(tmp_path / "out", name, path.name) == expected
+        if name == "group_transitions":
+            # When a timer really fired is told by a broker's answers, which no log of requests has.
+            told, expected = without_ends_of_joins(told), without_ends_of_joins(expected)
+        assert told == expected
     counts = Counter(json.loads(line)["source"] for line in lines.read_text().splitlines())
     assert set(counts) == {path.name for path in inputs}
     assert len(set(counts.values())) == 1

@@ -68,20 +68,20 @@ def test_a_handler_that_raises_on_a_worker_is_answered_undone_and_told_with_its_
 ) -> None:
     def poisoned(shard: Shard, source: str, batch: pa.RecordBatch) -> ShardOutputs:
         # A function of a function travels to the worker with its code, and finds the worker's modules there.
-        from coordinator_udf.shard import apis as shard_apis
         from coordinator_udf.shard.batches import process_batch
 
-        leave = shard_apis.HANDLERS["LeaveGroup"]
+        handlers = shard.handlers
+        leave = handlers["LeaveGroup"]
 
         def raising(*given: Any) -> None:
             leave(*given)
             raise RuntimeError("out of cheese")
 
-        shard_apis.HANDLERS["LeaveGroup"] = raising
+        shard.handlers = {**handlers, "LeaveGroup": raising}
         try:
             return process_batch(shard, source, batch)
         finally:
-            shard_apis.HANDLERS["LeaveGroup"] = leave
+            shard.handlers = handlers
 
     monkeypatch.setattr(shard_function, "process_batch", poisoned)
     sample.make_log(tmp_path / "log", [50]).close()

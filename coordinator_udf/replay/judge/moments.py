@@ -23,7 +23,7 @@ _Moment = tuple[int, str, int]
 def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
     """Puts the ends of join phases at the moments at which the broker answered those that had waited for them.
 
-    Between what the group did before and after, whose times stay.
+    Between what the group did before and after, whose times stay. For a phase that ends when it begins nobody waited.
     """
     answered = _answered(outputs, recording)
     transitions = outputs.transitions
@@ -31,6 +31,7 @@ def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
         return outputs
     times = transitions.column("ts").to_pylist()
     is_end = pc.is_in(transitions.column("rule"), value_set=_ENDS).to_pylist()
+    is_begin = pc.equal(transitions.column("to_state"), "PreparingRebalance").to_pylist()
     places: dict[tuple[int, str], list[int]] = defaultdict(list)
     partitions, groups = (transitions.column(name).to_pylist() for name in ("partition", "group_id"))
     for place, key in enumerate(zip(partitions, groups, strict=True)):
@@ -38,11 +39,12 @@ def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
     for (partition, group_id), own in places.items():
         for moment, first, last in _stretches(own, times):
             told = answered.get((partition, group_id, moment))
-            if told is None or not any(is_end[place] for place in own[first:last]):
+            rows = own[first:last]
+            if told is None or not any(map(is_end.__getitem__, rows)) or any(map(is_begin.__getitem__, rows)):
                 continue
             earliest = times[own[first - 1]] if first else told
             latest = times[own[last]] if last < len(own) else told
-            for place in own[first:last]:
+            for place in rows:
                 times[place] = max(earliest, min(told, latest))
     column = transitions.schema.get_field_index("ts")
     field = transitions.schema.field(column)
