@@ -15,6 +15,7 @@ class Bounds(NamedTuple):
         ahead: how many steps behind a difference an order has to explain before it is taken.
         changes: how many steps at most may be other than usual in one window.
         tries: how many steps may be tried for one difference.
+        tries_at_first: how many for few changes from one of those steps, before there are more.
         tries_a_step: how many for a group, by the number of its steps, and as many more for each step that it has gone:
             this keeps the cost linear, and what is spent on one stretch is there again after a while.
         tries_of_follow_ups: as ``tries``, shortly after a difference that nothing explains.
@@ -33,6 +34,7 @@ class Bounds(NamedTuple):
     ahead: int = 16
     changes: int = 4
     tries: int = 2_000
+    tries_at_first: int = 128
     tries_a_step: int = 16
     tries_of_follow_ups: int = 100
     confirm: int = 24

@@ -8,7 +8,7 @@ through again. The first order that explains the window is taken, and the walk g
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from coordinator_udf.replay.explain.rebase import Rebase
@@ -81,14 +81,10 @@ class Search:
             self._take(path, mismatches[0].place, window.tries)
             return
         most += window.tries
-        for start in self._starts(here.first):
-            left = min(most, self._budget()) - window.tries
-            if left <= 0:
-                break
-            path = window.search(start, left)
-            if path is not None:
-                self._take(path, mismatches[0].place, window.tries)
-                return
+        path = self._least_changed(window, self._starts(here.first), min(most, self._budget()))
+        if path is not None:
+            self._take(path, mismatches[0].place, window.tries)
+            return
         walk.forward_to(here, tail)
         if window.best is not None and window.best.end.first > self._farthest and self._differs_ahead():
             self._take(window.best, mismatches[0].place, window.tries)
@@ -96,6 +92,23 @@ class Search:
         self._spend(window.tries)
         walk.forward_to(here, tail)
         self._give_up(mismatches, window)
+
+    def _least_changed(self, window: _Window, starts: Sequence[Point], limit: int) -> _Path | None:
+        """The least changed order, of those the one from the nearest point; None up to that number of tries.
+
+        Few changes are looked for everywhere, but not for long, before one search is gone through to its end.
+        """
+        changes = range(1, self._bounds.changes + 1)
+        rounds = ((changes[:2], self._bounds.tries_at_first), (changes, limit))
+        for numbers, most in rounds:
+            for number in numbers:
+                for start in starts:
+                    if window.tries >= limit:
+                        return None
+                    path = window.search(start, number, min(limit, window.tries + most))
+                    if path is not None:
+                        return path
+        return None
 
     def _differs_ahead(self) -> bool:
         """Whether answers soon after this one differ as well if nothing is done about it."""
@@ -235,19 +248,13 @@ class _Window:
         self.seen: dict[int, list[str]] = {}
         self._moved: list[Option] = []
 
-    def search(self, start: Point, tries: int) -> _Path | None:
-        """The least changed order from a point on that explains all up to the goal; None within so many tries."""
-        limit = self.tries + tries
-        for changes in range(1, self._walk.bounds.changes + 1):
-            self._visited.clear()
-            self._limit = limit
-            self._begin(start)
-            self._moved = []
-            if self._go_on(changes):
-                return self._path(self._walk.point())
-            if self.tries >= limit:
-                return None
-        return None
+    def search(self, start: Point, changes: int, limit: int) -> _Path | None:
+        """An order from a point on with so many changes at most that explains all up to the goal; None within tries."""
+        self._visited.clear()
+        self._limit = limit
+        self._begin(start)
+        self._moved = []
+        return self._path(self._walk.point()) if self._go_on(changes) else None
 
     def follow(self, start: Point, moved: Option, changes: int, limit: int) -> _Path | None:
         """The usual order from a point on, where a step has another time, if it explains all up to the goal.
