@@ -51,6 +51,8 @@ def classic_adoptions(
             group.add(kept, group.protocol_type or _protocol_type(told, at) or "consumer")
         if group.members and not _choose_protocol(group):
             continue
+        if not generation:
+            group.protocol_name = None
         group.leader = _leader(told, at, ours, group)
         group.pending_join = dict.fromkeys(pending, 1)
         if state is COMPLETING_REBALANCE:
@@ -102,7 +104,8 @@ def _phases(told: GroupTold, at: Place, ours: ClassicGroup | None) -> Iterator[t
     own = () if ours is None else (ours.state,)
     for generation in generations or [0]:
         for state in dict.fromkeys((*own, STABLE, PREPARING_REBALANCE, COMPLETING_REBALANCE)):
-            if state in {STABLE, PREPARING_REBALANCE, COMPLETING_REBALANCE, EMPTY}:
+            # Before its first generation a group is open to those who join, and has no protocol.
+            if state in {PREPARING_REBALANCE, EMPTY} or (generation and state in {STABLE, COMPLETING_REBALANCE}):
                 yield generation, state
 
 
