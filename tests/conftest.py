@@ -59,6 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: (_group(item) != SESSION, item.get_closest_marker("slow") is None))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuses to run tests in several processes where their groups are not known to what spreads them."""
+    if getattr(session.config.option, "loadgroup", False) and any("@" not in item.nodeid for item in session.items):
+        raise pytest.UsageError("pytest-xdist doesn't keep groups of tests together with this version of pytest")
+
+
 #: The group of the tests that share the Spark session.
 SESSION = "spark session"
 

@@ -97,7 +97,7 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
     found = history.records(running.tables)
     history.assert_each_number_once(found)
     history.assert_commits_are_there(found, [commit for group in groups for commit in group.acknowledged])
-    assert history.assert_commits_are_whole(found, committer) > 10
+    assert history.assert_commits_are_whole(found, committer) > 0
     assert history.assert_one_owner(found) > 4
     transitions = DeltaTable(str(running.tables / "group_transitions")).to_pyarrow_table().to_pylist()
     # Who waits for an answer of a driver that is gone sends no heartbeat meanwhile.
@@ -136,6 +136,8 @@ def test_groups_are_loaded_when_the_checkpoint_is_lost(running: KafkaFleet) -> N
         for row in history.records(running.tables)
         if row["group_id"] == "simple" and row["offset_commit"] is not None
     }
+    for gateway in running.gateways:
+        gateway.kill()
     # With a gateway in the driver, which waits until the groups are loaded.
     listen = ["--listen", running.addresses[0]]
     job = running.another_job("--recover-from-offsets", "--checkpoint", str(running.root / "new"), *listen)
