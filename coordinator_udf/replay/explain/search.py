@@ -8,7 +8,7 @@ through again. The first order that explains the window is taken, and the walk g
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from typing import NamedTuple
 
 from coordinator_udf.replay.explain.rebase import Rebase
@@ -72,9 +72,8 @@ class Search:
         """Finds an order in which the answers that differ don't, or notes that there is none."""
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[0])
-        window = _Window(
-            walk, min(here.first + self._bounds.ahead, len(walk.steps)), mismatches[0].place, self._points[0]
-        )
+        goal = min(here.first + self._bounds.ahead, len(walk.steps))
+        window = _Window(walk, goal, mismatches[0].place, self._points[0], self._rebase.given_up)
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
         path = self._with_later_begin(window, mismatches[0].place)
         if path is not None:
@@ -115,7 +114,7 @@ class Search:
         walk = self._walk
         goal = min(walk.first + self._bounds.ahead, len(walk.steps))
         while walk.first < goal and (option := walk.usual()) is not None:
-            if walk.take(option):
+            if any(mismatch.place not in self._rebase.given_up for mismatch in walk.take(option)):
                 return True
         return False
 
@@ -230,9 +229,10 @@ class Search:
 class _Window:
     """The search of the windows before one answer that differs."""
 
-    def __init__(self, walk: Walk, goal: int, place: int, since: Point) -> None:
-        """A window that begins with no point before ``since``."""
+    def __init__(self, walk: Walk, goal: int, place: int, since: Point, given_up: Container[int]) -> None:
+        """A window that begins with no point before ``since``; what is given up needn't be explained again."""
         self._walk = walk
+        self._given_up = given_up
         self._here, self._tail = walk.point(), walk.tail(since)
         self._start = self._since = since
         self._goal = goal
@@ -293,7 +293,7 @@ class _Window:
             if number:
                 walk.back_to(here)
             self.tries += 1
-            mismatches = walk.take(option)
+            mismatches = [found for found in walk.take(option) if found.place not in self._given_up]
             if option.resolves_late and not walk.machine.is_resolving:
                 continue
             if mismatches:
