@@ -57,7 +57,7 @@ class Alone:
         return [row for row in rows if row["api"] != "TopicMetadata"]
 
     def wait_for_requests(self, count: int) -> list[dict[str, Any]]:
-        wait(lambda: len(self.requests()) >= count, f"{count} requests are in the log", timeout_s=10)
+        wait(lambda: len(self.requests()) >= count, f"{count} requests are in the log")
         return self.requests()
 
     def answer(self, *rows: dict[str, Any], **body: Any) -> None:

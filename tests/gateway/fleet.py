@@ -19,6 +19,9 @@ from tests.gateway.clients import built
 
 MEMBER = Path(__file__).with_name("member.py")
 OURS = Path(__file__).parents[1] / "members" / "process.py"
+#: How long anything is waited for: it comes within seconds, or on a busy machine within a minute; else it never does.
+PATIENCE_S = 180.0
+
 PYTHON = ("kafka-python", "confluent", "aiokafka")
 
 Place = tuple[str, int]
@@ -148,7 +151,7 @@ class Fleet:
         self.members.append(member)
         return member
 
-    def wait_for_assignment(self, members: Sequence[Member], places: set[Place], timeout_s: float = 40) -> None:
+    def wait_for_assignment(self, members: Sequence[Member], places: set[Place], timeout_s: float = PATIENCE_S) -> None:
         """Until these members share these places: each place has one owner, each member has at least one place."""
 
         def shared() -> bool:
@@ -179,7 +182,9 @@ class Fleet:
             assert not said, said
 
 
-def wait(condition: Callable[[], Any], what: str, story: Callable[[], str] = lambda: "", timeout_s: float = 40) -> None:
+def wait(
+    condition: Callable[[], Any], what: str, story: Callable[[], str] = lambda: "", timeout_s: float = PATIENCE_S
+) -> None:
     """Until the condition holds; fails with the story when it doesn't in time."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -167,7 +167,7 @@ def test_the_fleet_of_the_demo_joins_and_leaves(front: Front) -> None:
         "--topics",
         "t1,t2",
     ]
-    done = subprocess.run([*command, "--seconds", "4"], capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run([*command, "--seconds", "4"], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert sum(line.endswith(": left") for line in said) == 3, said

@@ -37,7 +37,7 @@ class Tools:
         self._command = [*java, tool, "--bootstrap-server", address]
 
     def say(self, *arguments: str) -> str:
-        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=300, check=False)
         assert " ERROR " not in done.stderr, done.stderr
         return done.stdout
 
@@ -70,10 +70,10 @@ def test_kafkas_own_client_and_tools(java: list[str], tmp_path: Path, protocol: 
         with consumer(java, front.address, "j1", protocol, logs[0]):
             with consumer(java, front.address, "j2", protocol, logs[1]):
                 both = {"j1": "2", "j2": "2"}
-                wait(lambda: tools.members("java") == both, "both have two partitions", logs[0].read_text, 90)
+                wait(lambda: tools.members("java") == both, "both have two partitions", logs[0].read_text)
                 assert re.search(r"^java +Stable", tools.say("--list", "--state"), re.MULTILINE)
             # Killed amidst a rebalance the client would call its own close an error.
-            wait(lambda: tools.members("java") == {"j1": "4"}, "one has them all", logs[0].read_text, 90)
+            wait(lambda: tools.members("java") == {"j1": "4"}, "one has them all", logs[0].read_text)
             offsets = tools.say("--describe", "--group", "java", "--offsets")
             assert len(re.findall(r"^java +t1 ", offsets, re.MULTILINE)) == 4
             time.sleep(2)

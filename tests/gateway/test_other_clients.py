@@ -56,13 +56,13 @@ def test_members_share_a_group_rest_and_hand_over(tmp_path: Path, clients: tuple
     ):
         more = {"protocol": "consumer"} if protocol == "consumer" else {}
         members = [fleet.start(client, group="g", topics=["t1", "t2"], **more) for client in clients]
-        fleet.wait_for_assignment(members, PLACES, 90)
+        fleet.wait_for_assignment(members, PLACES)
         members[0].order("committed", do="commit", place=min(members[0].assignment), offset=200)
         assert_idle(members)
         *gone, last = members
         for member in gone:
             member.close()
-        fleet.wait_for_assignment([last], PLACES, 60)
+        fleet.wait_for_assignment([last], PLACES)
         # The last stands before the end of a partition now, or at it.
         assert_idle([last])
         last.close()

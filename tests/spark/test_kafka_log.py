@@ -107,9 +107,7 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
 
 def test_a_replay_of_the_topic_gives_what_the_stream_gave(running: KafkaFleet, locked: Locked, tmp_path: Path) -> None:
     with history.Committer(running.addresses[1], "simple", PLACES, 2) as committer:
-        wait(
-            lambda: sum(attempt.acknowledged for attempt in committer.attempts) > 10, "commits go through", timeout_s=90
-        )
+        wait(lambda: sum(attempt.acknowledged for attempt in committer.attempts) > 10, "commits go through")
     # Nobody lets time pass on the topic then.
     for process in (*running.gateways, running.job):
         process.kill()

@@ -97,7 +97,7 @@ def test_who_was_stopped_and_taken_over_from_ends_with_an_error(
         assert mine.epoch == 2
         found = {name: tables.table(name).version() for name in WRITE_ORDER}
         writer.send_signal(signal.SIGCONT)
-        said, error = writer.communicate(timeout=60)
+        said, error = writer.communicate(timeout=180)
         assert writer.returncode == 1
         assert error.startswith("coordinator: another coordinator has taken over the table"), error
         assert {name: tables.table(name).version() for name in WRITE_ORDER} == found

@@ -66,7 +66,7 @@ def test_kafkas_own_console_writes_and_reads(front: Front, broker: KafkaBroker, 
     java = java_command()
     group, lines = f"java-{protocol}", {f"{protocol} {number}".encode() for number in range(100)}
     producer = [*java, "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", front.address, "--topic", "t2"]
-    done = subprocess.run(producer, input=b"\n".join(lines), capture_output=True, timeout=90, check=False)
+    done = subprocess.run(producer, input=b"\n".join(lines), capture_output=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr.decode()
     before = sum(_ends(broker.address, "t2", 2).values()) - len(lines)
     read = consumers.java(java, front.address, "t2", group, before + 100, properties=[f"group.protocol={protocol}"])
@@ -165,7 +165,7 @@ def test_a_producer_that_wants_no_answer_is_passed_on(front: Front, broker: Kafk
 def test_no_answer_tells_a_brokers_own_address(front: Front, broker: KafkaBroker) -> None:
     java = java_command()
     tool = [*java, "org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-server", front.address]
-    done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(tool, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     admin = AdminClient({"bootstrap.servers": front.address, "log_level": 0})
     cluster = admin.describe_cluster().result(20)

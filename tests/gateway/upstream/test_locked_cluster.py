@@ -140,7 +140,7 @@ def test_kafkas_own_tool_shows_each_what_they_may_see(front: Front, locked: Lock
     config.write_text("\n".join(lines))
     tool = [*java_command(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", front.address]
     done = subprocess.run(
-        [*tool, "--command-config", str(config), "--describe"], capture_output=True, text=True, timeout=60, check=False
+        [*tool, "--command-config", str(config), "--describe"], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
     assert set(re.findall(r"^Topic: (\S+)\s", done.stdout, re.MULTILINE)) == {"t1"}

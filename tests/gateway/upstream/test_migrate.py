@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def migrate(upstream: str, gateway: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "coordinator_udf.commands.offsets", "migrate", "--group", "g"]
     command += ["--upstream", upstream, "--gateway", gateway, *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
 
 
 def committed(address: str) -> dict[int, tuple[int, str | None]]:

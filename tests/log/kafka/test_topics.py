@@ -215,7 +215,7 @@ def test_a_broker_that_is_gone_is_said_until_it_is_back(broker: KafkaBroker) -> 
         log.append(control_rows(partitions=2, log_ts=1, api="Tick"))
     assert told.value.partitions == {0, 1}
     broker.start()
-    wait(lambda: appends(log), "the broker is back", timeout_s=60)
+    wait(lambda: appends(log), "the broker is back")
     log.close()
 
 
