@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import msgspec
 import pytest
 
+from coordinator_udf.gateway.server.pending_requests import STOOD_STILL_S
 from tests.gateway.alone import Alone
 from tests.gateway.fleet import wait
 from tests.gateway.wire import HEARTBEAT
@@ -45,6 +47,25 @@ def test_what_the_coordinator_has_not_answered_is_bounded_and_the_newest_go_on_f
     for wire in wires:
         assert wire.receive()["errorCode"] == 0
         wire.close()
+
+
+@pytest.mark.parametrize("alone", [{"request_timeout_ms": 2_000}], indirect=True)
+def test_time_in_which_the_gateway_itself_stood_still_makes_no_request_time_out(alone: Alone) -> None:
+    with alone.wire() as wire:
+        wire.send("Heartbeat", 4, HEARTBEAT)
+        (row,) = alone.wait_for_requests(1)
+        resume = alone.stand_still()
+        time.sleep(2 + STOOD_STILL_S + 0.5)
+        resume()
+        with alone.wire() as other:
+            # Its turn comes after the timer's.
+            other.ask("ApiVersions", 0, {})
+        assert alone.gateway.status().timed_out == 0
+        alone.answer(row)
+        assert wire.receive()["errorCode"] == 0
+        # Time that it doesn't stand still counts as ever.
+        wire.send("Heartbeat", 4, HEARTBEAT)
+        assert wire.receive()["errorCode"] == 15
 
 
 @FEW

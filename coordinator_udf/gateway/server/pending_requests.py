@@ -45,6 +45,9 @@ _SAYS_NOTHING: Final[Mapping[str, Any]] = {
     "topicPartitions": None,
 }
 
+#: A timer that comes so much too late says that this process itself stood still: a stopped one, or a machine that slept.
+STOOD_STILL_S: Final = 3.0
+
 #: The APIs whose answer waits for what other members do.
 WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
 
@@ -306,6 +309,10 @@ class PendingRequests:
         loop = asyncio.get_running_loop()
         now = loop.time()
         expected = self._expected
+        if expected and now - expected[0][0] > STOOD_STILL_S:
+            # The coordinator had as little time as this timer: a broker that was stopped answers then, too.
+            deadline = now + self._settings.request_timeout_ms / 1000
+            expected = self._expected = deque((deadline, request_id) for _, request_id in expected)
         while expected and (expected[0][0] <= now or expected[0][1] not in self._pending):
             self._time_out(expected.popleft()[1])
         self._expecting = loop.call_later(expected[0][0] - now, self._time_out_due) if expected else None
