@@ -80,21 +80,33 @@ def main(
         options = replace(options, rates=tuple(rates))
     try:
         before = load(against) if against is not None else None
-        results = Results(environment(), scale, {})
-        for name in chosen:
-            say(f"{name.value}, scale {scale:g}")
-            started = time.perf_counter()
-            outcome = _RUN[name](options)
-            outcome.seconds = round(time.perf_counter() - started, 1)
-            results.benchmarks[name.value] = outcome
-    except (BenchmarkError, ResultsError) as error:
+    except ResultsError as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(1) from error
+    results = Results(environment(), scale, {})
+    failed = [name for name in chosen if not _measure(name, options, results)]
     target = out or data / f"{results.environment.taken_at.replace(':', '')}.json"
     save(results, target)
     for line in table(results, before):
         typer.echo(line)
     typer.echo(f"written to {target}")
+    if failed:
+        typer.echo(f"bench: failed: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def _measure(name: Name, options: Options, results: Results) -> bool:
+    """Adds what a benchmark finds; where it fails says why, and what others found is kept."""
+    say(f"{name.value}, scale {options.scale:g}")
+    started = time.perf_counter()
+    try:
+        outcome = _RUN[name](options)
+    except BenchmarkError as error:
+        typer.echo(f"bench: {error}", err=True)
+        return False
+    outcome.seconds = round(time.perf_counter() - started, 1)
+    results.benchmarks[name.value] = outcome
+    return True
 
 
 if __name__ == "__main__":

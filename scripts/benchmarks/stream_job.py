@@ -80,7 +80,10 @@ class Progress(threading.Thread):
         print(json.dumps(line), file=self._out, flush=True)
 
 
-def _empty(requests: DataFrame, _: Settings) -> DataFrame:
+def floor_of(requests: DataFrame, settings: Settings, *, gaps_are_downtime: bool = False) -> DataFrame:
+    """The stateful stage (shard_function.coordinate) without what shards do: what Spark takes for it."""
+    del settings, gaps_are_downtime
+
     def nothing(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         # As the shards' function does, so that this isn't what makes the difference.
         leave_garbage_to_spark()
@@ -100,7 +103,7 @@ def main(
 ) -> None:
     """Runs until SIGTERM."""
     if floor:
-        setattr(coordinator, "coordinate", _empty)  # noqa: B010 - the job has no such option, and shall have none
+        setattr(coordinator, "coordinate", floor_of)  # noqa: B010 - the job has no such option, and shall have none
     options = StreamOptions(str(root / "log"), str(root / "tables"), str(root / "checkpoint"))
     stop = threading.Event()
     spark = coordinator_session()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from coordinator_udf.streaming.shard_function import coordinate
+from scripts.benchmarks import __main__ as command
 from scripts.benchmarks import results
 from scripts.benchmarks.results import Figure, Outcome, Results
+from scripts.benchmarks.running import BenchmarkError, Options
+from scripts.benchmarks.stream_job import floor_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,3 +83,23 @@ def test_figures_that_only_one_of_two_results_has_are_told() -> None:
     lines = list(results.table(now, before))
     assert lines[1].endswith("new")
     assert "scale 0.5" in lines[-1]
+
+
+def test_what_a_benchmark_found_is_kept_where_another_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: Options) -> Outcome:
+        raise BenchmarkError("nothing was answered")
+
+    monkeypatch.setitem(command._RUN, command.Name.stream, fails)
+    monkeypatch.setitem(command._RUN, command.Name.replay, lambda _: Outcome([Figure("f", 1.0, "s")]))
+    out = tmp_path / "now.json"
+    with pytest.raises(typer.Exit) as ended:
+        command.main([command.Name.stream, command.Name.replay], out=out)
+    assert ended.value.exit_code == 1
+    assert "nothing was answered" in capsys.readouterr().err
+    assert list(results.load(out).benchmarks) == ["replay"]
+
+
+def test_the_floor_of_the_stream_is_called_as_what_it_stands_for() -> None:
+    assert inspect.signature(floor_of) == inspect.signature(coordinate)

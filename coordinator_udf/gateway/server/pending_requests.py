@@ -45,7 +45,7 @@ _SAYS_NOTHING: Final[Mapping[str, Any]] = {
     "topicPartitions": None,
 }
 
-#: A timer that comes so much too late says that this process itself stood still: a stopped one, or a machine that slept.
+#: A timer that comes so much too late says that this process stood still: it was stopped, or the machine slept.
 STOOD_STILL_S: Final = 3.0
 
 #: The APIs whose answer waits for what other members do.
