@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from typing import Any
 
 
 class Errors(IntEnum):
@@ -70,6 +72,19 @@ _NAMES = {int(error): error.name for error in Errors}
 def error_name(code: int) -> str:
     """Kafka's name of an error code; ``ERROR_<code>`` for a code that no group coordinator answers."""
     return _NAMES.get(code) or f"ERROR_{code}"
+
+
+def error_codes(answer: Any) -> Iterator[int]:
+    """Yields every error code in an answer's JSON, in its order: of the whole, of groups, members and partitions."""
+    if isinstance(answer, Mapping):
+        for name, value in answer.items():
+            if name == "errorCode":
+                yield value
+            elif isinstance(value, list | Mapping):
+                yield from error_codes(value)
+    elif isinstance(answer, list):
+        for item in answer:
+            yield from error_codes(item)
 
 
 class ApiError(Exception):

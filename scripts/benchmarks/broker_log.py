@@ -17,6 +17,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 import typer
 
+from coordinator_udf.protocol.errors import error_codes
+
 _MARK: Final = "Completed request:"
 _TIME: Final = "%Y-%m-%d %H:%M:%S,%f"
 #: What stands where a copy's number goes, behind a name and behind a number, and how JSON writes both.
@@ -61,7 +63,7 @@ def read(path: Path, lines_a_group: int | None = None) -> Repeated | None:
         first = first or time
         if done["requestHeader"]["requestApiKeyName"] in _LEFT_OUT:
             continue
-        if any(code in _OF_SHARDS for code in _codes(done["response"])):
+        if any(code in _OF_SHARDS for code in error_codes(done["response"])):
             return None
         asked = done["request"].get("groupId") or ""
         groups |= {group for side in ("request", "response") for group in _mark_groups(done[side], asked)}
@@ -70,18 +72,6 @@ def read(path: Path, lines_a_group: int | None = None) -> Repeated | None:
     if lines_a_group is not None:
         del found[lines_a_group * len(groups) :]
     return Repeated(found, len(groups))
-
-
-def _codes(node: Any) -> Iterator[int]:
-    if isinstance(node, dict):
-        for name, value in node.items():
-            if name == "errorCode":
-                yield value
-            else:
-                yield from _codes(value)
-    elif isinstance(node, list):
-        for item in node:
-            yield from _codes(item)
 
 
 def _mark_groups(body: dict[str, Any], asked: str) -> Iterator[str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.failed_answer import failed_answer
 from coordinator_udf.protocol.wire import response_bytes, split_response
 from tests.protocol.sample_requests import apis_and_versions, sample_request
@@ -39,18 +37,6 @@ ON_TOP: dict[str, tuple[int, int] | None] = {
 def says_it_on_top(api: str, version: int) -> bool:
     versions = ON_TOP[api]
     return versions is not None and versions[0] <= version < versions[1]
-
-
-def error_codes(node: Any) -> Iterator[int]:
-    """Every errorCode in an answer."""
-    if isinstance(node, dict):
-        if "errorCode" in node:
-            yield node["errorCode"]
-        for value in node.values():
-            yield from error_codes(value)
-    elif isinstance(node, list):
-        for item in node:
-            yield from error_codes(item)
 
 
 def places_of_errors(api: str, version: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.log.rows import request_rows
+from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard import apis as shard_apis
@@ -16,7 +17,7 @@ from coordinator_udf.shard import shard as shard_module
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.protocol.sample_requests import apis_and_versions, sample_request
-from tests.protocol.test_failed_answer import error_codes, places_of_errors, says_it_on_top
+from tests.protocol.test_failed_answer import places_of_errors, says_it_on_top
 from tests.shard.edge import Output, process_rows
 
 T0 = 1_700_000_000_000

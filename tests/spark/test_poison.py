@@ -12,13 +12,14 @@ import pytest
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import request_rows
+from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import ShardOutputs
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming import shard_function
 from schemas.requests import CONTROL_APIS
 from tests.protocol.sample_requests import apis_and_versions, sample_request
-from tests.protocol.test_failed_answer import error_codes, places_of_errors, says_it_on_top
+from tests.protocol.test_failed_answer import places_of_errors, says_it_on_top
 from tests.spark.conftest import Run, Scenario, read_tables
 
 pytestmark = pytest.mark.spark

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from coordinator_udf.protocol.errors import error_name
+from coordinator_udf.protocol.errors import error_codes, error_name
 from coordinator_udf.replay.judge.canonical import canonical_answer, canonical_group, canonical_value, sort_key
 from coordinator_udf.replay.recording import Answer, Description, Record, Recording
 
@@ -103,24 +103,12 @@ def answer_error(body: Mapping[str, Any]) -> int:
     own = body.get("errorCode")
     if own:
         return int(own)
-    return next((code for code in _codes(body) if code), 0)
+    return next((code for code in error_codes(body) if code), 0)
 
 
 def answer_place(answer: Answer) -> tuple[str, str, str]:
     """Where a recorded answer is counted: what it is, its API, its error."""
     return "answer", answer.api, error_name(answer_error(answer.body))
-
-
-def _codes(node: Any) -> Iterator[int]:
-    if isinstance(node, Mapping):
-        for name, value in node.items():
-            if name == "errorCode":
-                yield int(value)
-            elif isinstance(value, list | Mapping):
-                yield from _codes(value)
-    elif isinstance(node, list):
-        for item in node:
-            yield from _codes(item)
 
 
 def _compare_answers(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.replay.members.canonical import canonical_answer
 from coordinator_udf.replay.members.recorded_coordinator import Failover, RecordedCoordinator, RequestKey
 from coordinator_udf.replay.members.recording import Line, Recording
@@ -179,19 +180,7 @@ def _seen(recording: Recording) -> Iterator[_Seen]:
             yield _Seen(number, came[key], line["ts"], node, -1)
             continue
         asked = int(sent["to"].rpartition("-")[2])
-        yield _Seen(number, came[key], line["ts"], None if _NOT_COORDINATOR in _codes(body) else asked, asked)
-
-
-def _codes(value: Any) -> Iterator[int]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name == "errorCode":
-                yield item
-            else:
-                yield from _codes(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _codes(item)
+        yield _Seen(number, came[key], line["ts"], None if _NOT_COORDINATOR in error_codes(body) else asked, asked)
 
 
 def _bounds(recording: Recording) -> Iterator[_Bounds]:

@@ -7,9 +7,10 @@ by the transaction coordinator (KIP-890), and whether the offsets topic is there
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
 
 #: TOPIC_, GROUP_, CLUSTER_ and TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
@@ -55,7 +56,7 @@ def decided_elsewhere(found: Iterable[Decided]) -> dict[int, str]:
 def _who(entry: Entry) -> str | None:
     if entry.api not in GROUP_APIS or entry.response is None:
         return None
-    codes = set(_codes(entry.response)) - {0}
+    codes = set(error_codes(entry.response)) - {0}
     if not codes:
         return None
     if codes <= _AUTHORIZATION:
@@ -63,15 +64,3 @@ def _who(entry: Entry) -> str | None:
     if entry.api == "TxnOffsetCommit" and codes <= _TRANSACTIONS:
         return TRANSACTION
     return UNAVAILABLE if codes <= _UNAVAILABLE else None
-
-
-def _codes(node: Any) -> Iterator[int]:
-    if isinstance(node, Mapping):
-        for name, value in node.items():
-            if name == "errorCode":
-                yield value
-            else:
-                yield from _codes(value)
-    elif isinstance(node, list):
-        for item in node:
-            yield from _codes(item)
