@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.groups.computing_member import CLIENT_SIDE, Computing, settle_computing
 from tests.groups.consumer_member import Consumer
 from tests.groups.coordinators import OurCoordinator
@@ -31,6 +33,14 @@ def two(world: World) -> tuple[Computing, Computing]:
     settle_computing(first, second)
     assert (first.owned, second.owned, world.state()) == ({"t0": [0, 2]}, {"t0": [1, 3]}, "Stable")
     return first, second
+
+
+def two_and_a_third(world: World, **how: Any) -> tuple[Computing, Computing, Computing]:
+    """Two members with two partitions each, and one that has come since and is asked to compute."""
+    first, second = two(world)
+    third = Computing(world, "c", **how)
+    third.join()
+    return first, second, third
 
 
 def shared_out(*members: Consumer) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.file import topic_id
-from tests.groups.client_side import ALL, alone, described, epochs, make_world, rules, shared_out, two
+from tests.groups.client_side import ALL, alone, described, epochs, make_world, rules, shared_out, two, two_and_a_third
 from tests.groups.computing_member import (
     Computing,
     assignor,
@@ -57,9 +57,7 @@ def test_a_member_is_told_in_its_next_heartbeat(world: World) -> None:
 
 
 def test_the_clock_starts_when_the_member_is_told(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c", rebalance_ms=5_000)
-    third.join()
+    first, second, third = two_and_a_third(world, rebalance_ms=5_000)
     third.leave()
     # The next one by id was chosen when the third went; nobody has told it yet.
     for _ in range(6):
@@ -77,9 +75,7 @@ def test_the_clock_starts_when_the_member_is_told(world: World) -> None:
 
 
 def test_who_is_late_makes_room_and_is_not_fenced(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     assert third.is_asked()
     prepared = third.prepare()
     world.advance(20_000)
@@ -107,9 +103,7 @@ def test_a_member_alone_that_is_late_is_asked_again(world: World) -> None:
 
 
 def test_only_the_end_of_its_session_fences_a_slow_member(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c", rebalance_ms=60_000)
-    third.join()
+    first, second, _ = two_and_a_third(world, rebalance_ms=60_000)
     for _ in range(3):
         world.advance(15_000)
         first.beat()
@@ -119,9 +113,7 @@ def test_only_the_end_of_its_session_fences_a_slow_member(world: World) -> None:
 
 
 def test_who_leaves_makes_room(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     third.leave()
     first.beat()
     second.beat()
@@ -150,9 +142,8 @@ def test_only_one_assignment_is_computed_at_a_time(world: World) -> None:
 
 
 def test_an_assignment_for_an_older_epoch_is_installed_and_asked_for_again(world: World) -> None:
-    first, second = two(world)
-    third, fourth = Computing(world, "c"), Computing(world, "d")
-    third.join()
+    first, second, third = two_and_a_third(world)
+    fourth = Computing(world, "d")
     prepared = third.prepare()
     fourth.join()
     assert epochs(world) == (5, 3)

@@ -10,7 +10,7 @@ import pytest
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.file import topic_id
 from tests.groups.bodies import subscription
-from tests.groups.client_side import ALL, alone, described, epochs, make_world, rules, shared_out, two
+from tests.groups.client_side import ALL, alone, described, epochs, make_world, rules, shared_out, two, two_and_a_third
 from tests.groups.computing_member import (
     CLIENT_SIDE,
     Computing,
@@ -32,9 +32,7 @@ def world() -> World:
 
 
 def test_an_installed_assignment_is_what_members_converge_to(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     third.install({"a": {"t0": [0]}, "b": {"t0": [1, 3]}, "c": {"t0": [2]}}, 4)
     settle_computing(first, second, third)
     assert (first.owned, second.owned, third.owned) == ({"t0": [0]}, {"t0": [1, 3]}, {"t0": [2]})
@@ -55,9 +53,7 @@ def test_an_installed_assignment_is_what_members_converge_to(world: World) -> No
 def test_an_assignment_that_cannot_be_is_refused(
     world: World, plan: dict[str, dict[str, list[int]]], what: str
 ) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     refused = third.install(plan, 4)
     assert error_of(refused) == "INVALID_ASSIGNMENT"
     assert what in refused.body["errorMessage"]
@@ -72,9 +68,7 @@ def test_an_assignment_that_cannot_be_is_refused(
 
 @pytest.mark.parametrize("epoch", [0, 3, 5])
 def test_an_assignment_for_an_epoch_that_was_not_asked_for_is_refused(world: World, epoch: int) -> None:
-    two(world)
-    third = Computing(world, "c")
-    third.join()
+    *_, third = two_and_a_third(world)
     assert error_of(third.install({}, epoch)) == "INVALID_ASSIGNMENT"
 
 
@@ -88,9 +82,8 @@ def test_who_is_named_twice_is_refused(world: World) -> None:
 
 
 def test_who_joined_since_has_nothing_until_the_next_epoch(world: World) -> None:
-    first, second = two(world)
-    third, late = Computing(world, "c"), Computing(world, "d")
-    third.join()
+    first, second, third = two_and_a_third(world)
+    late = Computing(world, "d")
     prepared = third.prepare()
     late.join()
     third.install(in_turns(prepared.body), 4)
@@ -101,9 +94,8 @@ def test_who_joined_since_has_nothing_until_the_next_epoch(world: World) -> None
 
 
 def test_who_joined_since_cannot_be_in_the_assignment(world: World) -> None:
-    two(world)
-    third, late = Computing(world, "c"), Computing(world, "d")
-    third.join()
+    *_, third = two_and_a_third(world)
+    late = Computing(world, "d")
     late.join()
     refused = third.install({"d": {"t0": [0]}}, 4)
     assert error_of(refused) == "INVALID_ASSIGNMENT"
@@ -111,9 +103,7 @@ def test_who_joined_since_cannot_be_in_the_assignment(world: World) -> None:
 
 
 def test_who_has_gone_since_is_dropped(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     prepared = third.prepare()
     second.leave()
     assert error_of(third.install(in_turns(prepared.body), 4)) == "NONE"
@@ -123,9 +113,7 @@ def test_who_has_gone_since_is_dropped(world: World) -> None:
 
 
 def test_who_came_back_since_is_dropped_too(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     prepared = third.prepare()
     second.leave()
     second.owned = {}
@@ -238,9 +226,7 @@ def test_metadata_of_members_of_the_classic_protocol_stands_in_their_assignments
 
 
 def test_a_failover_goes_on_where_it_stopped(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c", assignors=[assignor(metadata=b"of c")])
-    third.join()
+    first, second, third = two_and_a_third(world, assignors=[assignor(metadata=b"of c")])
     prepared = third.prepare()
     before = world.inside()
     world.advance(15_000)
@@ -259,9 +245,7 @@ def test_a_failover_goes_on_where_it_stopped(world: World) -> None:
 
 
 def test_an_assignment_can_be_installed_after_a_failover(world: World) -> None:
-    first, second = two(world)
-    third = Computing(world, "c")
-    third.join()
+    first, second, third = two_and_a_third(world)
     prepared = third.prepare()
     second.leave()
     world.fail_over()
