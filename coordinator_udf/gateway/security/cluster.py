@@ -240,33 +240,27 @@ def _delete_topics(version: int, body: Body, asker: Asker) -> Ruling | None:
     return without("DeleteTopics", version, body, asked=field, told="responses", left=left, errors=errors)
 
 
-def _describe_configs(version: int, body: Body, asker: Asker) -> Ruling | None:
-    left: list[Body] = []
-    errors: list[dict[str, Any]] = []
-    for resource in body["resources"]:
-        name = resource["resourceName"]
-        kind, code = _CONFIGURED.get(resource["resourceType"], ("CLUSTER", Errors.CLUSTER_AUTHORIZATION_FAILED))
-        if asker.may("DESCRIBE_CONFIGS", kind, CLUSTER if kind == "CLUSTER" else name):
-            left.append(resource)
-        else:
-            told = {"resourceType": resource["resourceType"], "resourceName": name, "configs": []}
-            errors.append({**told, "errorCode": int(code), "errorMessage": None})
-    return without("DescribeConfigs", version, body, asked="resources", told="results", left=left, errors=errors)
+def _configs(api: str, operation: str, told: str, nothing: Mapping[str, Any]) -> Rule:
+    """Makes the rule of an API about the settings of topics, groups and brokers.
 
+    Args:
+        told: the list of the answer that has an entry a resource.
+        nothing: what such an entry says beside the resource and the error.
+    """
 
-def _incremental_alter_configs(version: int, body: Body, asker: Asker) -> Ruling | None:
-    left: list[Body] = []
-    errors: list[dict[str, Any]] = []
-    for resource in body["resources"]:
-        name = resource["resourceName"]
-        kind, code = _CONFIGURED.get(resource["resourceType"], ("CLUSTER", Errors.CLUSTER_AUTHORIZATION_FAILED))
-        if asker.may("ALTER_CONFIGS", kind, CLUSTER if kind == "CLUSTER" else name):
-            left.append(resource)
-        else:
-            told = {"resourceType": resource["resourceType"], "resourceName": name}
-            errors.append({**told, "errorCode": int(code), "errorMessage": None})
-    api = "IncrementalAlterConfigs"
-    return without(api, version, body, asked="resources", told="responses", left=left, errors=errors)
+    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+        left: list[Body] = []
+        errors: list[dict[str, Any]] = []
+        for resource in body["resources"]:
+            kind, code = _CONFIGURED.get(resource["resourceType"], ("CLUSTER", Errors.CLUSTER_AUTHORIZATION_FAILED))
+            if asker.may(operation, kind, CLUSTER if kind == "CLUSTER" else resource["resourceName"]):
+                left.append(resource)
+            else:
+                named = {name: resource[name] for name in ("resourceType", "resourceName")}
+                errors.append({**nothing, **named, "errorCode": int(code), "errorMessage": None})
+        return without(api, version, body, asked="resources", told=told, left=left, errors=errors)
+
+    return rule
 
 
 def _list_config_resources(version: int, _: Body, asker: Asker) -> Ruling | None:
@@ -292,7 +286,7 @@ CLUSTER_RULES: Final[dict[str, Rule]] = {
     "CreateTopics": _create_topics,
     "CreatePartitions": _changed("CreatePartitions", "ALTER", "results"),
     "DeleteTopics": _delete_topics,
-    "DescribeConfigs": _describe_configs,
-    "IncrementalAlterConfigs": _incremental_alter_configs,
+    "DescribeConfigs": _configs("DescribeConfigs", "DESCRIBE_CONFIGS", "results", {"configs": []}),
+    "IncrementalAlterConfigs": _configs("IncrementalAlterConfigs", "ALTER_CONFIGS", "responses", {}),
     "ListConfigResources": _list_config_resources,
 }
