@@ -31,9 +31,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from coordinator_udf.background import BackgroundThread
 from tests.gateway import history
 from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, write_kafka_config
 from tests.members.kafka_broker import KafkaBroker
 from tests.spark.kafka_fleet import KafkaFleet, make_topics
-from tests.spark.locked_broker import UPSTREAM, locked_broker, write_kafka_config
 
 TOPIC, PARTITIONS = "orders", 6
 USER = "alice"

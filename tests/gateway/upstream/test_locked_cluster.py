@@ -17,9 +17,9 @@ from confluent_kafka.cimpl import NewTopic
 from tests.gateway.clients.built import java_command
 from tests.gateway.in_process import Front
 from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, write_kafka_config
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
-from tests.members.kafka_broker import KafkaBroker
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,35 +35,18 @@ RULES = (
     "bob DESCRIBE TOPIC t1",
     "bob DESCRIBE_CONFIGS TOPIC t1",
 )
-UPSTREAM = """
-upstream.security.protocol = "SASL_SSL"
-upstream.ssl.truststore.location = "ca.pem"
-upstream.sasl.mechanism = "PLAIN"
-upstream.sasl.username = "muster"
-upstream.sasl.password.location = "upstream.password"
-"""
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Locked:
     made = Locked(tmp_path_factory.mktemp("locked"))
-    (made.directory / "upstream.password").write_text("behind the door\n")
+    write_kafka_config(made)
     return made
 
 
 @pytest.fixture(scope="module")
 def front(locked: Locked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{more}",
-        "advertised.listeners": "PLAINTEXT://127.0.0.1:{port},SASL_SSL://localhost:{more}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": locked.directory / "gateway.pem",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{plain} required user_muster="behind the door";',
-    }
-    with KafkaBroker(tmp_path_factory.mktemp("broker"), {"t1": 2, "t2": 2}, settings) as broker:
+    with locked_broker(tmp_path_factory.mktemp("broker"), locked, {"t1": 2, "t2": 2}) as broker:
         security = locked.security("SASL_SSL", UPSTREAM + locked.rules(*RULES))
         path = tmp_path_factory.mktemp("front") / "log.db"
         with front_of(path, f"localhost:{broker.port_of_more}", security=security) as front:
