@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from coordinator_udf.file_locks import is_locked
+
 
 @contextmanager
 def attending(log: Path) -> Iterator[None]:
@@ -30,16 +32,9 @@ def attending(log: Path) -> Iterator[None]:
 def is_attended(log: Path) -> bool:
     """Whether somebody takes requests, or nobody ever has: then they come in another way."""
     try:
-        descriptor = os.open(_file(log), os.O_RDWR | os.O_CLOEXEC)
+        return is_locked(_file(log))
     except FileNotFoundError:
         return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _file(log: Path) -> Path:

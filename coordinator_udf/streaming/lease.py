@@ -22,6 +22,7 @@ import msgspec
 from pyarrow import fs
 
 from coordinator_udf.background import BackgroundThread
+from coordinator_udf.file_locks import is_locked
 from coordinator_udf.log.clock import boot_id
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.durability import sync_all
@@ -231,16 +232,9 @@ def _is_dead(folder: str, holder: _Holder) -> bool:
     if is_uri(folder) or holder.host != socket.gethostname():
         return False
     try:
-        descriptor = os.open(_lock_file(Path(folder) / _FOLDER, holder.epoch), os.O_RDWR)
+        return not is_locked(_lock_file(Path(folder) / _FOLDER, holder.epoch))
     except FileNotFoundError:
         return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def _lock_file(folder: Path, epoch: int) -> Path:
