@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, quantiles
@@ -64,11 +65,16 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     """
     if not entries:
         return []
+    end_ms = max(entry.written_us for entry in entries) / 1000
     history = _topic_history(entries)
+    leaves: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.api == "LeaveGroup":
+            leaves[entry.request.get("groupId") or ""].append(entry)
     return [
         group
         for group_id, processes in find_processes(entries).items()
-        if (group := _group(group_id, processes, entries, history, settings)) is not None
+        if (group := _group(processes, leaves[group_id], history, end_ms, settings)) is not None
     ]
 
 
@@ -80,14 +86,14 @@ def _topic_history(entries: Sequence[Entry]) -> TopicHistory:
 
 
 def _group(
-    group_id: str,
     processes: list[Process],
-    entries: Sequence[Entry],
+    leaves: Sequence[Entry],
     history: TopicHistory,
+    end_ms: float,
     settings: Mapping[str, Any],
 ) -> GroupLog | None:
-    removals = find_removals(entries, processes)
-    end_ms = max(entry.written_us for entry in entries) / 1000
+    group_id = processes[0].group_id
+    removals = find_removals(leaves, processes)
     behaviours = [behaviour_of(process, end_ms) for process in processes]
     unknown = [text for behaviour in behaviours for text in behaviour.unknown]
     rebalances = recorded_rebalances(processes, removals)

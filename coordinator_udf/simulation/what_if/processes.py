@@ -78,13 +78,12 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
     return {group_id: processes for group_id, processes in groups.items() if processes}
 
 
-def find_removals(entries: Iterable[Entry], processes: list[Process]) -> list[Entry]:
-    """Returns who was removed from a group by others than its members: each a LeaveGroup. Tells its process so."""
-    group_id = processes[0].group_id
+def find_removals(leaves: Iterable[Entry], processes: list[Process]) -> list[Entry]:
+    """Returns those of a group's LeaveGroups that came from others than its members. Tells the processes so."""
     own = {entry.number for process in processes for entry in process.entries}
     found = []
-    for entry in entries:
-        if entry.api != "LeaveGroup" or entry.number in own or entry.request.get("groupId") != group_id:
+    for entry in leaves:
+        if entry.number in own:
             continue
         named = zip(entry.request.get("members") or (), (entry.response or {}).get("members") or (), strict=False)
         removed = [_removed(processes, member, arrived_ms(entry)) for member, told in named if not told["errorCode"]]
