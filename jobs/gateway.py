@@ -22,7 +22,8 @@ from coordinator_udf.commands.gateway_options import (
     SecurityFile,
     Upstream,
 )
-from coordinator_udf.gateway.front import GatewayOptions, serve_alone
+from coordinator_udf.gateway.options import GatewayOptions
+from coordinator_udf.gateway.own_process import serve_alone
 from coordinator_udf.gateway.settings import parse_address
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace

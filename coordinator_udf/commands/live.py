@@ -40,7 +40,8 @@ from coordinator_udf.commands.live_options import (
     Tick,
     Trigger,
 )
-from coordinator_udf.gateway.front import FrontDoor, GatewayOptions
+from coordinator_udf.gateway.front import FrontDoor
+from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka.place import is_kafka

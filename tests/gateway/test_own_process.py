@@ -112,6 +112,14 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def test_a_gateway_of_its_own_brings_neither_the_stream_nor_delta_for_spark() -> None:
+    loaded = "import jobs.gateway, sys; print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "coordinator_udf.gateway.own_process" in done.stdout
+    assert "coordinator_udf.streaming.coordinator" not in done.stdout
+    assert "'delta'" not in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_when_gateways_are_killed_no_acknowledged_commit_is_lost_and_none_is_half(tmp_path: Path, seed: int) -> None:

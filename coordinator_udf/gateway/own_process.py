@@ -1,0 +1,106 @@
+"""A gateway in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from coordinator_udf.background import BackgroundThread
+from coordinator_udf.gateway.gateway import Gateway
+from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
+from coordinator_udf.gateway.responses_table import ResponsesFollower
+from coordinator_udf.gateway.watched_files import watch_files
+from coordinator_udf.log.kafka.answers import AnswersReader
+from coordinator_udf.log.kafka.appender import KafkaLog
+from coordinator_udf.log.opening import LogPlace
+from coordinator_udf.monitoring import MonitoringEndpoint
+from coordinator_udf.settings.file import load_settings
+from coordinator_udf.streaming.ticker import Ticker
+
+#: How often it lets time pass, in milliseconds.
+_CLOCK_MS: Final = 1_000
+
+
+def serve_alone(
+    options: GatewayOptions,
+    *,
+    log: LogPlace,
+    tables: Path,
+    poll_ms: int,
+    stop: threading.Event,
+    metrics: tuple[str, int] | None = None,
+) -> None:
+    """A gateway in a process of its own: it appends to the log and follows the table of answers, until ``stop`` is set.
+
+    Args:
+        metrics: where metrics, health and readiness are told, if anywhere.
+
+    Raises:
+        GatewaySettingsError: an option is wrong, or the address can't be listened on.
+        LogError: there is no log.
+    """
+    settings = options.settings()
+    security = options.load_security()
+    cluster = options.cluster(security)
+    config = options.config_with_topics(load_settings(options.config), cluster)
+    registry = None if metrics is None else CollectorRegistry()
+    request_log = log.open()
+    try:
+        gateway = Gateway(
+            request_log,
+            config.topics,
+            with_coordinators(settings, config.settings),
+            cluster=cluster,
+            security=security,
+            metrics=registry,
+        )
+        answers = None
+        if isinstance(request_log, KafkaLog):
+            answers = AnswersReader(request_log.place, request_log.partitions, gateway.name)
+        # A cluster says itself where its partitions end.
+        needed = None if answers is not None and cluster is not None else str(tables)
+        follower = ResponsesFollower(needed, gateway.answers, gateway.ends, poll_ms, answers=answers)
+        follower.start()
+        # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
+        clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
+        with _listening(gateway, options), _monitored(metrics, registry, gateway):
+            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+            clock.start()
+            stop.wait()
+            clock.stop()
+        follower.stop()
+        if answers is not None:
+            answers.close()
+    finally:
+        request_log.close()
+
+
+@contextmanager
+def _monitored(address: tuple[str, int] | None, registry: CollectorRegistry | None, gateway: Gateway) -> Iterator[None]:
+    """Tells of a gateway that listens."""
+    if address is None or registry is None:
+        yield
+        return
+    endpoint = MonitoringEndpoint(address, registry, health=gateway.trouble, readiness=gateway.trouble)
+    endpoint.start()
+    try:
+        yield
+    finally:
+        endpoint.stop()
+
+
+@contextmanager
+def _listening(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
+    with address_in_words(options):
+        gateway.start()
+    try:
+        with BackgroundThread(watch_files(gateway, options), "files"):
+            yield
+    finally:
+        gateway.stop()
