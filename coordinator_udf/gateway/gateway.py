@@ -214,6 +214,10 @@ class Gateway:
         """Lets requests go to the log from now on, those that wait first; from any thread."""
         self._in_loop(self._pending.loaded)
 
+    def look_at_coordinator(self, *, is_away: bool) -> None:
+        """Takes it whether the coordinator is away now; call it each second, from any thread."""
+        self._in_loop(lambda: self._pending.look_at_coordinator(is_away=is_away))
+
     def trouble(self) -> str | None:
         """What keeps the gateway from serving clients; None while it does."""
         if self._failure is not None:

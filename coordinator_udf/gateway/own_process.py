@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from coordinator_udf.background import BackgroundThread
+from coordinator_udf.background import BackgroundThread, Watch
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
 from coordinator_udf.gateway.responses_table import ResponsesFollower
@@ -21,10 +22,15 @@ from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.opening import LogPlace
 from coordinator_udf.monitoring import MonitoringEndpoint
 from coordinator_udf.settings.file import load_settings
+from coordinator_udf.streaming.lease import LeaseWatch
 from coordinator_udf.streaming.ticker import Ticker
+
+_log: Final = logging.getLogger(__name__)
 
 #: How often it lets time pass, in milliseconds.
 _CLOCK_MS: Final = 1_000
+#: How often it looks whether the coordinator is there, in seconds.
+_LOOK_S: Final = 1.0
 
 
 def serve_alone(
@@ -69,7 +75,8 @@ def serve_alone(
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
-        with _listening(gateway, options), _monitored(metrics, registry, gateway):
+        watch = BackgroundThread(_watch_coordinator(gateway, str(tables)), "coordinator-watch")
+        with _listening(gateway, options), _monitored(metrics, registry, gateway), watch:
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             clock.start()
             stop.wait()
@@ -93,6 +100,23 @@ def _monitored(address: tuple[str, int] | None, registry: CollectorRegistry | No
         yield
     finally:
         endpoint.stop()
+
+
+def _watch_coordinator(gateway: Gateway, tables: str) -> Watch:
+    """Tells a gateway whether the coordinator is away, as far as the lease on its tables says so."""
+    lease = LeaseWatch(tables)
+    was_away = False
+
+    def look() -> None:
+        nonlocal was_away
+        is_away = lease.is_coordinator_away()
+        if is_away and not was_away:
+            _log.warning("the coordinator is away: heartbeats are taken on trust and wait in the log, as all requests")
+        was_away = is_away
+        gateway.look_at_coordinator(is_away=is_away)
+
+    told = f"the coordinator's lease on {tables} can't be read"
+    return Watch(look, _LOOK_S, (OSError,), told, told, _log)
 
 
 @contextmanager

@@ -34,6 +34,8 @@ _log: Final = logging.getLogger(__name__)
 #: How often a lease is renewed, and how long one is watched before its holder is taken for silent.
 RENEW_EVERY_S: Final = 2.0
 SILENT_AFTER_S: Final = 10.0
+#: After how long without a renewal others go on as if the holder were away, which takes nothing from it.
+MISSED_AFTER_S: Final = 5.0
 _WATCH_EVERY_S: Final = 0.2
 
 #: Beside the tables; Delta and Spark leave names alone that begin with an underscore.
@@ -202,6 +204,36 @@ def exclusive_checkpoint(checkpoint: str, lease: Lease) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+class LeaseWatch:
+    """Watches the lease on a folder of tables, for somebody who writes none of them.
+
+    Args:
+        folder: the tables, a path or a URI; they needn't be there yet.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._files = files_of(folder)
+        self._seen: _Holder | None = None
+        self._seen_s = 0.0
+
+    def is_coordinator_away(self) -> bool:
+        """Whether the last coordinator has ended, died or missed renewals; not where there is no lease to tell.
+
+        Call it more often than leases are renewed.
+
+        Raises:
+            OSError: the lease can't be read now.
+        """
+        found = _read(self._files)
+        if found is None:
+            return False
+        now_s = time.monotonic()
+        if found != self._seen:
+            self._seen, self._seen_s = found, now_s
+        return found.is_over or _is_dead(self._folder, found) or now_s - self._seen_s > MISSED_AFTER_S
 
 
 def has_lost_power(folder: str) -> bool:

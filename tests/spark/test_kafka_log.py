@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -88,7 +87,6 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
             running.gateways[0].kill()
             print(f"well again {crowd.wait_until_well(groups, WELL_S):.1f} s after a gateway was killed")
             running.gateways[0].start()
-            killed_ms = time.time() * 1_000
             running.job.kill()
             running.job.start()
             print(f"well again {crowd.wait_until_well(groups, WELL_S):.1f} s after the driver was killed")
@@ -100,8 +98,8 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
     assert history.assert_commits_are_whole(found, committer) > 0
     assert history.assert_one_owner(found) >= len(groups)
     transitions = DeltaTable(str(running.tables / "group_transitions")).to_pyarrow_table().to_pylist()
-    # Who waits for an answer of a driver that is gone sends no heartbeat meanwhile.
-    assert [row for row in transitions if row["rule"] == "SESSION_EXPIRED" and row["ts"] < killed_ms] == []
+    # Nor does anybody expire who waits for an answer of a driver that is gone.
+    assert [row for row in transitions if row["rule"] == "SESSION_EXPIRED"] == []
     assert SECRET not in running.everything_said()
 
 

@@ -19,7 +19,7 @@ from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.streaming import lease
 from coordinator_udf.streaming.folding import claim_history, fold
-from coordinator_udf.streaming.lease import StartError, exclusive_checkpoint, take_over
+from coordinator_udf.streaming.lease import LeaseWatch, StartError, exclusive_checkpoint, take_over
 from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables
 from coordinator_udf.tables.epoch import FencedError
 from coordinator_udf.tables.places import files_of
@@ -123,6 +123,26 @@ def test_who_died_is_taken_over_from_at_once(
         assert mine.before is None
     with take_over(OutputTables(str(tmp_path)), str(tmp_path / "checkpoint")) as mine:
         assert (mine.epoch, mine.before) == (3, None), "one that has ended says so"
+
+
+def test_whoever_watches_a_lease_sees_who_died_stands_still_or_has_ended(
+    tmp_path: Path, writer: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not LeaseWatch(str(tmp_path / "others")).is_coordinator_away()
+    watch = LeaseWatch(str(tmp_path))
+    assert not watch.is_coordinator_away()
+    monkeypatch.setattr(lease, "MISSED_AFTER_S", 1.0)
+    writer.send_signal(signal.SIGSTOP)
+    assert eventually(watch.is_coordinator_away)
+    writer.send_signal(signal.SIGCONT)
+    assert eventually(lambda: not watch.is_coordinator_away())
+    monkeypatch.setattr(lease, "MISSED_AFTER_S", 1e9)
+    writer.kill()
+    writer.wait()
+    assert watch.is_coordinator_away()
+    with take_over(OutputTables(str(tmp_path)), str(tmp_path / "checkpoint")):
+        assert not watch.is_coordinator_away()
+    assert watch.is_coordinator_away()
 
 
 def test_who_has_no_lock_to_show_is_watched(

@@ -76,6 +76,7 @@ class _Pending:
     timer: asyncio.TimerHandle | None
     nameless: _Nameless | None
     heartbeat: Asked | None = None
+    is_sign_of_life: bool = False
     is_in_log: bool = False
     rows_due: int = 0
     #: How many rows of the log it consists of, and what came of those that were answered alone, by partition.
@@ -141,6 +142,8 @@ class PendingRequests:
         self._delivery = AssignmentDelivery()
         #: Heartbeats of KIP-848 whose clients are gone and whose answers are still to come.
         self._unheard: dict[str, Asked] = {}
+        #: Whether the coordinator was away, and hasn't answered anything since.
+        self._is_away = False
         #: While the coordinator loads: what is to go to the log after that, by the request's id, in order.
         self._held: dict[str, Entry] | None = {} if is_loading else None
 
@@ -162,6 +165,28 @@ class PendingRequests:
         for entry in held.values():
             if entry.is_wanted():
                 self._commit.submit(entry)
+
+    def look_at_coordinator(self, *, is_away: bool) -> None:
+        """Sees to it that members whose coordinator is away go on to say that they live. Call it each second.
+
+        A client sends no heartbeat while it waits for the answer to the one before, and the log's time goes on: its
+        session would end. So heartbeats in the log are taken on trust after a while, as a coordinator that loads does.
+        That goes on until it answers something that is waited for: it may have a long log to work through.
+        """
+        self._is_away = self._is_away or is_away
+        if not self._is_away:
+            return
+        settings = self._settings
+        latest_s = asyncio.get_running_loop().time() + (settings.request_timeout_ms - settings.loading_hold_ms) / 1000
+        for times_out_s, request_id in self._expected:
+            if times_out_s > latest_s:
+                break
+            pending = self._pending.get(request_id)
+            if pending is not None and pending.is_sign_of_life and pending.is_in_log:
+                if pending.heartbeat is not None:
+                    # What the coordinator says to it goes along with an answer to come, whatever connection that takes.
+                    self._keep_unheard(request_id, pending.heartbeat._replace(lane=object()))
+                self._fail(request_id, loading(pending.api))
 
     def call(self, call: Call, read_again: MakeBody, on_log: Callable[[], None]) -> asyncio.Future[MakeBody]:
         """Puts a request on its way.
@@ -190,7 +215,7 @@ class PendingRequests:
         else:
             self._expect(loop, request_id)
         self._pending[request_id] = _Pending(
-            call.api, call.api_version, read_again, answered, timer, nameless, heartbeat
+            call.api, call.api_version, read_again, answered, timer, nameless, heartbeat, _is_sign_of_life(call)
         )
 
         def done(error: Exception | None) -> None:
@@ -245,6 +270,7 @@ class PendingRequests:
             heartbeat = self._unheard.pop(request_id, None) if pending is None else pending.heartbeat
             told = body if heartbeat is None else self._delivery.completed(heartbeat, body)
             if pending is not None and not pending.answered.done():
+                self._is_away = self._is_away and pending.api in WAITING
                 pending.answered.set_result(ToldBody(told))
                 self._forget(request_id)
 
@@ -350,11 +376,14 @@ class PendingRequests:
                 self._rows_due -= pending.rows_due
                 self._commit.look_again()
             if pending.heartbeat is not None and pending.answered.cancelled():
-                self._unheard[request_id] = pending.heartbeat
-                if len(self._unheard) > self._settings.max_in_flight:
-                    del self._unheard[next(iter(self._unheard))]
+                self._keep_unheard(request_id, pending.heartbeat)
             if pending.nameless is not None and pending.is_in_log and pending.answered.cancelled():
                 self._withdraw(pending.nameless)
+
+    def _keep_unheard(self, request_id: str, heartbeat: Asked) -> None:
+        self._unheard[request_id] = heartbeat
+        if len(self._unheard) > self._settings.max_in_flight:
+            del self._unheard[next(iter(self._unheard))]
 
 
 def new_name() -> str:
@@ -383,6 +412,11 @@ def _is_wanted(call: Call, answered: asyncio.Future[MakeBody]) -> bool:
         return False
     leaves = call.api == "ConsumerGroupHeartbeat" and call.body["memberEpoch"] < 0
     return leaves or call.api in _MEANT_WITHOUT_ANSWER
+
+
+def _is_sign_of_life(call: Call) -> bool:
+    """Whether a request is the heartbeat of somebody who is a member, and goes on to be."""
+    return call.api == "Heartbeat" or (call.api == "ConsumerGroupHeartbeat" and call.body["memberEpoch"] > 0)
 
 
 def _nameless(call: Call) -> _Nameless | None:
