@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 import struct
-from base64 import b64decode, b64encode
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from cryptography import x509
 
-from coordinator_udf.gateway.security.sasl import Begin, Exchange, Refused
+from coordinator_udf.gateway.security.dialogue import Authenticator, Dialogue, Known, Session, read_header
 from coordinator_udf.gateway.security.settings import SecuritySettings
 from coordinator_udf.gateway.server.interfaces import Closed, Stranger
-from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.wire import (
-    MalformedFrame,
-    RequestHeader,
-    decode,
-    read_request_header,
-    request_message,
-    response_bytes,
-    split_response,
-)
+from coordinator_udf.protocol.wire import RequestHeader, response_bytes, split_response
 from coordinator_udf.protocol.wire.shaping import answer
-
-_log = logging.getLogger(__name__)
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -42,8 +28,6 @@ _SASL_RANGES: Final = (
 )
 
 _LENGTH: Final = struct.Struct(">i")
-_HANDSHAKE: Final = "SaslHandshake"
-_AUTHENTICATE: Final = "SaslAuthenticate"
 
 #: Frames that may come before an authentication is over: ApiVersions twice, a handshake, and its tokens.
 _FRAMES_MAX: Final = 12
@@ -55,17 +39,16 @@ class Entrance:
 
     Attributes:
         tls: what clients are met with; None without TLS.
-        mechanisms: SASL mechanism -> what begins an authentication; none without SASL.
+        authenticator: of SASL; without it there are no mechanisms.
     """
 
     settings: SecuritySettings
     tls: ssl.SSLContext | None
-    mechanisms: Mapping[str, Begin]
+    authenticator: Authenticator
     strangers: Strangers
-    passwords: ThreadPoolExecutor
 
-    async def admit(self, stranger: Stranger) -> str:
-        """Returns whose connection it is (``User:NAME``). See `Admission.admit`."""
+    async def admit(self, stranger: Stranger) -> Session:
+        """See `Admission.admit`."""
         loop = asyncio.get_running_loop()
         limit = asyncio.timeout(self.settings.strangers_timeout_ms / 1000)
         # What is under way ends at once then, and lets go of its memory: a handshake holds 256 KiB.
@@ -73,60 +56,34 @@ class Entrance:
         place = self.strangers.enter(host, lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
-                principal = ANONYMOUS
+                known = Known(ANONYMOUS)
                 if self.tls is not None:
-                    principal = await _shake_hands(stranger, self.tls, self.settings.strangers_timeout_ms / 1000)
+                    known = await _shake_hands(stranger, self.tls, self.settings.strangers_timeout_ms / 1000)
                 if self.settings.has_sasl:
-                    principal = await self._authenticate(stranger)
+                    known = await self._authenticate(stranger)
         except TimeoutError:
             raise Closed("it did not authenticate in time, or was the oldest of too many") from None
         except ssl.SSLError as error:
             raise Closed(f"TLS failed: {error.reason or error}", quietly=True) from None
         finally:
             self.strangers.leave(host, place)
-        return principal
+        return Session(known, self.authenticator, stranger.peer)
 
-    async def _authenticate(self, stranger: Stranger) -> str:
-        exchange: Exchange | None = None
+    async def _authenticate(self, stranger: Stranger) -> Known:
+        dialogue = Dialogue(self.authenticator, stranger.peer)
         for _ in range(_FRAMES_MAX):
             frame = await self._frame(stranger)
-            header = _header(frame)
+            header = read_header(frame)
             if header.api == "ApiVersions":
                 await stranger.write(_with_sasl(header, await stranger.answer(frame)))
-            elif header.api == _HANDSHAKE and header.api_version == 1 and exchange is None:
-                exchange = await self._begin(stranger, header, frame)
-            elif header.api == _AUTHENTICATE and 0 <= header.api_version <= 2 and exchange is not None:
-                await self._step(stranger, exchange, header, frame)
-                if exchange.user is not None:
-                    return f"User:{exchange.user}"
-            else:
-                raise Closed(f"api key {header.api_key} v{header.api_version} came before it was authenticated")
+                continue
+            said = await dialogue.answer(header, frame)
+            await stranger.write(said.data)
+            if said.why_closed is not None:
+                raise Closed(said.why_closed)
+            if dialogue.known is not None:
+                return dialogue.known
         raise Closed("it did not authenticate within so many requests")
-
-    async def _begin(self, stranger: Stranger, header: RequestHeader, frame: bytes) -> Exchange:
-        name = _body(header, frame)["mechanism"]
-        begin = self.mechanisms.get(name)
-        error = Errors.NONE if begin is not None else Errors.UNSUPPORTED_SASL_MECHANISM
-        await _say(stranger, header, errorCode=int(error), mechanisms=list(self.mechanisms))
-        if begin is None:
-            raise Closed("it asked for a SASL mechanism that isn't enabled")
-        return begin()
-
-    async def _step(self, stranger: Stranger, exchange: Exchange, header: RequestHeader, frame: bytes) -> None:
-        token = b64decode(_body(header, frame)["authBytes"])
-        loop = asyncio.get_running_loop()
-        try:
-            said = await loop.run_in_executor(self.passwords, exchange.answer, token)
-        except Refused as refused:
-            _log.warning("authentication of %s failed: %s", stranger.peer, refused)
-            # Who tries passwords gets the answer late, whatever was wrong.
-            await asyncio.sleep(self.settings.failure_delay_ms / 1000)
-            told = "Authentication failed during authentication due to invalid credentials"
-            await _say(
-                stranger, header, errorCode=int(Errors.SASL_AUTHENTICATION_FAILED), errorMessage=told, authBytes=""
-            )
-            raise Closed("authentication failed") from None
-        await _say(stranger, header, errorCode=0, errorMessage=None, authBytes=b64encode(said).decode())
 
     async def _frame(self, stranger: Stranger) -> bytes:
         try:
@@ -193,29 +150,10 @@ def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
     return response_bytes("ApiVersions", version, correlation_id, told)
 
 
-async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext, timeout_s: float) -> str:
+async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext, timeout_s: float) -> Known:
     await stranger.writer.start_tls(tls, ssl_handshake_timeout=timeout_s)
     certificate = stranger.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if certificate is None:
-        return ANONYMOUS
+        return Known(ANONYMOUS)
     # As Java's X500Principal names it: the whole subject, the most special first.
-    return f"User:{x509.load_der_x509_certificate(certificate).subject.rfc4514_string()}"
-
-
-def _header(frame: bytes) -> RequestHeader:
-    try:
-        return read_request_header(frame)
-    except MalformedFrame as error:
-        raise Closed(f"malformed request header: {error}") from None
-
-
-def _body(header: RequestHeader, frame: bytes) -> Mapping[str, Any]:
-    try:
-        return decode(request_message(header.api or "", header.api_version), frame, header.body_at)
-    except MalformedFrame as error:
-        raise Closed(f"malformed {header.api} v{header.api_version}: {error}") from None
-
-
-def _say(stranger: Stranger, header: RequestHeader, **values: Any) -> Awaitable[None]:
-    api, version = header.api or "", header.api_version
-    return stranger.write(response_bytes(api, version, header.correlation_id, answer(api, version, **values)))
+    return Known(f"User:{x509.load_der_x509_certificate(certificate).subject.rfc4514_string()}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from coordinator_udf.gateway.security.acls import Acls
+from coordinator_udf.gateway.security.dialogue import Authenticator
 from coordinator_udf.gateway.security.entrance import Entrance, Strangers
+from coordinator_udf.gateway.security.oauthbearer import OAuthBearerExchange, TokenCheck
 from coordinator_udf.gateway.security.quotas import Quotas
-from coordinator_udf.gateway.security.sasl import user_mechanisms
+from coordinator_udf.gateway.security.sasl import OAUTHBEARER, Begin, user_mechanisms
 from coordinator_udf.gateway.security.settings import SecuritySettings, read_security, server_tls, upstream_tls
 from coordinator_udf.gateway.security.users import UserFile
+from coordinator_udf.gateway.security.web_keys import WebKeys
 from coordinator_udf.gateway.settings import GatewaySettingsError
 from coordinator_udf.gateway.upstream.login import Credentials
 
@@ -39,29 +44,45 @@ class Security:
         self.quotas = Quotas(self.settings.quotas)
         settings = self.settings
         self._users = None
-        if settings.has_sasl and settings.users is not None:
+        if settings.has_sasl and settings.user_mechanisms and settings.users is not None:
             self._users = UserFile(self.directory / settings.users)
+        self._tokens = _token_check(settings, self.directory) if settings.has_sasl else None
         self.entrance = Entrance(
             settings=settings,
             tls=server_tls(settings, self.directory),
-            mechanisms={} if self._users is None else user_mechanisms(settings.mechanisms, self._users),
+            authenticator=Authenticator(
+                mechanisms=self._mechanisms(),
+                # One thread: who tries passwords takes no more than that.
+                passwords=ThreadPoolExecutor(1, thread_name_prefix="gateway-passwords"),
+                failure_delay_ms=settings.failure_delay_ms,
+                reauthenticate_ms=settings.reauthenticate_ms,
+            ),
             strangers=Strangers(settings.strangers_max),
-            # One thread: who tries passwords takes no more than that.
-            passwords=ThreadPoolExecutor(1, thread_name_prefix="gateway-passwords"),
         )
+
+    def _mechanisms(self) -> Mapping[str, Begin]:
+        """Returns what begins an authentication by each mechanism, in the order of the settings."""
+        begins: dict[str, Begin] = {}
+        if self._users is not None:
+            begins |= user_mechanisms(self.settings.user_mechanisms, self._users)
+        if self._tokens is not None:
+            begins[OAUTHBEARER] = partial(OAuthBearerExchange, self._tokens)
+        return {name: begins[name] for name in self.settings.mechanisms if name in begins}
 
     def acls(self) -> Acls | None:
         """The rules of now; None where everybody may do everything."""
         return self._acls
 
     def look_again(self) -> None:
-        """Takes over what was written to the file of users, and the ACLs and super users of the file of --security.
+        """Takes over new users and keys, and the ACLs and super users of the file of --security.
 
         Raises:
             GatewaySettingsError: one of them can't be read; what it says stays as it was.
         """
         if self._users is not None:
             self._users.look_again()
+        if self._tokens is not None:
+            self._tokens.keys.look_again()
         if (stamp := _stamp(self._path)) != self._stamp:
             self._acls = _acls(read_security(self._path))
             self._stamp = stamp
@@ -95,6 +116,20 @@ def _acls(settings: SecuritySettings) -> Acls | None:
     if not settings.acls:
         return None
     return Acls(settings.acls, settings.super_users, allow_without_acl=settings.allow_without_acl)
+
+
+def _token_check(settings: SecuritySettings, directory: Path) -> TokenCheck | None:
+    location, issuer = settings.jwks, settings.token_issuer
+    if OAUTHBEARER not in settings.mechanisms or location is None or issuer is None:
+        return None
+    keys = WebKeys(location, directory, refresh_ms=settings.jwks_refresh_ms, truststore=settings.jwks_truststore)
+    return TokenCheck(
+        keys=keys,
+        issuer=issuer,
+        audiences=settings.token_audiences,
+        skew_s=settings.token_skew_s,
+        user_claim=settings.token_user_claim,
+    )
 
 
 def _stamp(path: Path) -> int | None:

@@ -19,9 +19,11 @@ class Exchange(Protocol):
 
     Attributes:
         user: who it is, once it is over; None before.
+        expires_s: until when what was shown is good, in seconds since 1970; None for ever.
     """
 
     user: str | None
+    expires_s: float | None
 
     def answer(self, token: bytes) -> bytes:
         """Returns the answer to a client's token. It may take milliseconds of work.
@@ -37,6 +39,7 @@ class PlainExchange:
     def __init__(self, users: UserFile) -> None:
         self._users = users
         self.user: str | None = None
+        self.expires_s: float | None = None
 
     def answer(self, token: bytes) -> bytes:
         """See `Exchange.answer`."""
@@ -65,6 +68,7 @@ class ScramExchange:
         self._server = ScramMechanism(mechanism).make_server(auth_info)
         self._is_first = True
         self.user: str | None = None
+        self.expires_s: float | None = None
 
     def answer(self, token: bytes) -> bytes:
         """See `Exchange.answer`."""
@@ -86,6 +90,11 @@ class ScramExchange:
 Begin = Callable[[], Exchange]
 
 USER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+#: Whose users are in no file here.
+OAUTHBEARER: Final = "OAUTHBEARER"
+
+MECHANISMS: Final = (*USER_MECHANISMS, OAUTHBEARER)
 
 
 def user_mechanisms(names: tuple[str, ...], users: UserFile) -> Mapping[str, Begin]:

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from coordinator_udf.gateway.security.sasl import USER_MECHANISMS
+from coordinator_udf.gateway.security.sasl import MECHANISMS, OAUTHBEARER, USER_MECHANISMS
 from coordinator_udf.gateway.settings import GatewaySettingsError
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Milliseconds = Annotated[int, msgspec.Meta(ge=0)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0)]
 
 
 def _field(name: str, default: Any) -> Any:
@@ -62,6 +63,11 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         strangers_timeout_ms: how long TLS and SASL may take together.
         failure_delay_ms: how long a wrong password waits for its answer.
         token_bytes_max: the largest frame of who has not authenticated.
+        reauthenticate_ms: after how long clients have to authenticate again (KIP-368); 0 for never, or when a token
+            ends.
+        jwks: where the keys are that tokens are signed with.
+        token_skew_s: by how much clocks may differ.
+        token_user_claim: the claim of a token that is the user.
     """
 
     protocol: Protocol = _field("security.protocol", "PLAINTEXT")
@@ -76,6 +82,14 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     strangers_timeout_ms: _Count = _field("strangers.timeout.ms", 10_000)
     failure_delay_ms: _Milliseconds = _field("connection.failed.authentication.delay.ms", 100)
     token_bytes_max: _Count = _field("sasl.server.max.receive.size", 524_288)
+    reauthenticate_ms: _Milliseconds = _field("connections.max.reauth.ms", 0)
+    jwks: str | None = _field("sasl.oauthbearer.jwks.endpoint.url", None)
+    jwks_refresh_ms: _Count = _field("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000)
+    jwks_truststore: str | None = _field("sasl.oauthbearer.jwks.truststore.location", None)
+    token_issuer: str | None = _field("sasl.oauthbearer.expected.issuer", None)
+    token_audiences: tuple[str, ...] = _field("sasl.oauthbearer.expected.audience", ())
+    token_skew_s: _Seconds = _field("sasl.oauthbearer.clock.skew.seconds", 30)
+    token_user_claim: str = _field("sasl.oauthbearer.sub.claim.name", "sub")
     upstream_protocol: Protocol = _field("upstream.security.protocol", "PLAINTEXT")
     upstream_truststore: str | None = _field("upstream.ssl.truststore.location", None)
     upstream_keystore: str | None = _field("upstream.ssl.keystore.location", None)
@@ -98,6 +112,11 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         """Whether clients say who they are by SASL."""
         return self.protocol.startswith("SASL_")
 
+    @property
+    def user_mechanisms(self) -> tuple[str, ...]:
+        """The SASL mechanisms that check passwords of the file of users."""
+        return tuple(name for name in self.mechanisms if name in USER_MECHANISMS)
+
     def check(self) -> None:
         """Checks what belongs together.
 
@@ -110,15 +129,34 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             raise _wrong("ssl.keystore.location", None, "a PEM file with the gateway's key and certificates")
         if self.client_auth != "none" and (self.truststore is None or not self.has_tls):
             raise _wrong("ssl.client.auth", self.client_auth, "none without SSL and ssl.truststore.location")
-        unknown = [name for name in self.mechanisms if name not in USER_MECHANISMS]
+        unknown = [name for name in self.mechanisms if name not in MECHANISMS]
         if unknown or (self.has_sasl and not self.mechanisms):
-            raise _wrong("sasl.enabled.mechanisms", list(self.mechanisms), f"some of {', '.join(USER_MECHANISMS)}")
-        if self.has_sasl and self.users is None:
+            raise _wrong("sasl.enabled.mechanisms", list(self.mechanisms), f"some of {', '.join(MECHANISMS)}")
+        if self.has_sasl and self.user_mechanisms and self.users is None:
             raise _wrong("sasl.users.location", None, "the file that scripts/users makes")
+        if self.has_sasl and OAUTHBEARER in self.mechanisms:
+            self._check_tokens()
         if self.upstream_protocol.startswith("SASL_") and None in (self.upstream_username, self.upstream_password):
             raise _wrong(
                 "upstream.sasl.username and password.location", None, "both, as upstream.security.protocol is SASL"
             )
+
+    def _check_tokens(self) -> None:
+        """Without an issuer or an audience a token would do that was made for somebody else: Kafka only warns."""
+        needed = {
+            "sasl.oauthbearer.jwks.endpoint.url": (
+                self.jwks,
+                "where the keys are: https://, file://, or a path",
+            ),
+            "sasl.oauthbearer.expected.issuer": (self.token_issuer, "who issues tokens: their claim iss"),
+            "sasl.oauthbearer.expected.audience": (
+                self.token_audiences,
+                "the claim aud of tokens for this gateway, one or more",
+            ),
+        }
+        for name, (value, expected) in needed.items():
+            if not value:
+                raise _wrong(name, value, expected)
 
 
 _LISTS: Final = ("acls", "quotas")

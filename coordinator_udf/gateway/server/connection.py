@@ -15,6 +15,7 @@ from coordinator_udf.gateway.server.interfaces import (
     MakeBody,
     Passage,
     Passed,
+    Session,
     Shared,
     Started,
     Stranger,
@@ -74,6 +75,7 @@ class Connection:
         self._unanswered = 0
         self._lane = object()
         self.principal: str | None = None
+        self._session: Session | None = None
         #: What has come beyond the frame that is handled.
         self._buffer = b""
         self._idle_since: float | None = None
@@ -87,7 +89,8 @@ class Connection:
         try:
             if self._shared.admission is not None:
                 stranger = Stranger(self.peer, self._reader, self._writer, self._write, self._answer_at_once)
-                self._enter(await self._shared.admission.admit(stranger))
+                self._session = await self._shared.admission.admit(stranger)
+                self._enter(self._session.principal)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read_requests())
                 tasks.create_task(self._write_answers())
@@ -171,6 +174,9 @@ class Connection:
         return self._shared.allowance.throttle_ms(self.principal)
 
     async def _take(self, frame: bytes, held: HeldBytes) -> _Outgoing | Passed:
+        if self._session is not None and self._session.concerns(frame):
+            held.release()
+            return await self._session.answer(frame)
         if self._passage is not None:
             try:
                 passed = await self._passage.pass_on(_header(frame), frame, self.principal, self._host)

@@ -131,11 +131,35 @@ class Stranger(NamedTuple):
     answer: Callable[[bytes], Awaitable[bytes]]
 
 
+class Session(Protocol):
+    """The time in which it is known who is at the other end of a connection.
+
+    Attributes:
+        principal: ``User:NAME``.
+    """
+
+    principal: str
+
+    def concerns(self, frame: bytes) -> bool:
+        """Tells whether a request is about who somebody is; every request is asked for.
+
+        Raises:
+            Closed: the session is over.
+        """
+
+    async def answer(self, frame: bytes) -> Passed:
+        """Answers a request that is about who somebody is.
+
+        Raises:
+            Closed: it can't be answered.
+        """
+
+
 class Admission(Protocol):
     """Finds out whose a connection is, before anything else is done with it."""
 
-    async def admit(self, stranger: Stranger) -> str:
-        """Returns the principal, ``User:NAME``.
+    async def admit(self, stranger: Stranger) -> Session:
+        """Returns the session of who is at the other end.
 
         Raises:
             Closed: it doesn't get in.

@@ -30,7 +30,8 @@ from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.protocol.wire import request_bytes
 from tests.gateway.in_process import PARTITIONS
-from tests.gateway.security.locked import Locked
+from tests.gateway.security.locked import MECHANISMS, Locked
+from tests.gateway.security.tokens import Provider
 from tests.gateway.test_fuzz import KNOWN, NASTY, frame, handle_frames, peak_kib
 
 _AT_ONCE = 50
@@ -48,6 +49,10 @@ _TOKENS = (
     b"c=biws,r=,p=",
     b"n,a=admin,n=alice,r=f",
     b"\xff\xfe",
+    b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01",
+    b"n,a=admin,\x01auth=Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6Im9uZS1yc2EifQ.e30.AAAA\x01\x01",
+    b"n,,\x01auth=Bearer " + b"W1tb" * 4_000 + b".e30.AAAA\x01\x01",
+    b"\x01",
 )
 
 
@@ -60,7 +65,7 @@ def stranger_frame(rng: random.Random) -> bytes:
     if kind < 0.25:
         return rng.choice(NASTY) + rng.randbytes(rng.randrange(20))
     if kind < 0.55:
-        mechanism = rng.choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "scram-sha-512", "", "x" * 300])
+        mechanism = rng.choice([*MECHANISMS, "OAUTHBEARER", "scram-sha-512", "", "x" * 300])
         data = request_bytes("SaslHandshake", rng.choice([0, 1, 1, 1]), 1, "fuzz", {"mechanism": mechanism})
     else:
         token = bytearray(rng.choice(_TOKENS))
@@ -84,7 +89,9 @@ class Target:
 
     def __init__(self, directory: Path) -> None:
         locked = Locked(directory)
-        security = locked.security("SASL_PLAINTEXT", locked.rules("alice READ GROUP g", "alice READ TOPIC t1"))
+        rules = locked.rules("alice READ GROUP g", "alice READ TOPIC t1")
+        tokens = Provider(directory / "keys.json").settings
+        security = locked.security("SASL_PLAINTEXT", tokens + rules, (*MECHANISMS, "OAUTHBEARER"))
         self.security = security
         self.log = EmbeddedLog.create(directory / "log.db", PARTITIONS)
         self.settings = GatewaySettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -13,6 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.security.users import verifiers, write_users
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 PASSWORDS = {"alice": "wonder-land!", "bob": "the Builder", "admin": "root"}
 
@@ -33,14 +36,14 @@ class Locked:
             path.write_bytes(_key_pem(key) + _pem(_certificate(name, key, ca, ca_key)))
         write_users(directory / "users.json", {user: verifiers(password) for user, password in PASSWORDS.items()})
 
-    def security(self, protocol: str = "SASL_SSL", more: str = "") -> Security:
+    def security(self, protocol: str = "SASL_SSL", more: str = "", mechanisms: Sequence[str] = MECHANISMS) -> Security:
         """Writes a file of --security and reads it."""
         lines = [f'security.protocol = "{protocol}"', "connection.failed.authentication.delay.ms = 50"]
         if protocol.endswith("SSL"):
             lines += ['ssl.keystore.location = "gateway.pem"', 'ssl.truststore.location = "ca.pem"']
         if protocol.startswith("SASL"):
             lines.append('sasl.users.location = "users.json"')
-            lines.append('sasl.enabled.mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]')
+            lines.append(f"sasl.enabled.mechanisms = {list(mechanisms)}")
         self.file.write_text("\n".join([*lines, more]))
         return Security(self.file)
 

@@ -16,10 +16,8 @@ from coordinator_udf.gateway.security.entrance import Strangers
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
-from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.security.locked import MECHANISMS, PASSWORDS, Locked
 from tests.gateway.wire import HEARTBEAT, Wire
-
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 @pytest.fixture(scope="module")
