@@ -166,6 +166,16 @@ def test_topics_come_and_grow_and_go_as_the_log_tells(tmp_path: Path) -> None:
     assert topics_by_time(read(log, tmp_path)) == [[], [("new", 2)], [("new", 3)], []]
 
 
+def test_growth_of_a_topic_that_was_not_asked_for_is_rejected_and_the_rest_is_read(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    other = [{"name": "other", "errorCode": 0}]
+    log.add("CREATE_PARTITIONS", {"topics": [{"name": "t", "count": 3}]}, {"results": other}, arrives=20)
+    source = read(log, tmp_path)
+    (rejection,) = source.rejections
+    assert "response.results.name is 'other', expected one of ['t']" in rejection.reason
+    assert source.requests == 4
+
+
 def commit(log: KafkaLog, topic: dict[str, object], error: int, *, partition: int = 2, **place: object) -> None:
     partitions = [{"partitionIndex": partition, "committedOffset": 7, "committedLeaderEpoch": -1}]
     request = {

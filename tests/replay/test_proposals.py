@@ -76,3 +76,38 @@ def test_a_change_of_settings_is_proposed_with_its_time(tmp_path: Path) -> None:
     (retention,) = [line for line in lines if line.startswith("--set offsets.retention.minutes=1 ")]
     assert "from 2026-11-21 03:12:24Z" in retention
     assert not any("group.consumer.session.timeout.ms" in line for line in lines)
+
+
+def joins(log: KafkaLog, member: str, epoch: int, arrives: float) -> None:
+    request = {
+        "groupId": "g", "memberId": member, "memberEpoch": 0, "instanceId": None, "rebalanceTimeoutMs": 300_000,
+        "subscribedTopicNames": ["t"],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "memberId": member, "memberEpoch": epoch, "heartbeatIntervalMs": 5_000,
+        "assignment": {"topicPartitions": []},
+    }  # fmt: skip
+    log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, arrives=arrives, version=0)
+
+
+def assignment_intervals(log: KafkaLog, tmp_path: Path) -> list[str]:
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
+    assert source.facts is not None
+    return [line.split(":")[0] for line in proposal_lines(bounds_of(source.facts), source.settings)]
+
+
+def test_assignments_shortly_after_each_other_tell_that_there_is_no_interval(tmp_path: Path) -> None:
+    log = KafkaLog()
+    for number in range(1, 6):
+        joins(log, f"m{number}", number, 100.0 * number)
+    (line,) = assignment_intervals(log, tmp_path)
+    assert line.startswith("--set group.consumer.assignment.interval.ms=0 from")
+
+
+def test_members_that_join_into_an_old_assignment_tell_the_interval(tmp_path: Path) -> None:
+    log = KafkaLog()
+    # Assignments at 0, 4,000 and 8,000 ms; whoever joins in between is told the one before.
+    for number in range(11):
+        joins(log, f"m{number}", 1 + 2 * (number // 5), 800.0 * number)
+    (line,) = assignment_intervals(log, tmp_path)
+    assert line.startswith("--set group.consumer.assignment.interval.ms=4000 from")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from coordinator_udf.replay.explain.assignment_bounds import INTERVAL
 from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound
 from coordinator_udf.replay.explain.setting_bounds import DELAY, FULL, JOINED, SIZE
 from coordinator_udf.settings.coordinator import FIELDS, Settings
@@ -21,6 +22,8 @@ _NEARLY_NOTHING_MS: Final = 10
 _LEAST_ANSWERS: Final = 2
 #: Settings that no field of an answer says, so none that is wrong can: one bound will do where no other agrees.
 _UNSAID: Final = frozenset({DELAY})
+#: Settings that are switched off by 0: proposed as that where nothing says that they are more.
+_OFF_BY_0: Final = frozenset({INTERVAL})
 #: A setting whose value the broker refuses without another's: to be given as well where it is at odds with the value.
 _LEAST_OF: Final = {
     "group.consumer.heartbeat.interval.ms": "group.consumer.min.heartbeat.interval.ms",
@@ -107,7 +110,7 @@ def _round(span: Span) -> int:
     """The roundest number within the bounds; of several the greatest."""
     if span.most == MOST:
         return span.least
-    if not span.least and span.most < _NEARLY_NOTHING_MS:
+    if not span.least and (span.most < _NEARLY_NOTHING_MS or span.name in _OFF_BY_0):
         return 0
     step = int("1" + "0" * len(str(span.most)))
     while step > 1:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.explain.assignment_bounds import Assignments
 from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound, Offsets, Sessions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
@@ -34,6 +35,7 @@ def bounds_of(facts: LogFacts) -> Iterator[Bound]:
         if entry.api == "ConsumerGroupHeartbeat" and entry.response and entry.response.get("errorCode") == Errors.NONE
     }
     sizes: dict[str, int] = {}
+    assignments = Assignments()
     sessions, offsets = Sessions(facts.was_lost), Offsets(facts.deleted_topics, mixed)
     for entry in known:
         if entry.response is None:
@@ -46,6 +48,7 @@ def bounds_of(facts: LogFacts) -> Iterator[Bound]:
         elif entry.api == "ConsumerGroupHeartbeat":
             yield from _of_heartbeat(entry, entry.response)
             yield from sessions.note(entry, entry.response)
+            yield from assignments.note(entry, entry.response)
         elif entry.api == "LeaveGroup":
             sessions.forget(entry.request)
         elif entry.api == "OffsetCommit":
