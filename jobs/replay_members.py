@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from coordinator_udf.replay.members.summary import difference_line, family_lines, judge, judge_loop
+from coordinator_udf.replay.members.summary import difference_line, family_lines, judge
+from coordinator_udf.simulation.recorded.comparison import judge_in_world
 from coordinator_udf.user_errors import UserError
 
 
@@ -28,12 +29,13 @@ def main(
 ) -> None:
     """Feeds each recorded member's inputs to one of ours and compares what it does.
 
-    Where Kafka's coordinator answered, all members of a recording also run together against our shard.
+    Where Kafka's coordinator answered, all members of a recording also run together in a simulated world, which takes
+    the applications' calls and the network's delays from the recording.
     """
     try:
         verdicts = [judge(trace, protocol) for trace in traces]
         if protocol is None:
-            verdicts += [verdict for verdict in map(judge_loop, traces) if verdict is not None]
+            verdicts += [verdict for verdict in map(judge_in_world, traces) if verdict is not None]
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error

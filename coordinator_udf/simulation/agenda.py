@@ -8,7 +8,7 @@ from coordinator_udf.simulation import events as e
 
 
 class Agenda:
-    """Events to come; those of one time in the order in which they were planned.
+    """Events to come; those of one time in the order of their places, then in that in which they were planned.
 
     Attributes:
         now_ms: the world's time, in milliseconds since the epoch.
@@ -17,13 +17,17 @@ class Agenda:
     def __init__(self, start_ms: int) -> None:
         self.now_ms = start_ms
         self._order = 0
-        #: Events with their times, their numbers, and whether the world's plan has them.
-        self._queue: list[tuple[int, int, bool, e.Event]] = []
+        #: Events with their times, their places, their numbers, and whether the world's plan has them.
+        self._queue: list[tuple[int, float, int, bool, e.Event]] = []
 
-    def at(self, ts_ms: int, event: e.Event, *, is_of_plan: bool = False) -> None:
-        """Plans an event, for now if its time is past."""
+    def at(self, ts_ms: int, event: e.Event, *, place: float = 0, is_of_plan: bool = False) -> None:
+        """Plans an event, for now if its time is past.
+
+        Args:
+            place: where it comes among the events of its millisecond, before those of a higher place.
+        """
         self._order += 1
-        heapq.heappush(self._queue, (max(ts_ms, self.now_ms), self._order, is_of_plan, event))
+        heapq.heappush(self._queue, (max(ts_ms, self.now_ms), place, self._order, is_of_plan, event))
 
     def next_ms(self) -> int | None:
         """Returns the time of the next event, None if there is none."""
@@ -31,14 +35,14 @@ class Agenda:
 
     def pop(self) -> tuple[bool, e.Event]:
         """Takes the next event off; returns it, and before it whether the world's plan has it."""
-        _, _, is_of_plan, event = heapq.heappop(self._queue)
+        _, _, _, is_of_plan, event = heapq.heappop(self._queue)
         return is_of_plan, event
 
     def leave_out(self, by_ms: int) -> None:
         """Lets time go on with nothing happening: all events that the plan doesn't have come so much later."""
         self._queue = [
-            (ts_ms if is_of_plan else ts_ms + by_ms, order, is_of_plan, event)
-            for ts_ms, order, is_of_plan, event in self._queue
+            (ts_ms if is_of_plan else ts_ms + by_ms, place, order, is_of_plan, event)
+            for ts_ms, place, order, is_of_plan, event in self._queue
             if is_of_plan or not _is_over(event)
         ]
         heapq.heapify(self._queue)

@@ -146,10 +146,10 @@ class Coordinator:
         self.shard.unload(now_ms)
         return self._answers(self.shard)
 
-    def come_back(self, now_ms: int) -> None:
-        """The coordinator is loaded on the next broker."""
+    def come_back(self, now_ms: int, node: int | None = None) -> None:
+        """The coordinator is loaded on a broker, on the next one if none is said."""
         self._is_down = False
-        self._node = (self._node + 1) % BROKERS
+        self._node = (self._node + 1) % BROKERS if node is None else node
         self.shard.load(now_ms)
 
     def committed(self, group_id: str, partition: TopicPartition) -> int | None:
@@ -187,7 +187,7 @@ class Coordinator:
         error = _COORDINATOR_NOT_AVAILABLE if self._is_down else _NONE
         node = -1 if self._is_down else self._node
         told = {"nodeId": node, "host": "" if node < 0 else f"broker{node}", "port": -1 if node < 0 else 9092}
-        told |= {"errorCode": error, "errorMessage": None if error == _NONE else "The coordinator is not available."}
+        told |= {"errorCode": error, "errorMessage": "NONE" if error == _NONE else "The coordinator is not available."}
         if request.api_version < 4:
             return {"throttleTimeMs": 0, **told}
         return {

@@ -14,6 +14,7 @@ from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.topics import Topics
+from coordinator_udf.simulation.watcher import Watcher
 
 #: The process by whose name an administrator's requests are kept.
 ADMIN = "admin/0"
@@ -33,6 +34,7 @@ class Delivery:
         processes: Mapping[str, Process],
         history: History,
         draws: Random,
+        watcher: Watcher | None = None,
     ) -> None:
         self._plan = plan
         self._agenda = agenda
@@ -42,20 +44,21 @@ class Delivery:
         self._processes = processes
         self._history = history
         self._draws = draws
+        self._watcher = watcher
         self._batch: list[tuple[Connection, Request]] = []
 
     def send(self, connection: Connection, request: Request) -> None:
         """Puts a member's request on its way."""
         late_ms = self._held_up_ms(connection.member, request) + self._slowed_by_ms(connection.member)
-        arrives_ms = self._network.send(connection, request, self._agenda.now_ms + late_ms)
-        self._agenda.at(self._agenda.now_ms + request.timeout_ms, e.TimesOut(connection, request.req))
-        if self._is_cut(connection.member):
+        arrives = self._network.send(connection, request, self._agenda.now_ms + late_ms)
+        given_up = self._network.times_out(connection, request, self._agenda.now_ms)
+        self._agenda.at(given_up.ts_ms, e.TimesOut(connection, request.req), place=given_up.place)
+        if arrives is None or self._is_cut(connection.member):
             connection.lost.add(request.req)
-            return
-        if self._network.is_lost():
-            self._agenda.at(arrives_ms, e.Lost(connection))
+        elif self._network.is_lost():
+            self._agenda.at(arrives.ts_ms, e.Lost(connection), place=arrives.place)
         else:
-            self._agenda.at(arrives_ms, e.RequestArrives(connection, request))
+            self._agenda.at(arrives.ts_ms, e.RequestArrives(connection, request), place=arrives.place)
 
     def _held_up_ms(self, member: str, request: Request) -> int:
         """Returns how long a member takes until it sends a request that it has made."""
@@ -90,6 +93,8 @@ class Delivery:
         if connection.handling is None and connection.waiting:
             request = connection.handling = connection.waiting.popleft()
             self._history.count(request.api)
+            if self._watcher is not None:
+                self._watcher.reached(connection, request, self._agenda.now_ms)
             cadence_ms = self._plan.cadence_ms
             if cadence_ms and request.api != "FindCoordinator":
                 if not self._batch:
@@ -114,19 +119,28 @@ class Delivery:
             connection = answer.connection
             connection.handling = None
             arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
+            if self._watcher is not None:
+                self._watcher.answered(answer)
             if answer.request.api == "OffsetCommit":
                 for commit in acknowledged_commits(answer, self._topics.names()):
                     self._history.acknowledge(commit)
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms)
-            if self._is_cut(connection.member):
-                connection.lost.add(answer.request.req)
-            elif connection.is_open:
-                arrives_ms = self._network.answer(
-                    connection, self._agenda.now_ms + self._slowed_by_ms(connection.member)
-                )
-                self._agenda.at(arrives_ms, e.AnswerArrives(connection, answer.request, answer.body))
+            self._send_answer(answer)
             self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
+
+    def _send_answer(self, answer: Answered) -> None:
+        connection, request = answer.connection, answer.request
+        if self._is_cut(connection.member):
+            connection.lost.add(request.req)
+        elif connection.is_open:
+            slowed_ms = self._slowed_by_ms(connection.member)
+            arrives = self._network.answer(connection, request, self._agenda.now_ms + slowed_ms)
+            if arrives is None:
+                connection.lost.add(request.req)
+            else:
+                event = e.AnswerArrives(connection, request, answer.body)
+                self._agenda.at(arrives.ts_ms, event, place=arrives.place)
 
     def remove(self, process: Process) -> None:
         """Lets an administrator remove a process's member from its group: a static one by its instance id."""

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_udf.members.inputs import Input
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 
@@ -80,15 +82,55 @@ class TopicGrows:
 
 
 @dataclass(frozen=True, slots=True)
-class GoesDown:
-    """The coordinator goes away for a while."""
+class TopicsAre:
+    """These are all topics from now on."""
 
-    down_ms: int
+    topics: tuple[Topic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GoesDown:
+    """The coordinator goes away, for a while or (None) until something brings it back."""
+
+    down_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ComesBack:
-    """The coordinator is loaded."""
+    """The coordinator is loaded on a broker, on the one after its last if none is said."""
+
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionBreaks:
+    """The connection of a member to a node is lost."""
+
+    member: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """An application makes a call on its member, or returns from a callback."""
+
+    member: str
+    call: Input
+
+
+@dataclass(frozen=True, slots=True)
+class PlansCallback:
+    """An application plans when its next callback of a kind returns, or what it throws: a call of its says so then."""
+
+    member: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """A member sees what is due by now, before what comes after this in the millisecond."""
+
+    member: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +202,11 @@ Event = (
     | MetadataArrives
     | Batch
     | TopicGrows
+    | TopicsAre
+    | ConnectionBreaks
+    | Calls
+    | PlansCallback
+    | Looks
     | GoesDown
     | ComesBack
     | Polls

@@ -6,10 +6,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import log1p
 from random import Random
+from typing import NamedTuple
 
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.plan import NetworkPlan
+
+
+class Moment(NamedTuple):
+    """A time in milliseconds since the epoch, and a place among the events of that millisecond."""
+
+    ts_ms: int
+    place: float = 0
 
 
 @dataclass(slots=True)
@@ -81,16 +89,24 @@ class Network:
             for connection in self._connections.values()
         )
 
-    def send(self, connection: Connection, request: Request, now_ms: int) -> int:
-        """Puts a request on its way. Returns when it arrives."""
+    def send(self, connection: Connection, request: Request, now_ms: int) -> Moment | None:
+        """Puts a request on its way. Returns when it arrives; None if it never does, without a sign of it."""
         connection.in_flight[request.req] = request
         connection.there_ms = max(connection.there_ms, now_ms + self.latency_ms(connection.member, now_ms))
-        return connection.there_ms
+        return Moment(connection.there_ms)
 
-    def answer(self, connection: Connection, now_ms: int) -> int:
-        """Puts an answer on its way. Returns when it arrives."""
+    def answer(self, connection: Connection, request: Request, now_ms: int) -> Moment | None:
+        """Puts an answer on its way. Returns when it arrives; None if it never does, without a sign of it."""
         connection.back_ms = max(connection.back_ms, now_ms + self.latency_ms(connection.member, now_ms, is_back=True))
-        return connection.back_ms
+        return Moment(connection.back_ms)
+
+    def times_out(self, connection: Connection, request: Request, now_ms: int) -> Moment:
+        """Returns when a member gives up a request that it sends now."""
+        return Moment(now_ms + request.timeout_ms)
+
+    def metadata(self, member: str, now_ms: int) -> Moment | None:
+        """Returns when a member learns of the cluster that asks for it now; None if it never does."""
+        return Moment(now_ms + 2 * self.latency_ms(member, now_ms))
 
     def latency_ms(self, member: str, now_ms: int, *, is_back: bool = False) -> int:
         """Draws how long a message takes that is sent now. It hangs on the time only, not on what was drawn before."""

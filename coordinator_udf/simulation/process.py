@@ -96,6 +96,16 @@ class Process:
         deadline_ms = self.machine.next_deadline_ms()
         return None if deadline_ms is None else deadline_ms + self.skipped_ms
 
+    def is_due(self, now_ms: int) -> bool:
+        """Tells whether its member wants a tick by a time."""
+        deadline_ms = self.next_deadline_ms()
+        return deadline_ms is not None and deadline_ms <= now_ms
+
+    def call_deadline_ms(self) -> int | None:
+        """Returns the time at which the call that its application is blocked in goes on by itself, or None."""
+        deadline_ms = self.machine.call_deadline_ms()
+        return None if deadline_ms is None else deadline_ms + self.skipped_ms
+
     def commit_due_ms(self) -> int | None:
         """Returns the time from which on a poll commits automatically, or None where none ever does."""
         due_ms = self.machine.poll_deadline_ms()
@@ -128,13 +138,16 @@ class Process:
             yield Seek(found)
 
 
-def make_process(plan: MemberPlan, start_ms: int, draws: Random, jitter: Jitter) -> Process:
+def make_process(
+    plan: MemberPlan, start_ms: int, draws: Random, jitter: Jitter, machine: MemberMachine | None = None
+) -> Process:
     """Makes a process whose member has done nothing yet.
 
     Args:
         start_ms: when its world began, in milliseconds since the epoch.
         draws: gives what Java draws at random: the ids of KIP-848 members.
         jitter: draws the factors of backoffs.
+        machine: the member, if there is one already.
 
     Raises:
         BadRequest: a property has a value that it can't have.
@@ -142,13 +155,13 @@ def make_process(plan: MemberPlan, start_ms: int, draws: Random, jitter: Jitter)
     config = MemberConfig.parse({**plan.properties, "group.id": plan.group_id})
     timekeeper = Timekeeper(plan, start_ms, draws)
 
-    machine: MemberMachine
-    if config.group_protocol == "consumer":
+    is_threaded = config.group_protocol == "consumer"
+    if machine is None and is_threaded:
         member_id = plan.member_ids[0] if plan.member_ids else drawn_id(draws)
         machine = ConsumerMember(config, jitter, member_id=member_id, fetches=False, lateness=timekeeper.late_ms)
-    else:
+    elif machine is None:
         machine = ClassicMember(config, jitter, fetches=False, lateness=timekeeper.late_ms)
-    return Process(plan, machine, config, timekeeper, config.group_protocol == "consumer")
+    return Process(plan, machine, config, timekeeper, is_threaded)
 
 
 def waits_for_time(state: ClassicStateChange | ConsumerStateChange) -> bool:

@@ -1,8 +1,8 @@
-"""The topics of a world, which only grow."""
+"""The topics of a world."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
 from coordinator_udf.protocol.requests import Topic
@@ -15,6 +15,7 @@ class Topics:
 
     def __init__(self) -> None:
         self._topics: dict[str, Topic] = {}
+        self._names: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -22,13 +23,19 @@ class Topics:
     def grow(self, name: str, partitions: int) -> None:
         """Gives a topic so many partitions; makes it, if there is none of the name."""
         known = self._topics.get(name)
-        self._topics[name] = Topic(name, partitions, topic_id(name) if known is None else known.id)
+        topic = self._topics[name] = Topic(name, partitions, topic_id(name) if known is None else known.id)
+        self._names[topic.id] = name
 
-    def names(self) -> dict[str, str]:
-        """Returns the topics' names by their ids."""
-        return {topic.id: topic.name for topic in self}
+    def replace(self, topics: Iterable[Topic]) -> None:
+        """Says which topics there are; those of no other name are deleted."""
+        self._topics = {topic.name: topic for topic in topics}
+        self._names |= {topic.id: topic.name for topic in self}
+
+    def names(self) -> Mapping[str, str]:
+        """Returns the topics' names by their ids, with those of topics that are no more."""
+        return self._names
 
     def view(self) -> ClusterView:
         """Returns what a broker tells members of the cluster."""
-        topics = {topic.name: TopicView(topic.name, topic.id, topic.partitions) for topic in self}
+        topics = {topic.name: TopicView(topic.name, topic.id, topic.partitions, topic.racks) for topic in self}
         return ClusterView(tuple(range(BROKERS)), topics)

@@ -28,7 +28,8 @@ from coordinator_udf.members.outputs import (
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
+from coordinator_udf.simulation.application import Records
+from coordinator_udf.simulation.application_loops import ApplicationLoops, Applications
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
 from coordinator_udf.simulation.delivery import Delivery
@@ -45,9 +46,7 @@ from coordinator_udf.simulation.stretches import (
     rhythm,
 )
 from coordinator_udf.simulation.topics import Topics
-
-#: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
-_POLLS_AT_ONCE = 10
+from coordinator_udf.simulation.watcher import Watcher
 
 #: As often as it is looked at most whether a world only repeats itself.
 _LOOK_MS = 1_000
@@ -58,11 +57,12 @@ _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked
 class World:
     """One world. `run` lets it happen; ``history`` has what happened."""
 
-    def __init__(self, plan: WorldPlan, seed: int, *, skips: bool = True) -> None:
+    def __init__(self, plan: WorldPlan, seed: int, *, skips: bool = True, watcher: Watcher | None = None) -> None:
         """Makes a world in which nothing has happened.
 
         Args:
             skips: whether stable stretches are left out where that makes no difference.
+            watcher: is told of all that happens.
 
         Raises:
             SettingsError: a setting of the coordinator makes no sense.
@@ -72,13 +72,13 @@ class World:
         self._salt = self._draws.getrandbits(32)
         self._agenda = Agenda(plan.start_ms)
         self._topics = Topics()
-        self._records = Records(plan.topics, plan.start_ms)
+        self._watcher = watcher
         for topic in plan.topics:
             if topic.at_ms <= 0:
                 self._topics.grow(topic.name, topic.partitions)
         settings = Settings.from_kafka(plan.settings)
-        self._network = Network(plan.network, self._draws)
-        self._coordinator = Coordinator(settings, self._topics, plan.start_ms, MemberIds(plan.members, self._draws))
+        self._network = self._make_network()
+        self._coordinator = Coordinator(settings, self._topics, plan.start_ms, self._make_member_ids())
         self._processes: dict[str, Process] = {}
         self._deadlines: list[tuple[int, int, str]] = []
         self._look_ms = plan.start_ms
@@ -92,7 +92,9 @@ class World:
             processes=self._processes,
             history=self.history,
             draws=self._draws,
+            watcher=watcher,
         )
+        self._applications = self._make_applications()
         self._consumer_heartbeat_ms = settings.group_consumer_heartbeat_interval_ms
         self._skips = skips and repeats_itself(plan)
         self._happened_ms = plan.start_ms
@@ -101,6 +103,21 @@ class World:
             self._agenda.at(plan.start_ms + time, event, is_of_plan=True)
             boundaries.append(plan.start_ms + time)
         self._boundaries = deque(sorted([*boundaries, plan.start_ms + plan.end_ms]))
+
+    # ---- what it is made of
+
+    def _make_network(self) -> Network:
+        return Network(self._plan.network, self._draws)
+
+    def _make_member_ids(self) -> MemberIds:
+        return MemberIds(self._plan.members, self._draws)
+
+    def _make_applications(self) -> Applications:
+        records = Records(self._plan.topics, self._plan.start_ms)
+        return ApplicationLoops(self, self._agenda, records, self.history)
+
+    def _make_process(self, plan: MemberPlan) -> Process:
+        return make_process(plan, self._plan.start_ms, self._draws, lambda: self._jitter(plan.name))
 
     def run(self) -> History:
         """Lets everything happen up to the world's end."""
@@ -170,11 +187,15 @@ class World:
         own = end_ms + 1 if member is None else max(member[0], self._agenda.now_ms)
         timer = self._coordinator.next_deadline_ms(min(queued, own, end_ms))
         timer = end_ms + 1 if timer is None else max(timer, self._agenda.now_ms)
-        now_ms = min(queued, timer, own)
+        call = self._applications.next_call()
+        call_ms = end_ms + 1 if call is None else max(call[0], self._agenda.now_ms)
+        now_ms = min(queued, timer, own, call_ms)
         if now_ms > end_ms:
             return False
         self._agenda.now_ms = now_ms
-        if timer == now_ms:
+        if call is not None and call_ms == now_ms:
+            self._applications.take(call[1], inputs.Tick())
+        elif timer == now_ms:
             self._happened_ms = now_ms
             self._delivery.send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
@@ -184,8 +205,7 @@ class World:
             self._happen(event)
         elif member is not None:
             heapq.heappop(self._deadlines)
-            process = self._processes[member[2]]
-            self._again(process, inputs.Tick())
+            self._applications.take(self._processes[member[2]], inputs.Tick())
         return True
 
     def _next_member(self) -> tuple[int, int, str] | None:
@@ -198,7 +218,8 @@ class World:
             heapq.heappop(self._deadlines)
         return None
 
-    def _watch(self, process: Process, earliest_ms: int = 0) -> None:
+    def watch(self, process: Process, earliest_ms: int = 0) -> None:
+        """Plans a member's next deadline."""
         process.wakes += 1
         deadline = process.next_deadline_ms()
         if process.lives and deadline is not None:
@@ -211,13 +232,8 @@ class World:
     def _happen(self, event: e.Event) -> None:
         match event:
             case e.Start(plan):
-                process = self._processes[plan.name] = self._made(plan)
-                process.loop_ms = self._agenda.now_ms
-                self._tell(process, "start")
-                self.history.subscribed[plan.group_id] = plan.topics
-                self._give(process, process.subscription())
-                self._poll(process)
-                self._plan_poll(process)
+                process = self._processes[plan.name] = self._make_process(plan)
+                self._applications.start(process)
             case e.RequestArrives(connection, request):
                 self._delivery.arrive(connection, request)
             case e.AnswerArrives(connection, request, body):
@@ -243,146 +259,61 @@ class World:
             case e.TopicGrows(name, partitions):
                 self._topics.grow(name, partitions)
                 self._coordinator.set_topics(self._agenda.now_ms, self._topics)
+            case e.TopicsAre(topics):
+                self._topics.replace(topics)
+                self._coordinator.set_topics(self._agenda.now_ms, self._topics)
             case e.GoesDown(down_ms):
                 self._delivery.send_back(self._coordinator.go_down(self._agenda.now_ms))
-                self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack())
-            case e.ComesBack():
-                self._coordinator.come_back(self._agenda.now_ms)
+                if down_ms is not None:
+                    self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack())
+            case e.ComesBack(node):
+                self._coordinator.come_back(self._agenda.now_ms, node)
+            case e.ConnectionBreaks(member, node):
+                self._lose(self._network.connection(member, node))
             case e.IsRemoved(name) if name in self._processes:
                 self._delivery.remove(self._processes[name])
-            case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name) | e.Resubscribes(name):
-                process = self._processes.get(name)
-                if process is not None and process.lives:
-                    self._application(process, event)
-            case e.Closes(name) | e.Crashes(name):
-                process = self._processes.get(name)
-                if process is not None and process.lives:
-                    self._end(process, is_crash=isinstance(event, e.Crashes))
+            case _:
+                self._applications.happen(event)
 
-    def _application(self, process: Process, event: e.Event) -> None:
-        """Lets the application's loop go on: poll, then work, then poll again, unless it stalls."""
-        match event:
-            case e.Polls() if process.poll_at_ms == self._agenda.now_ms and process.doing is Doing.RUNNING:
-                process.poll_at_ms = None
-                self._poll(process)
-                self._plan_poll(process)
-            case e.Stalls(name, length_ms) if process.doing is Doing.RUNNING:
-                self._poll(process)
-                process.doing = Doing.STALLED
-                process.poll_at_ms = None
-                self._tell(process, "stall")
-                self._agenda.at(self._agenda.now_ms + length_ms, e.Resumes(name))
-            case e.Resumes() if process.doing is Doing.STALLED:
-                self._tell(process, "resume")
-                process.doing = Doing.RUNNING
-                process.loop_ms = self._agenda.now_ms
-                self._poll(process)
-                self._plan_poll(process)
-            case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
-                self.history.subscribed[process.plan.group_id] = topics
-                self._give(process, inputs.Subscribe(topics))
-                self._poll(process)
-                self._plan_poll(process)
-            case e.CallbackOver(_, method):
-                process.in_callback = None
-                self._again(process, inputs.CallbackDone(method))
-
-    def _made(self, plan: MemberPlan) -> Process:
-        return make_process(plan, self._plan.start_ms, self._draws, lambda: self._jitter(plan.name))
+    # ---- members
 
     def _jitter(self, name: str) -> float:
-        return 0.8 + 0.4 * self._chance(name)
+        return 0.8 + 0.4 * self.chance(name)
 
-    def _chance(self, name: str) -> float:
+    def chance(self, name: str) -> float:
+        """Returns a number from 0 to 1 that looks drawn, and is the same for the same time and name."""
         return drawn_by_time(self._salt, name, self._agenda.now_ms) / 2**32
 
-    def _end(self, process: Process, *, is_crash: bool) -> None:
-        if is_crash:
-            self._tell(process, "crash")
-            self._gone(process)
-        elif process.in_callback is not None:
-            # Its application is in poll until then.
-            self._agenda.at(process.in_callback[1], e.Closes(process.plan.name))
-        else:
-            self._tell(process, "close")
-            process.doing = Doing.CLOSING
-            self._give(process, inputs.Close(30_000))
+    def committed_of(self, process: Process) -> Committed:
+        """Returns what tells the committed offsets of a process's group."""
+        return lambda partition: self._coordinator.committed(process.plan.group_id, partition)
 
-    def _gone(self, process: Process) -> None:
+    def end(self, process: Process) -> None:
+        """Ends a process, and with it its connections."""
         process.doing = Doing.GONE
         process.owned = frozenset()
         for connection in self._network.close_all(process.plan.name):
             self._delivery.next_request(connection)
 
-    # ---- members
-
     def _to_member(self, name: str, event: inputs.Input) -> None:
         process = self._processes[name]
         if process.lives:
-            self._again(process, event)
+            if self._watcher is not None:
+                self._watcher.got(process, self._agenda.now_ms, event)
+            self._applications.take(process, event)
 
-    def _again(self, process: Process, event: inputs.Input) -> None:
-        """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
-        was_settled = process.is_settled
-        if isinstance(event, inputs.Disconnect) or (
-            isinstance(event, inputs.Response) and event.req == process.join_req
-        ):
-            process.join_req = None
-        happened = self._give(process, event)
-        # What a settled member does by itself, which are heartbeats, is nothing to its application.
-        concerns = isinstance(event, inputs.Metadata | inputs.CallbackDone) or (
-            happened and not isinstance(event, inputs.Tick)
-        )
-        if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not concerns):
-            return
-        if not process.is_threaded:
-            until_ms = processing_until_ms(process, self._agenda.now_ms)
-            if until_ms is not None:
-                self._poll_at(process, until_ms)
-                return
-            for _ in range(_POLLS_AT_ONCE):
-                if not self._poll(process):
-                    break
-        self._plan_poll(process)
-
-    def _poll(self, process: Process) -> bool:
-        """Lets an application poll, with all records read that there are; returns whether anything came of it."""
-        if process.in_callback is not None:
-            return False
-        process.last_poll_ms = self._agenda.now_ms
-        for seek in process.fetch_positions(process.owned - process.positions.keys(), self._committed_of(process)):
-            self._give(process, seek)
-        read = self._records.end_offsets(process.positions, self._agenda.now_ms)
-        if any(process.positions[partition] < offset for partition, offset in read.items()):
-            process.positions.update(read)
-            self._give(process, inputs.Seek(read))
-        return self._give(process, inputs.Poll())
-
-    def _committed_of(self, process: Process) -> Committed:
-        return lambda partition: self._coordinator.committed(process.plan.group_id, partition)
-
-    def _plan_poll(self, process: Process) -> None:
-        """Plans an application's next poll, if none is planned before it."""
-        at_ms = next_poll_ms(process, self._records, self._agenda.now_ms, self._chance(process.plan.name))
-        if at_ms is not None:
-            self._poll_at(process, at_ms)
-
-    def _poll_at(self, process: Process, at_ms: int) -> None:
-        if process.poll_at_ms is None or not self._agenda.now_ms < process.poll_at_ms <= at_ms:
-            process.poll_at_ms = at_ms
-            process.is_watching = not process.is_settled
-            self._agenda.at(at_ms, e.Polls(process.plan.name))
-
-    def _give(self, process: Process, event: inputs.Input) -> bool:
+    def give(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member an input; returns whether it did anything."""
         outputs = process.handle(self._agenda.now_ms, event)
         for output in outputs:
             self._take(process, output)
-        self._watch(process, self._agenda.now_ms + (isinstance(event, inputs.Tick) and not outputs))
+        self.watch(process, self._agenda.now_ms + (isinstance(event, inputs.Tick) and not outputs))
         return bool(outputs)
 
     def _take(self, process: Process, output: Output) -> None:
         name = process.plan.name
+        if self._watcher is not None:
+            self._watcher.did(process, self._agenda.now_ms, output)
         match output:
             case Request():
                 if output.api == "JoinGroup":
@@ -390,34 +321,34 @@ class World:
                 self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():
                 asked_ms = max(self._agenda.now_ms, self._delivery.cut_until_ms(name))
-                self._agenda.at(asked_ms + 2 * self._network.latency_ms(name, asked_ms), e.MetadataArrives(name))
+                moment = self._network.metadata(name, asked_ms)
+                if moment is not None:
+                    self._agenda.at(moment.ts_ms, e.MetadataArrives(name), place=moment.place)
             case Hangup(node):
                 process.join_req = None
                 self._network.close(name, node)
             case Callback(method, partitions):
-                self._tell(process, _EVENT_OF[method], partitions)
-                for reaction in process.reactions(output, self._committed_of(process)):
-                    self._give(process, reaction)
-                if process.plan.callback_ms:
-                    over_ms = self._agenda.now_ms + process.plan.callback_ms
-                    process.in_callback = output, over_ms
-                    self._agenda.at(over_ms, e.CallbackOver(name, method))
+                self.tell(process, _EVENT_OF[method], partitions)
+                self._applications.call_back(process, output)
             case OperationDone("close"):
-                self._tell(process, "closed")
-                self._gone(process)
+                self.tell(process, "closed")
+                self.end(process)
             case ClassicStateChange() | ConsumerStateChange():
                 process.is_settled = waits_for_time(output)
                 self._happened_ms = self._agenda.now_ms
                 if output.member_id:
                     self.history.process_of[output.member_id] = name
             case ErrorRaised(op, class_name, message):
-                self._tell(process, "error", detail=f"{op}: {class_name}: {message}")
+                self.tell(process, "error", detail=f"{op}: {class_name}: {message}")
+                if op == "close":
+                    self.end(process)
             case _:
                 pass
 
-    def _tell(
+    def tell(
         self, process: Process, event: str, partitions: Iterable[inputs.TopicPartition] = (), detail: str | None = None
     ) -> None:
+        """Takes note of something that an application did or was told."""
         plan = process.plan
         self._happened_ms = self._agenda.now_ms
         told = MemberEvent(

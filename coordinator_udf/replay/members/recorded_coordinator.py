@@ -56,7 +56,7 @@ class RecordedCoordinator:
             config: the recording's first line.
             member_ids: the ids that Kafka's coordinator made for joining members that had none.
         """
-        settings = Settings.from_kafka({name: _read(value) for name, value in config["coordinator"].items()})
+        settings = Settings.from_kafka(coordinator_settings(config))
         self._shard = VirtualTimeShard(settings, topics_of(config), config["ts"])
         # Answers what comes to a broker that doesn't have the coordinator.
         self._elsewhere = VirtualTimeShard(settings, topics_of(config), config["ts"])
@@ -128,6 +128,11 @@ def topics_of(line: Line) -> list[Topic]:
         Topic(topic["name"], topic["partitions"], topic["id"], tuple(tuple(racks) for racks in topic.get("racks", ())))
         for topic in line["view"]["topics"]
     ]
+
+
+def coordinator_settings(config: Line) -> dict[str, str | list[str]]:
+    """Returns the coordinator's settings, under Kafka's names, from a recording's first line."""
+    return {name: _read(value) for name, value in config["coordinator"].items()}
 
 
 def _read(value: str) -> str | list[str]:

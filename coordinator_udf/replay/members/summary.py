@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator_udf.replay.members.closed_loop import run_closed_loop
 from coordinator_udf.replay.members.recording import read_recording
 from coordinator_udf.replay.members.run import Difference, run_members
 
@@ -17,7 +16,7 @@ class RecordingVerdict:
     """How many of a recording's outputs our members gave, how many not, and the first difference by line.
 
     Attributes:
-        is_closed: whether our shard answered in the coordinator's place. Its answers count as outputs then.
+        is_closed: whether all members ran in one world with our coordinator. Its answers count as outputs then.
     """
 
     path: Path
@@ -30,7 +29,7 @@ class RecordingVerdict:
     @property
     def title(self) -> str:
         """What is counted together."""
-        return f"{self.family}, closed by our coordinator" if self.is_closed else self.family
+        return f"{self.family}, in a world of its own" if self.is_closed else self.family
 
 
 def judge(path: Path, protocol: str | None = None) -> RecordingVerdict:
@@ -49,21 +48,6 @@ def judge(path: Path, protocol: str | None = None) -> RecordingVerdict:
         sum(verdict.identical for verdict in verdicts),
         sum(verdict.different for verdict in verdicts),
         min(differences, key=lambda difference: difference.line, default=None),
-    )
-
-
-def judge_loop(path: Path) -> RecordingVerdict | None:
-    """Runs all members of a recorded loop against our shard; None if Kafka's coordinator wasn't in it.
-
-    Raises:
-        InputError: the file is no recording of members.
-    """
-    recording = read_recording(path)
-    if not recording.is_closed_loop:
-        return None
-    verdict = run_closed_loop(recording)
-    return RecordingVerdict(
-        path, recording.family, verdict.identical, verdict.different, verdict.difference, is_closed=True
     )
 
 

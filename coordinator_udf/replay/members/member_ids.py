@@ -1,0 +1,34 @@
+"""The ids that Kafka's coordinator made for the members of a recorded loop."""
+
+from __future__ import annotations
+
+from coordinator_udf.replay.members.failovers import recorded_answers, recorded_requests
+from coordinator_udf.replay.members.recorded_coordinator import RequestKey
+from coordinator_udf.replay.members.recording import Recording
+
+
+def member_ids(recording: Recording) -> dict[RequestKey, str]:
+    """Returns the ids that Kafka's coordinator made for joining members that had none, by the request.
+
+    An answer that nobody saw doesn't tell it; then the id is one that begins with the client's id or its instance id
+    and that a later answer names.
+    """
+    answers = recorded_answers(recording)
+    found: dict[RequestKey, str] = {}
+    unknown: list[tuple[RequestKey, str]] = []
+    for key, sent in recorded_requests(recording).items():
+        if sent["api"] == "JoinGroup" and not sent["body"]["memberId"]:
+            member_id = answers.get(key, {}).get("memberId")
+            if member_id:
+                found[key] = member_id
+            else:
+                unknown.append((key, sent["body"].get("groupInstanceId") or key[0]))
+    named = dict.fromkeys(
+        member["memberId"] for body in answers.values() if "leader" in body for member in body.get("members", ())
+    )
+    free = [member_id for member_id in named if member_id not in set(found.values())]
+    for key, prefix in unknown:
+        found[key] = next((known for known in free if known.startswith(f"{prefix}-")), f"{prefix}-{key[0]}-{key[1]}")
+        if found[key] in free:
+            free.remove(found[key])
+    return found

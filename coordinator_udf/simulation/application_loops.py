@@ -1,0 +1,204 @@
+"""The applications of a world's members: each polls, works, and polls again, until it stalls, closes or is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from coordinator_udf.members import inputs
+from coordinator_udf.members.outputs import Callback
+from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.agenda import Agenda
+from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.process import Committed, Doing, Process
+
+#: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
+_POLLS_AT_ONCE = 10
+
+#: As long as an application that closes its consumer waits for it at most.
+_CLOSE_MS = 30_000
+
+
+class Members(Protocol):
+    """What a world does for the applications of its members."""
+
+    def give(self, process: Process, event: inputs.Input) -> bool:
+        """Gives a member an input; returns whether it did anything."""
+
+    def watch(self, process: Process) -> None:
+        """Plans a member's next deadline anew."""
+
+    def tell(
+        self, process: Process, event: str, partitions: Iterable[inputs.TopicPartition] = (), detail: str | None = None
+    ) -> None:
+        """Takes note of something that an application did or was told."""
+
+    def end(self, process: Process) -> None:
+        """Ends a process, and with it its connections."""
+
+    def committed_of(self, process: Process) -> Committed:
+        """Returns what tells the committed offsets of a process's group."""
+
+    def chance(self, name: str) -> float:
+        """Returns a number from 0 to 1 that looks drawn, and is the same for the same time and name."""
+
+
+class Applications(Protocol):
+    """What makes the calls on members, and what they call back."""
+
+    def start(self, process: Process) -> None:
+        """Lets a process begin whose member has just been made."""
+
+    def happen(self, event: e.Event) -> None:
+        """Lets something happen that concerns applications only."""
+
+    def take(self, process: Process, event: inputs.Input) -> None:
+        """Gives a member what comes from the network, or a tick, and goes on with what came of it."""
+
+    def call_back(self, process: Process, callback: Callback) -> None:
+        """Runs a rebalance callback, to its end or until it is to end."""
+
+    def next_call(self) -> tuple[int, Process] | None:
+        """Returns when a call next goes on by itself before all else of its millisecond, and whose; None if none."""
+
+
+class ApplicationLoops:
+    """Applications as their members' plans have them."""
+
+    def __init__(self, members: Members, agenda: Agenda, records: Records, history: History) -> None:
+        self._members = members
+        self._agenda = agenda
+        self._records = records
+        self._history = history
+        self._processes: dict[str, Process] = {}
+
+    def start(self, process: Process) -> None:
+        """Subscribes and begins to poll."""
+        self._processes[process.plan.name] = process
+        process.loop_ms = self._agenda.now_ms
+        self._members.tell(process, "start")
+        self._history.subscribed[process.plan.group_id] = process.plan.topics
+        self._members.give(process, process.subscription())
+        self._go_on(process)
+
+    def next_call(self) -> tuple[int, Process] | None:
+        """Returns None: a call that waits goes on at its member's deadline like all that a member does by itself."""
+        return None
+
+    def happen(self, event: e.Event) -> None:
+        """Lets an application's loop go on, stall, or end."""
+        match event:
+            case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name) | e.Resubscribes(name):
+                process = self._living(name)
+                if process is not None:
+                    self._loop(process, event)
+            case e.Closes(name) | e.Crashes(name):
+                process = self._living(name)
+                if process is not None:
+                    self._end(process, is_crash=isinstance(event, e.Crashes))
+
+    def _living(self, name: str) -> Process | None:
+        process = self._processes.get(name)
+        return process if process is not None and process.lives else None
+
+    def _loop(self, process: Process, event: e.Event) -> None:
+        """Lets the application's loop go on: poll, then work, then poll again, unless it stalls."""
+        match event:
+            case e.Polls() if process.poll_at_ms == self._agenda.now_ms and process.doing is Doing.RUNNING:
+                process.poll_at_ms = None
+                self._go_on(process)
+            case e.Stalls(name, length_ms) if process.doing is Doing.RUNNING:
+                self._poll(process)
+                process.doing = Doing.STALLED
+                process.poll_at_ms = None
+                self._members.tell(process, "stall")
+                self._agenda.at(self._agenda.now_ms + length_ms, e.Resumes(name))
+            case e.Resumes() if process.doing is Doing.STALLED:
+                self._members.tell(process, "resume")
+                process.doing = Doing.RUNNING
+                process.loop_ms = self._agenda.now_ms
+                self._go_on(process)
+            case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
+                self._history.subscribed[process.plan.group_id] = topics
+                self._members.give(process, inputs.Subscribe(topics))
+                self._go_on(process)
+            case e.CallbackOver(_, method):
+                process.in_callback = None
+                self.take(process, inputs.CallbackDone(method))
+
+    def _end(self, process: Process, *, is_crash: bool) -> None:
+        if is_crash:
+            self._members.tell(process, "crash")
+            self._members.end(process)
+        elif process.in_callback is not None:
+            # Its application is in poll until then.
+            self._agenda.at(process.in_callback[1], e.Closes(process.plan.name))
+        else:
+            self._members.tell(process, "close")
+            process.doing = Doing.CLOSING
+            self._members.give(process, inputs.Close(_CLOSE_MS))
+
+    def take(self, process: Process, event: inputs.Input) -> None:
+        """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
+        was_settled = process.is_settled
+        if isinstance(event, inputs.Disconnect) or (
+            isinstance(event, inputs.Response) and event.req == process.join_req
+        ):
+            process.join_req = None
+        happened = self._members.give(process, event)
+        # What a settled member does by itself, which are heartbeats, is nothing to its application.
+        concerns = isinstance(event, inputs.Metadata | inputs.CallbackDone) or (
+            happened and not isinstance(event, inputs.Tick)
+        )
+        if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not concerns):
+            return
+        if not process.is_threaded:
+            until_ms = processing_until_ms(process, self._agenda.now_ms)
+            if until_ms is not None:
+                self._poll_at(process, until_ms)
+                return
+            for _ in range(_POLLS_AT_ONCE):
+                if not self._poll(process):
+                    break
+        self._plan_poll(process)
+
+    def call_back(self, process: Process, callback: Callback) -> None:
+        """Runs a callback for as long as the plan says."""
+        for reaction in process.reactions(callback, self._members.committed_of(process)):
+            self._members.give(process, reaction)
+        if process.plan.callback_ms:
+            over_ms = self._agenda.now_ms + process.plan.callback_ms
+            process.in_callback = callback, over_ms
+            self._agenda.at(over_ms, e.CallbackOver(process.plan.name, callback.method))
+
+    def _go_on(self, process: Process) -> None:
+        self._poll(process)
+        self._plan_poll(process)
+
+    def _poll(self, process: Process) -> bool:
+        """Lets an application poll, with all records read that there are; returns whether anything came of it."""
+        if process.in_callback is not None:
+            return False
+        process.last_poll_ms = self._agenda.now_ms
+        unknown = process.owned - process.positions.keys()
+        for seek in process.fetch_positions(unknown, self._members.committed_of(process)):
+            self._members.give(process, seek)
+        read = self._records.end_offsets(process.positions, self._agenda.now_ms)
+        if any(process.positions[partition] < offset for partition, offset in read.items()):
+            process.positions.update(read)
+            self._members.give(process, inputs.Seek(read))
+        return self._members.give(process, inputs.Poll())
+
+    def _plan_poll(self, process: Process) -> None:
+        """Plans an application's next poll, if none is planned before it."""
+        chance = self._members.chance(process.plan.name)
+        at_ms = next_poll_ms(process, self._records, self._agenda.now_ms, chance)
+        if at_ms is not None:
+            self._poll_at(process, at_ms)
+
+    def _poll_at(self, process: Process, at_ms: int) -> None:
+        if process.poll_at_ms is None or not self._agenda.now_ms < process.poll_at_ms <= at_ms:
+            process.poll_at_ms = at_ms
+            process.is_watching = not process.is_settled
+            self._agenda.at(at_ms, e.Polls(process.plan.name))

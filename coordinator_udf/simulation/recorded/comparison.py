@@ -1,0 +1,146 @@
+"""Runs a recorded loop in a world and compares what happened, event by event."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import zip_longest
+from pathlib import Path
+
+from coordinator_udf.members import inputs
+from coordinator_udf.members.outputs import Output, Request
+from coordinator_udf.replay.members.canonical import canonical, canonical_answer
+from coordinator_udf.replay.members.failovers import recorded_answers, recorded_requests
+from coordinator_udf.replay.members.lines import line_of
+from coordinator_udf.replay.members.recorded_coordinator import RequestKey
+from coordinator_udf.replay.members.recording import Line, Recording, read_recording
+from coordinator_udf.replay.members.run import Difference, MemberVerdict
+from coordinator_udf.replay.members.summary import RecordingVerdict
+from coordinator_udf.simulation.coordinator import Answered
+from coordinator_udf.simulation.network import Connection
+from coordinator_udf.simulation.process import Process
+from coordinator_udf.simulation.recorded.script import member_name, plan_of, script_of
+from coordinator_udf.simulation.recorded.world import RecordedWorld
+
+#: Whose lines these are: a member's, or the coordinator's about a member. The coordinator answers several members at
+#: once in the order of a hash map, so they are compared member by member.
+_Whose = tuple[str, str]
+
+
+class _Trace:
+    """What happens in a world, in the lines of a recording."""
+
+    def __init__(self) -> None:
+        self.lines: dict[_Whose, list[Line]] = defaultdict(list)
+
+    def got(self, process: Process, now_ms: int, event: inputs.Input) -> None:
+        """Writes what a member gets."""
+        told: Line
+        match event:
+            case inputs.Response(req, body):
+                told = {"type": "response", "req": req, "body": body}
+            case inputs.Disconnect(node):
+                told = {"type": "disconnect", "node": node}
+            case inputs.Metadata(view):
+                told = {"type": "metadata", "view": view}
+            case _:
+                return
+        self._write({"dir": "in", "ts": now_ms, "m": process.plan.client_id, **told})
+
+    def did(self, process: Process, now_ms: int, output: Output) -> None:
+        """Writes what a member does."""
+        self._write(line_of(output, process.plan.client_id, now_ms))
+
+    def reached(self, connection: Connection, request: Request, now_ms: int) -> None:
+        """Writes that a request reaches its broker."""
+        told = {"dir": "coord", "type": "request", "ts": now_ms, "m": member_name(connection.member)}
+        self._write({**told, "req": request.req})
+
+    def answered(self, answer: Answered) -> None:
+        """Writes an answer."""
+        told = {"dir": "coord", "type": "response", "ts": answer.ts_ms, "m": member_name(answer.connection.member)}
+        self._write({**told, "req": answer.request.req, "body": answer.body})
+
+    def _write(self, line: Line) -> None:
+        self.lines[_whose(line)].append(line)
+
+
+def _whose(line: Line) -> _Whose:
+    return line["m"], "coordinator" if line["dir"] == "coord" else "member"
+
+
+def judge_in_world(path: Path) -> RecordingVerdict | None:
+    """Runs a recorded loop in a world; None if Kafka's coordinator wasn't in it.
+
+    Raises:
+        InputError: the file is no recording of members.
+    """
+    recording = read_recording(path)
+    if not recording.is_closed_loop:
+        return None
+    verdict = run_in_world(recording)
+    return RecordingVerdict(
+        path, recording.family, verdict.identical, verdict.different, verdict.difference, is_closed=True
+    )
+
+
+def run_in_world(recording: Recording) -> MemberVerdict:
+    """Runs a recorded loop in a world of its own; returns how much of it came out the same, and what first didn't."""
+    trace = _Trace()
+    failure: str | None = None
+    try:
+        RecordedWorld(plan_of(recording), script_of(recording), trace).run()
+    except Exception as error:  # noqa: BLE001  a world that breaks is a difference like any other
+        failure = f"{type(error).__name__}: {error}"
+    differences: list[Difference] = []
+    identical = 0
+    expected = _expected(recording)
+    comparable = _Comparable(recording)
+    for whose in expected.keys() | trace.lines.keys():
+        number = 0
+        for wanted, found in zip_longest(expected[whose], trace.lines[whose]):
+            if wanted is not None:
+                number = wanted[0]
+            if wanted is None or found is None or comparable.of(wanted[1]) != comparable.of(found):
+                line = None if wanted is None else wanted[1]
+                differences.append(Difference(whose[0], number, line, found, failure))
+                break
+            identical += 1
+    first = min(differences, key=lambda difference: difference.line, default=None)
+    total = sum(len(lines) for lines in expected.values())
+    return MemberVerdict(identical, max(total - identical, 0 if first is None else 1), first)
+
+
+def _expected(recording: Recording) -> dict[_Whose, list[tuple[int, Line]]]:
+    """Returns the lines that a world has to come to, with their numbers: each member's, and the coordinator's."""
+    lines: dict[_Whose, list[tuple[int, Line]]] = defaultdict(list)
+    for number, line in recording.lines:
+        if line["dir"] == "coord":
+            if not line.get("never"):
+                lines[_whose(line)].append((number, line))
+        elif line["dir"] == "out" or line["type"] in {"response", "disconnect", "metadata"}:
+            lines[_whose(line)].append((number, line))
+    return lines
+
+
+class _Comparable:
+    """Writes lines in the form in which they are compared."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._apis = {key: line["api"] for key, line in recorded_requests(recording).items()}
+        self._answers = recorded_answers(recording)
+
+    def of(self, line: Line) -> Line:
+        """Returns what is compared of a line."""
+        if line["dir"] == "out":
+            return canonical(line)
+        kept = {name: line[name] for name in ("dir", "type", "ts")}
+        if line["type"] == "disconnect":
+            return {**kept, "node": line["node"]}
+        if line["type"] == "metadata":
+            return kept
+        key: RequestKey = line["m"], line["req"]
+        kept |= {"key": key}
+        if line["type"] == "response" and key in self._answers:
+            body = line.get("body") or self._answers[key]
+            kept["body"] = canonical_answer(self._apis.get(key, ""), body)
+        return kept
