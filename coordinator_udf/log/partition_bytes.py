@@ -20,8 +20,10 @@ _WRITE: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _WRITE_FEW: Final = pa.ipc.IpcWriteOptions(use_threads=False)
 _READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _HEAD: Final[bytes] = _SCHEMA.serialize().to_pybytes()
-#: From how many rows on bytes are compressed. Each column is so on its own: four rows stay as long as they are and take
-#: twice as long to read, forty become half as long.
+#: From how many rows on bytes are compressed, each column on its own. Measured with heartbeats (CPU time, five times,
+#: within a tenth): compressed or not, 8 rows are 2.9 kB, 16 are 3.3 or 4.4, 32 are 4.1 or 7.4; compressed they take 13
+#: us more to write and 10 to read. So with half as many time is lost and nothing gained; with twice as many 16 to 31
+#: rows, as many as a quiet gateway appends at once, lie and travel a third longer.
 _COMPRESSED_ROWS: Final = 16
 
 #: How an Arrow stream ends.
