@@ -26,6 +26,7 @@ from coordinator_udf.commands.live_options import (
     Config,
     Durable,
     FoldAfter,
+    LargeBatch,
     Listen,
     Log,
     LogSource,
@@ -55,6 +56,7 @@ from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
 from coordinator_udf.streaming.metrics import CoordinatorMetrics
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
+from coordinator_udf.streaming.sink import DEFAULT_LARGE_BATCH_ROWS
 from coordinator_udf.streaming.startup import StartupPhases
 
 
@@ -74,6 +76,7 @@ def main(
     trigger: Trigger = 0,
     tick: Tick = 500,
     max_rows: MaxRows = 100_000,
+    large_batch: LargeBatch = DEFAULT_LARGE_BATCH_ROWS,
     fold_after: FoldAfter = DEFAULT_FOLD_AFTER_ROWS,
     durable: Durable = True,
     recover: Recover = False,
@@ -105,6 +108,7 @@ def main(
             tick_ms=tick,
             max_rows=max_rows,
             recover=recover,
+            large_batch_rows=large_batch,
             fold_after_rows=fold_after,
             durable=durable,
             clock_waits=listen is not None,

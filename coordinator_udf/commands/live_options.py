@@ -35,6 +35,16 @@ Tick = Annotated[
     int, typer.Option(min=50, max=1_000, metavar="MS", help="How often time passes; other sources are read as often.")
 ]
 MaxRows = Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")]
+LargeBatch = Annotated[
+    int,
+    typer.Option(
+        "--large-batch",
+        min=0,
+        metavar="ROWS",
+        help="From so many rows of the log in a micro-batch on, executors write its tables, and the driver only "
+        "commits; 0: never.",
+    ),
+]
 FoldAfter = Annotated[
     int,
     typer.Option(

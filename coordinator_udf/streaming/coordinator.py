@@ -26,6 +26,7 @@ from coordinator_udf.log.opening import AppendableLog
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
+from coordinator_udf.streaming.batch_size import PlannedRows
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
 from coordinator_udf.streaming.checkpoint_files import checkpoint_files
 from coordinator_udf.streaming.durable_checkpoint import DurableCheckpoint
@@ -34,7 +35,7 @@ from coordinator_udf.streaming.lease import Lease, StartError, exclusive_checkpo
 from coordinator_udf.streaming.power_loss import refuse_tables_ahead, repair_after_power_loss
 from coordinator_udf.streaming.recovery import recover
 from coordinator_udf.streaming.shard_function import coordinate
-from coordinator_udf.streaming.sink import CoordinatorSink, Rows, Written
+from coordinator_udf.streaming.sink import DEFAULT_LARGE_BATCH_ROWS, CoordinatorSink, Rows, Written
 from coordinator_udf.streaming.sources import requests as sources
 from coordinator_udf.streaming.sources.embedded import DEFAULT_MAX_ROWS
 from coordinator_udf.streaming.sources.kafka_topic import kafka_requests, rows_behind
@@ -74,6 +75,8 @@ class StreamOptions:
         fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
             the table request_log; 0: they stay for good.
         kafka: how the brokers of a topic are spoken to.
+        large_batch_rows: from how many rows of the log in a micro-batch on executors write its tables, and the driver
+            only commits; 0: never.
         durable: whether all that an answer stands on is on the disk before it is given; what has a URI is as durable
             as its storage makes it, at any rate.
     """
@@ -90,6 +93,7 @@ class StreamOptions:
     recover: bool = False
     clock_waits: bool = False
     fold_after_rows: int = DEFAULT_FOLD_AFTER_ROWS
+    large_batch_rows: int = DEFAULT_LARGE_BATCH_ROWS
     kafka: KafkaSecurity = PLAINTEXT
     durable: bool = True
 
@@ -219,7 +223,15 @@ class Coordinator:
         sync = None
         if options.durable and not is_uri(options.checkpoint):
             sync = DurableCheckpoint(Path(options.checkpoint)).sync
-        self._sink = CoordinatorSink(tables, self._answers, self._records, self._written, sync=sync)
+        self._sink = CoordinatorSink(
+            tables,
+            self._answers,
+            self._records,
+            self._written,
+            sync=sync,
+            large_rows=options.large_batch_rows,
+            planned=PlannedRows(self._checkpoint, self._rows_between),
+        )
         outputs = coordinate(requests, self.config.settings, gaps_are_downtime=isinstance(self.log, KafkaLog))
         writer = (
             outputs.writeStream.queryName("coordinator")
@@ -311,10 +323,13 @@ class Coordinator:
         self._begin(log, undo)
         if self._folder is not None:
             self._folder.start()
-        start = read_start(self._checkpoint)
         return sources.embedded_requests(
-            self._spark, path, starting_append=start.append if start else 0, max_rows=options.max_rows
+            self._spark, path, starting_append=self._starting_append(), max_rows=options.max_rows
         )
+
+    def _starting_append(self) -> int:
+        start = read_start(self._checkpoint)
+        return start.append if start else 0
 
     def _make_folder(self, log: EmbeddedLog, undo: ExitStack) -> Folder:
         options = self.options
@@ -359,6 +374,15 @@ class Coordinator:
         if isinstance(self.log, KafkaLog):
             return rows_behind(ends[0], progress.sources[0].latestOffset)
         return self.log.extent().rows - self.log.rows_until(json.loads(ends[0])["append"])
+
+    def _rows_between(self, start: str | None, end: str) -> int | None:
+        """How many rows of the log lie between two offsets of its source; None where that isn't known."""
+        if isinstance(self.log, KafkaLog):
+            return None if start is None else rows_behind(start, end)
+        if self.log is None:
+            return None
+        begins = json.loads(start)["append"] if start is not None else self._starting_append()
+        return self.log.rows_until(json.loads(end)["append"]) - self.log.rows_until(begins)
 
     def _lag(self, progress: Any) -> str:
         behind = self._rows_behind(progress)

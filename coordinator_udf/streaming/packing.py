@@ -97,7 +97,7 @@ class _Layout(msgspec.Struct, frozen=True):
 _LAYOUT: Final = b"layout"
 _encode: Final = msgspec.json.Encoder().encode
 _read_layout: Final = msgspec.json.Decoder(_Layout).decode
-_read_tally: Final = msgspec.json.Decoder(Tally).decode
+read_tally: Final = msgspec.json.Decoder(Tally).decode
 
 
 def pack_outputs(partition: int, tally: Tally, outputs: Iterable[OutputRows]) -> list[tuple[int, str, bytes]]:
@@ -119,10 +119,16 @@ def unpack_outputs(packed: pa.Table) -> tuple[dict[int, Tally], Outputs]:
     columns = packed.column("partition").to_pylist(), packed.column("kind").to_pylist(), packed.column("packed")
     for partition, kind, value in zip(*columns, strict=True):
         if kind == TALLY:
-            tallies[partition] = _read_tally(value.as_buffer())
+            tallies[partition] = read_tally(value.as_buffer())
         else:
             parts.append(_unpack(kind, value.as_buffer()))
     return tallies, Outputs.of(parts)
+
+
+def unpack_kind(kind: str, value: pa.Buffer) -> pa.Table:
+    """One value's rows, which are of that kind."""
+    rows: pa.Table = getattr(Outputs.of([_unpack(kind, value)]), kind)
+    return rows
 
 
 def _unpack(kind: str, value: pa.Buffer) -> OutputRows:

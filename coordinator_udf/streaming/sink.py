@@ -1,30 +1,42 @@
 """The sink: write what the shards decided, then answer.
 
-A micro-batch is collected once, as Arrow; the assignments are joined in; the tables are written in an order in which
-nothing is told before it is decided; only then the answers are handed on. A batch that runs again, because the driver
-died between two of these steps, says the same and is written where it isn't yet, and its answers are handed on again.
+A small micro-batch is collected once, as Arrow; the assignments are joined in; the tables are written in an order in
+which nothing is told before it is decided; only then the answers are handed on. Of a large one executors do the same,
+and the driver only commits what they wrote (`large_batch`). A batch that runs again, because the driver died between
+two of these steps, says the same, by either way, and is written where it isn't yet, and its answers are handed on
+again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from coordinator_udf.streaming.batch_size import PlannedRows
+from coordinator_udf.streaming.large_batch import LargeBatch
 from coordinator_udf.streaming.packing import Tally, unpack_outputs
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import OutputTables
+from coordinator_udf.tables.parquet_files import TableFile, read_back
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
+from schemas.tables import table_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _QUERY_ID: Final = "sql.streaming.queryId"
+
+#: From how many rows of the log on a micro-batch is large where nothing else is said.
+DEFAULT_LARGE_BATCH_ROWS: Final = 0
+
+#: How many rows of a large micro-batch are told at a time.
+_TOLD_AT_ONCE: Final = 10_000
 
 
 class GivenUp(Exception):
@@ -67,6 +79,8 @@ class CoordinatorSink:
         records: is given the rows of consumer_offsets, before the answers.
         written: is given the rows of all tables by the table's name, before the answers.
         sync: puts on the disk what the tables must not be ahead of.
+        large_rows: from how many rows of the log on a micro-batch is large; 0: none is.
+        planned: tells how many a micro-batch takes.
 
     Attributes:
         is_holding: whether a micro-batch waits to be given up.
@@ -80,7 +94,11 @@ class CoordinatorSink:
         written: Written | None = None,
         *,
         sync: Callable[[], None] | None = None,
+        large_rows: int = 0,
+        planned: PlannedRows | None = None,
     ) -> None:
+        self._large_rows = large_rows
+        self._planned = planned
         self._written = written
         self._sync = sync
         self.tables = tables
@@ -104,9 +122,19 @@ class CoordinatorSink:
             raise RuntimeError(
                 f"Spark's local property {_QUERY_ID} is missing: a batch can't be told from another query's"
             )
-        packed = batch.toArrow()
+        rows = 0 if self._planned is None or not self._large_rows else self._planned.of(batch_id)
+        if rows is not None and (rows < self._large_rows or not self._large_rows):
+            self._timed(self.write, batch.toArrow(), query_id, batch_id)
+            return
+        with LargeBatch(batch, self.tables.folder) as kept:
+            if rows is None and kept.requests() < self._large_rows:
+                self._timed(self.write, kept.collected(), query_id, batch_id)
+            else:
+                self._timed(self.write_large, kept, query_id, batch_id)
+
+    def _timed(self, write: Callable[..., None], *given: Any) -> None:
         started = time.perf_counter()
-        self.write(packed, query_id, batch_id)
+        write(*given)
         self.totals.sink_ms = (time.perf_counter() - started) * 1_000
 
     def hold(self) -> None:
@@ -129,7 +157,7 @@ class CoordinatorSink:
         tables = to_tables(complete_assignments(outputs, self._stored.find))
         self._stored.remember(outputs.assignments)
         self.tables.write(tables, query_id, batch_id)
-        self._count(tallies, tables)
+        self._count(tallies, len(tables["group_responses"]), len(tables["rejected_requests"]))
         if self._written is not None:
             self._written(tables)
         if self._records is not None and len(tables["consumer_offsets"]):
@@ -137,8 +165,32 @@ class CoordinatorSink:
         if self._answers is not None and len(tables["group_responses"]):
             self._answers(tables["group_responses"])
 
-    def _count(self, tallies: Mapping[int, Tally], tables: Mapping[str, pa.Table]) -> None:
+    def write_large(self, batch: LargeBatch, query_id: str, batch_id: int) -> None:
+        """Has executors write a micro-batch, commits it, and hands its answers on, some at a time.
+
+        Args:
+            query_id: names the query in the tables' transactions.
+        """
+        written = batch.write_files()
+        if self._sync is not None:
+            self._sync()
+        self.tables.write(written.files, query_id, batch_id)
+        self._count(written.tallies, written.rows("group_responses"), written.rows("rejected_requests"))
+        if self._written is not None:
+            nothing = {name: table_arrow(name).empty_table() for name in written.files}
+            for name, files in written.files.items():
+                for rows in read_back(self.tables.folder, files, _TOLD_AT_ONCE):
+                    self._written({**nothing, name: rows})
+        self._tell(self._records, written.files["consumer_offsets"])
+        self._tell(self._answers, written.files["group_responses"])
+
+    def _tell(self, told: Rows | None, files: Sequence[TableFile]) -> None:
+        if told is not None:
+            for rows in read_back(self.tables.folder, files, _TOLD_AT_ONCE):
+                told(rows)
+
+    def _count(self, tallies: Mapping[int, Tally], answers: int, rejected: int) -> None:
         self.totals.requests += sum(tally.requests for tally in tallies.values())
-        self.totals.answers += len(tables["group_responses"])
-        self.totals.rejected += len(tables["rejected_requests"])
+        self.totals.answers += answers
+        self.totals.rejected += rejected
         self.totals.groups.update({partition: tally.groups for partition, tally in tallies.items()})

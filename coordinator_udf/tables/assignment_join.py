@@ -7,17 +7,17 @@ earlier batch, from the table. The shard's own state keeps the bytes only of gro
 still become consumer groups (`group.consumer.migration.policy`): the request that converts one has to read them at
 once.
 
-Stream and replay complete their outputs by the join in Arrow. The join of DataFrames gives the same rows for outputs
-that lie on a cluster; no job calls it yet.
+Replay and small micro-batches complete their outputs by the join in Arrow. The join of DataFrames (`assignment_frames`)
+gives the same rows for outputs that lie on a cluster.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,11 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.protocol.answer_parts import merge_parts
-from coordinator_udf.protocol.placeholders import fill_placeholders, placeholders_in
+from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.tables.outputs import Outputs
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 #: The GroupMetadata record that holds an assignment: source, partition, offset in consumer_offsets.
 RecordAt = tuple[str, int, int]
@@ -92,7 +89,7 @@ def _fill(
         return table
     bodies = table.column("body").to_pylist()
     for place, row in rows.items():
-        bodies[place] = _filled(row["source"], row["partition"], row["body"], known)
+        bodies[place] = filled(row["source"], row["partition"], row["body"], known)
     table = _replace(table, "body", pa.array(bodies, pa.string()))
     return _replace(table, "assignment_refs", pa.nulls(len(table), pa.string()))
 
@@ -119,14 +116,23 @@ def _written_again(
     columns = [records.column(name).to_pylist() for name in ("source", "partition", "offset", "body")]
     for source, partition, offset, body in zip(*columns, strict=True):
         if (source, partition, offset) in wanted and body is not None:
-            members = msgspec.json.decode(_filled(source, partition, body, known) or "{}").get("members", ())
-            found[source, partition, offset] = {
-                member["memberId"]: b64decode(member["assignment"]) for member in members if member["assignment"]
-            }
+            found[source, partition, offset] = assignments_in(filled(source, partition, body, known))
     return found
 
 
-def _filled(source: str, partition: int, body: str | None, known: Mapping[RecordAt, Mapping[str, bytes]]) -> str | None:
+def assignments_in(body: str | None) -> dict[str, bytes]:
+    """The assignments in the value of a GroupMetadata record, by member."""
+    members = msgspec.json.decode(body or "{}").get("members", ())
+    return {member["memberId"]: b64decode(member["assignment"]) for member in members if member["assignment"]}
+
+
+def filled(source: str, partition: int, body: str | None, known: Mapping[RecordAt, Mapping[str, bytes]]) -> str | None:
+    """A body of one shard's outputs with assignments in base64 in place of their placeholders.
+
+    Raises:
+        MissingAssignmentError: one isn't known.
+    """
+
     def assignment(offset: int, member_id: str) -> bytes:
         record = (source, partition, offset)
         payload = known.get(record, {}).get(member_id)
@@ -182,72 +188,3 @@ def merge_answers(responses: pa.Table) -> pa.Table:
     for name, column in values.items():
         responses = _replace(responses, name, pa.array(column, responses.schema.field(name).type))
     return responses.filter(pa.array(~dropped))
-
-
-def join_assignments(rows: DataFrame, assignments: DataFrame, stored: DataFrame | None) -> DataFrame:
-    """`complete_assignments` as a join of DataFrames, of one kind's rows; parts are not merged.
-
-    Args:
-        rows: columns of schemas.outputs.RESPONSES or RECORDS.
-        assignments: columns of schemas.outputs.ASSIGNMENTS.
-        stored: consumer_offsets, for what refers to records of earlier outputs; None if nothing does.
-
-    Returns:
-        The same columns. Evaluating it raises MissingAssignmentError as there.
-    """
-    from pyspark.sql import functions as f
-
-    row = ["source", "partition", "seq"]
-    brought = assignments.select("source", "partition", f.col("record_offset").alias("at"), "member_id", "payload")
-    referring = rows.where(f.col("assignment_refs").isNotNull())
-    needed = referring.select(*row, f.explode(_placeholders_udf()(f.col("body"))).alias("needed")).select(
-        *row, f.col("needed.record_offset").alias("at"), f.col("needed.member_id").alias("member_id")
-    )
-    known = brought if stored is None else brought.unionByName(_stored_assignments(stored))
-    # A record that is in the outputs and in the table is the same in both.
-    known = known.dropDuplicates(["source", "partition", "at", "member_id"])
-    found = (
-        needed.join(known, ["source", "partition", "at", "member_id"])
-        .groupBy(*row)
-        .agg(f.collect_list(f.struct("at", "member_id", "payload")).alias("found"))
-    )
-    return (
-        rows.join(found, row, "left")
-        .withColumn("body", _filled_column(*(f.col(name) for name in (*row[:2], "body", "assignment_refs", "found"))))
-        .withColumn("assignment_refs", f.lit(None).cast("string"))
-        .select(*rows.columns)
-    )
-
-
-def _stored_assignments(consumer_offsets: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    return (
-        consumer_offsets.where(f.col("record_type") == "GroupMetadata")
-        .select("source", "partition", f.col("offset").alias("at"), f.explode("group_metadata.members").alias("member"))
-        .select("source", "partition", "at", "member.member_id", f.col("member.assignment").alias("payload"))
-    )
-
-
-def _placeholders_udf() -> Callable[[Column], Column]:
-    from pyspark.sql import functions as f
-
-    @f.udf(returnType="array<struct<record_offset:bigint,member_id:string>>")
-    def placeholders(body: str | None) -> Sequence[tuple[int, str]]:
-        return list(placeholders_in(body or ""))
-
-    return placeholders
-
-
-def _filled_column(source: Column, partition: Column, body: Column, refs: Column, found: Column) -> Column:
-    from pyspark.sql import Row
-    from pyspark.sql import functions as f
-
-    @f.udf(returnType="string")
-    def filled(source: str, partition: int, body: str | None, found: Sequence[Row] | None) -> str | None:
-        known: defaultdict[RecordAt, dict[str, bytes]] = defaultdict(dict)
-        for at, member_id, payload in found or ():
-            known[source, partition, at][member_id] = bytes(payload or b"")
-        return _filled(source, partition, body, known)
-
-    return f.when(refs.isNotNull(), filled(source, partition, body, found)).otherwise(body)

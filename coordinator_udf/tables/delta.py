@@ -8,7 +8,7 @@ all commits are delta-rs', large ones too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.tables.durability import paths_of_commits, sync_all, sync_checkpoint
 from coordinator_udf.tables.epoch import FencedError, claim, refuse_fenced
+from coordinator_udf.tables.parquet_files import TableFile, added
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
 from coordinator_udf.user_errors import UserError
@@ -114,13 +115,13 @@ class OutputTables:
         for name in WRITE_ORDER:
             refuse_fenced(DeltaTable(f"{self.folder}/{name}"), self.epoch)
 
-    def write(self, tables: Mapping[str, pa.Table], app_id: str, batch: int) -> int:
+    def write(self, tables: Mapping[str, pa.Table | Sequence[TableFile]], app_id: str, batch: int) -> int:
         """Appends a micro-batch's rows to the tables that have any, each in one commit; returns how many commits.
 
         A table that holds the batch already is left alone, so that a batch that runs twice counts once.
 
         Args:
-            tables: rows by the table's name.
+            tables: rows by the table's name, or the files in the table's folder that have them.
             app_id: whose batches are numbered; stays the same when the query restarts.
             batch: the batch's number; numbers rise.
 
@@ -166,19 +167,13 @@ class OutputTables:
         )
         self._synced = ends
 
-    def _append(self, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
+    def _append(self, name: str, rows: pa.Table | Sequence[TableFile], app_id: str, batch: int) -> None:
         transaction = CommitProperties(app_transactions=[Transaction(f"{app_id}-{name}", batch)])
         for attempt in range(1, _APPEND_ATTEMPTS + 1):
             # Of the very version that the append is made on; a change of the epoch after it is a conflict.
             refuse_fenced(self._tables[name], self.epoch)
             try:
-                write_deltalake(
-                    self._tables[name],
-                    rows,
-                    mode="append",
-                    commit_properties=transaction,
-                    post_commithook_properties=_NO_UPKEEP,
-                )
+                _commit(self._tables[name], rows, transaction)
                 return
             except CommitFailedError:
                 newest = self.newest_batch(name, app_id)
@@ -227,6 +222,20 @@ class OutputTables:
     def _is_thorough_due(self, name: str) -> bool:
         self._compactions[name] += 1
         return self._compactions[name] % _THOROUGH_AFTER_COMPACTIONS == 0
+
+
+def _commit(table: DeltaTable, rows: pa.Table | Sequence[TableFile], properties: CommitProperties) -> None:
+    """Appends rows, or files that are there already, in one commit on the version of the table that is loaded."""
+    if isinstance(rows, pa.Table):
+        write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=_NO_UPKEEP)
+    else:
+        table.create_write_transaction(
+            [*added(rows)],
+            mode="append",
+            schema=table.schema(),
+            commit_properties=properties,
+            post_commithook_properties=_NO_UPKEEP,
+        )
 
 
 def compact(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
+from coordinator_udf.tables.places import files_of
 from coordinator_udf.user_errors import InputError
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
 from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanations_arrow, unexplained_arrow
@@ -26,6 +27,9 @@ from schemas.replay_differences import REPLAY_DIFFERENCES_TABLE, replay_differen
 from schemas.requests import REQUEST_LOG_TABLE, request_log_arrow
 from schemas.simulation import MEMBER_EVENTS_TABLE, VIOLATIONS_TABLE, member_events_arrow, violations_arrow
 from schemas.tables import TABLES, table_arrow
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 #: The tables that not every run writes, with their schemas: what a replay was given, what only a simulation knows.
 _MORE: Final = {
@@ -54,10 +58,14 @@ class TableFile(msgspec.Struct, frozen=True):
 
 
 class TableFiles:
-    """The files that one task writes: one a table, begun with the table's first row."""
+    """The files that one task writes: one a table, begun with the table's first row.
 
-    def __init__(self, out: Path) -> None:
-        self._out = out
+    Args:
+        out: the folder of the tables, a path or a URI.
+    """
+
+    def __init__(self, out: Path | str) -> None:
+        self._files = files_of(str(out))
         self._writers: dict[str, _Writer] = {}
 
     @staticmethod
@@ -69,7 +77,7 @@ class TableFiles:
         """Adds rows to tables, by the tables' names."""
         for name, rows in tables.items():
             if len(rows):
-                writer = self._writers.get(name) or self._writers.setdefault(name, _Writer(self._out, name))
+                writer = self._writers.get(name) or self._writers.setdefault(name, _Writer(self._files, name))
                 writer.write(rows)
 
     def close(self) -> list[TableFile]:
@@ -80,13 +88,13 @@ class TableFiles:
 class _Writer:
     """One Parquet file of one table."""
 
-    def __init__(self, out: Path, table: str) -> None:
+    def __init__(self, files: FileSystem, table: str) -> None:
+        self._files = files
         self._table = table
-        directory = out / table
-        directory.mkdir(parents=True, exist_ok=True)
-        self._path = directory / f"{TableFiles.new_name()}.parquet"
+        files.create_dir(table, recursive=True)
+        self._name = f"{TableFiles.new_name()}.parquet"
         self._schema = _schema(table)
-        self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
+        self._writer = pq.ParquetWriter(f"{table}/{self._name}", self._schema, compression="snappy", filesystem=files)
         self._buffered: list[pa.Table] = []
         self._buffered_rows = 0
         self._rows = 0
@@ -104,8 +112,8 @@ class _Writer:
         self._flush()
         self._writer.close()
         stats = {"numRecords": self._rows, "minValues": self._least, "maxValues": self._greatest, "nullCount": {}}
-        size = self._path.stat().st_size
-        return TableFile(self._table, self._path.name, size, self._rows, msgspec.json.encode(stats).decode())
+        size = self._files.get_file_info(f"{self._table}/{self._name}").size
+        return TableFile(self._table, self._name, size, self._rows, msgspec.json.encode(stats).decode())
 
     def _flush(self) -> None:
         if self._buffered:
@@ -145,10 +153,23 @@ def commit(out: Path, files: Iterable[TableFile]) -> None:
             by_table[name] = []
     for file in files:
         by_table.setdefault(file.table, []).append(file)
-    now_ms = int(time.time() * 1000)
     for name, written in by_table.items():
-        actions = [AddAction(file.name, file.size, {}, now_ms, True, file.stats) for file in written]
-        _commit(out / name, actions, Schema.from_arrow(_schema(name)))
+        _commit(out / name, added(written), Schema.from_arrow(_schema(name)))
+
+
+def added(files: Iterable[TableFile]) -> list[AddAction]:
+    """What a commit says of files that it adds to their table."""
+    now_ms = int(time.time() * 1000)
+    return [AddAction(file.name, file.size, {}, now_ms, True, file.stats) for file in files]
+
+
+def read_back(out: str, files: Iterable[TableFile], max_rows: int) -> Iterator[pa.Table]:
+    """The rows of files, so many at a time."""
+    there = files_of(out)
+    for file in files:
+        with pq.ParquetFile(f"{file.table}/{file.name}", filesystem=there) as rows:
+            for batch in rows.iter_batches(batch_size=max_rows):
+                yield pa.Table.from_batches([batch])
 
 
 def _schema(table: str) -> pa.Schema:

@@ -36,13 +36,14 @@ class _AsBytes:
 def files_of(folder: str) -> FileSystem:
     """The files of a folder of tables, by paths relative to it; a URI's with the credentials that delta-rs takes."""
     import pyarrow as pa
-    from deltalake.fs import DeltaStorageHandler
     from pyarrow import fs
+
+    if not is_uri(folder):
+        return fs.SubTreeFileSystem(str(Path(folder).absolute()), fs.LocalFileSystem())
+    from deltalake.fs import DeltaStorageHandler
 
     class Handler(DeltaStorageHandler):
         def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
             return pa.PythonFile(_AsBytes(self._handler.open_output_stream(path, metadata)), "w")
 
-    if not is_uri(folder):
-        return fs.SubTreeFileSystem(str(Path(folder).absolute()), fs.LocalFileSystem())
     return fs.PyFileSystem(Handler(folder.rstrip("/") + "/"))

@@ -68,6 +68,14 @@ class _GroupExtensions(_Kafka, omit_defaults=True):
     members: list[_MemberExtensions] | None = None
 
 
+#: The table in which the rows of each kind of outputs end; assignments are in those of others.
+TABLE_OF: Final = {
+    "records": "consumer_offsets",
+    "responses": "group_responses",
+    "transitions": "group_transitions",
+    "rejected": "rejected_requests",
+}
+
 #: The version of a classic group's value that can have extensions.
 _EXTENDED_VERSION: Final = 4
 
@@ -93,12 +101,14 @@ def to_tables(outputs: Outputs) -> dict[str, pa.Table]:
     Raises:
         msgspec.ValidationError: a body has a typed field of another type, such as a placeholder left in it.
     """
-    return {
-        "consumer_offsets": _consumer_offsets(outputs.records),
-        "group_responses": _group_responses(outputs.responses),
-        "group_transitions": outputs.transitions,
-        "rejected_requests": outputs.rejected,
-    }
+    return {table: to_table(kind, getattr(outputs, kind)) for kind, table in TABLE_OF.items()}
+
+
+def to_table(kind: str, rows: pa.Table) -> pa.Table:
+    """Makes the rows of the table of one kind of outputs (`TABLE_OF`), as `to_tables` does of all."""
+    if kind == "records":
+        return _consumer_offsets(rows)
+    return _group_responses(rows) if kind == "responses" else rows
 
 
 def _group_responses(rows: pa.Table) -> pa.Table:

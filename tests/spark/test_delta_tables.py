@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
-from coordinator_udf.tables.assignment_join import complete_assignments, join_assignments
+from coordinator_udf.tables.assignment_frames import join_assignments
+from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import COMPACT_AFTER_COMMITS, OutputTables, compact
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments

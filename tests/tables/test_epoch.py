@@ -15,6 +15,7 @@ from coordinator_udf.tables import delta, epoch
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables, compact
 from coordinator_udf.tables.epoch import EPOCH_PROPERTY, FencedError, epoch_of
+from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from tests.streaming.outputs import outputs, record, response, row
 
@@ -28,6 +29,13 @@ def batch(number: int) -> dict[str, pa.Table]:
         row("transitions", group_id="g", to_state="Empty", generation=0, rule="LOADED"),
     )
     return to_tables(complete_assignments(said, lambda records: {}))
+
+
+def in_files(folder: Path, number: int) -> dict[str, list[TableFile]]:
+    """The same rows, as the tasks of a large batch leave them: in files that no table has yet."""
+    files = TableFiles(str(folder))
+    files.write(batch(number))
+    return {file.table: [file] for file in files.close()}
 
 
 def claimed(folder: Path) -> OutputTables:
@@ -48,7 +56,7 @@ class Interleaved:
         self._act = act
         self.has_acted = False
         self._wrap(monkeypatch, delta, "refuse_fenced")
-        self._wrap(monkeypatch, delta, "write_deltalake")
+        self._wrap(monkeypatch, delta, "_commit")
 
     def _wrap(self, monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
         function = getattr(module, name)
@@ -75,8 +83,9 @@ STEPS = 16
 
 @pytest.mark.parametrize("at", range(STEPS))
 @pytest.mark.parametrize("is_again", [False, True], ids=["other query", "same query"])
+@pytest.mark.parametrize("is_large", [False, True], ids=["rows", "files"])
 def test_no_commit_gets_through_after_a_takeover_at_any_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, is_again: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, is_again: bool, is_large: bool
 ) -> None:
     older = claimed(tmp_path)
     older.write(batch(0), "query", 0)
@@ -90,7 +99,7 @@ def test_no_commit_gets_through_after_a_takeover_at_any_step(
     with monkeypatch.context() as patch:
         steps = Interleaved(patch, at, take_over)
         try:
-            older.write(batch(1), "query", 1)
+            older.write(in_files(tmp_path, 1) if is_large else batch(1), "query", 1)
             is_whole = True
         except FencedError:
             is_whole = False
