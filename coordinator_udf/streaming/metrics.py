@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,25 +13,19 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator_udf.tables.queries import literal, query
-from schemas.requests import LIVE
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
+from coordinator_udf.streaming.census import Census
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
     from coordinator_udf.streaming.coordinator import Coordinator
 
 _KAFKA: Final = "kafka_server_group_coordinator_metrics"
-_DEAD: Final = "Dead"
-_STABLE: Final = "Stable"
+_NUM_OFFSETS: Final = "kafka_coordinator_group_groupmetadatamanager_numoffsets"
+_COMPLETING: Final = ClassicGroupState.COMPLETING_REBALANCE
+_STABLE: Final = ClassicGroupState.STABLE
 #: How often the tables are measured, whoever asks.
 _MEASURE_EACH_S: Final = 60.0
-
-_LAST_STATES: Final = f"""
-SELECT to_state, COUNT(*) AS groups
-FROM (SELECT to_state, row_number() OVER (PARTITION BY group_id ORDER BY seq DESC) AS place
-      FROM rows WHERE source = {literal(LIVE)})
-WHERE place = 1 GROUP BY 1
-"""
 
 
 class CoordinatorMetrics:
@@ -48,21 +41,25 @@ class CoordinatorMetrics:
             return Counter(name, text, registry=registry)
 
         self._commits = counter(f"{_KAFKA}_offset_commit", "Offsets that were committed.")
-        self._tombstones = counter("muster_offset_tombstones", "Offsets that were deleted, or expired.")
-        self._completed = counter(f"{_KAFKA}_group_completed_rebalance", "Rebalances that ended with an assignment.")
+        self._expirations = counter(
+            f"{_KAFKA}_offset_expiration", "Offsets that no request ended: retention was over, or the topic is gone."
+        )
+        self._deletions = counter(f"{_KAFKA}_offset_deletion", "Offsets that OffsetDelete removed.")
+        self._tombstones = counter("muster_offset_tombstones", "Offsets that ended, for whatever reason.")
+        self._completed = counter(
+            f"{_KAFKA}_group_completed_rebalance", "Rebalances of classic groups that ended with an assignment."
+        )
+        self._rebalances = counter(f"{_KAFKA}_consumer_group_rebalance", "New epochs of consumer groups.")
         self._expired = counter("muster_session_expirations", "Members whose sessions expired.")
         self._rules = Counter(
             "muster_transitions", "Changes of groups, by the rule that fired.", ["rule"], registry=registry
         )
         self._tables = tables.rstrip("/")
-        self._states: Counts[str] = Counts()
+        self._census = Census()
         self._sizes: dict[str, tuple[int, int]] = {}
         self._measured = float("-inf")
         self._coordinator: Coordinator | None = None
-        if DeltaTable.is_deltatable(f"{self._tables}/group_transitions"):
-            for batch in query(DeltaTable(f"{self._tables}/group_transitions"), _LAST_STATES):
-                found = zip(batch.column("to_state").to_pylist(), batch.column("groups").to_pylist(), strict=True)
-                self._states.update({state: count for state, count in found if state != _DEAD})
+        self._census.load(self._tables)
         registry.register(_WhenAsked(self._collect))
 
     def watch(self, coordinator: Coordinator) -> None:
@@ -85,35 +82,31 @@ class CoordinatorMetrics:
 
     def take(self, tables: Mapping[str, pa.Table]) -> None:
         """Counts a micro-batch that is in the tables by now."""
-        records, changes = tables["consumer_offsets"], tables["group_transitions"]
-        if records.num_rows:
-            commits = records.filter(pc.equal(records.column("record_type"), "OffsetCommit"))
-            gone = commits.column("offset_commit").null_count
-            self._commits.inc(commits.num_rows - gone)
-            self._tombstones.inc(gone)
+        happened = self._census.take(tables)
+        self._commits.inc(happened.committed)
+        self._expirations.inc(happened.expired)
+        self._deletions.inc(happened.deleted)
+        self._tombstones.inc(happened.gone)
+        self._rebalances.inc(happened.rebalances)
+        changes = tables["group_transitions"]
         if changes.num_rows:
-            columns = (changes.column(name).to_pylist() for name in ("from_state", "to_state", "rule"))
-            for before, after, rule in zip(*columns, strict=True):
-                self._note(before, after, rule)
+            self._rules_of(changes)
 
-    def _note(self, before: str | None, after: str, rule: str) -> None:
-        self._rules.labels(rule).inc()
-        if rule == "SESSION_EXPIRED":
-            self._expired.inc()
-        if before == after:
-            return
-        if before is not None:
-            self._states[before] -= 1
-        if after != _DEAD:
-            self._states[after] += 1
-        if after == _STABLE:
-            self._completed.inc()
+    def _rules_of(self, changes: pa.Table) -> None:
+        columns = (changes.column(name).to_pylist() for name in ("from_state", "to_state", "rule"))
+        for before, after, rule in zip(*columns, strict=True):
+            self._rules.labels(rule).inc()
+            self._expired.inc(rule == GroupEvent.SESSION_EXPIRED)
+            self._completed.inc(before == _COMPLETING and after == _STABLE)
 
     def _collect(self) -> Iterable[Metric]:
-        groups = GaugeMetricFamily(f"{_KAFKA}_group_count", "Groups by state.", labels=["state"])
-        for state, count in sorted(self._states.items()):
-            groups.add_metric([state], max(count, 0))
+        groups = GaugeMetricFamily(
+            f"{_KAFKA}_group_count", "Groups by protocol and state.", labels=["protocol", "state"]
+        )
+        for kind, count in sorted(self._census.groups().items()):
+            groups.add_metric(kind, count)
         yield groups
+        yield GaugeMetricFamily(_NUM_OFFSETS, "Offsets that are committed.", self._census.offsets)
         yield from self._of_tables()
         coordinator = self._coordinator
         if coordinator is None:

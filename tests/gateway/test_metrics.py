@@ -7,14 +7,18 @@ import logging
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
 from coordinator_udf.monitoring import JsonFormatter, MonitoringEndpoint
 from coordinator_udf.streaming.metrics import CoordinatorMetrics
+from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.user_errors import UserError
+from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.wire import HEARTBEAT, Wire, join
 
@@ -39,21 +43,105 @@ def test_requests_and_errors_are_counted_as_kafka_does(tmp_path: Path) -> None:
         assert (counted("muster_gateway_rows_total") or 0) >= 4
 
 
+class Watched:
+    """The metrics of a coordinator, and the tables that its batches are written to."""
+
+    def __init__(self, tables: Path) -> None:
+        self._tables = OutputTables(str(tables))
+        self._batches = 0
+        self.registry = CollectorRegistry()
+        self._metrics = CoordinatorMetrics(self.registry, str(tables))
+
+    def take(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables.write(tables, "query", self._batches)
+        self._batches += 1
+        self._metrics.take(tables)
+
+    def groups(self) -> dict[tuple[str, str], float]:
+        return {
+            (sample.labels["protocol"], sample.labels["state"]): sample.value
+            for metric in self.registry.collect()
+            if metric.name == f"{KAFKA}_group_count"
+            for sample in metric.samples
+        }
+
+    def count(self, name: str) -> float | None:
+        return self.registry.get_sample_value(f"{KAFKA}_{name}")
+
+    def offsets(self) -> float | None:
+        return self.registry.get_sample_value("kafka_coordinator_group_groupmetadatamanager_numoffsets")
+
+
+def commit_as(wire: Wire, group: str, partitions: Sequence[int], **member: object) -> None:
+    asked = [
+        {"partitionIndex": i, "committedOffset": 7, "committedLeaderEpoch": -1, "committedMetadata": ""}
+        for i in partitions
+    ]
+    nobody = {"memberId": "", "generationIdOrMemberEpoch": -1, "groupInstanceId": None}
+    body = {"groupId": group, **nobody, **member, "topics": [{"name": "t1", "partitions": asked}]}
+    for told in wire.ask("OffsetCommit", 8, body)["topics"][0]["partitions"]:
+        assert told["errorCode"] == 0
+
+
+def consumer_heartbeat(member: str, epoch: int = 0, **more: object) -> dict[str, object]:
+    joins = {"rebalanceTimeoutMs": 5_000, "subscribedTopicNames": ["t1"], "topicPartitions": []}
+    nothing = dict.fromkeys(("instanceId", "rackId", "subscribedTopicRegex", "serverAssignor"))
+    rest = joins if not epoch else {"rebalanceTimeoutMs": -1, "subscribedTopicNames": None, "topicPartitions": None}
+    return {"groupId": "new", "memberId": member, "memberEpoch": epoch, **nothing, **rest, **more}
+
+
 def test_a_coordinator_counts_what_its_batches_decided(tmp_path: Path) -> None:
-    registry = CollectorRegistry()
-    metrics = CoordinatorMetrics(registry, str(tmp_path / "tables"))
-    with Front(tmp_path / "log.db", topics(t1=2), written=metrics.take) as front, Wire(front.gateway.port) as wire:
+    watched = Watched(tmp_path / "tables")
+    with Front(tmp_path / "log.db", topics(t1=4), written=watched.take) as front, Wire(front.gateway.port) as wire:
         member = wire.ask("JoinGroup", 5, join())["memberId"]
         joined = wire.ask("JoinGroup", 5, join(member_id=member))
         me = {**HEARTBEAT, "generationId": joined["generationId"], "memberId": member}
         wire.ask("SyncGroup", 3, {**me, "assignments": [{"memberId": member, "assignment": ""}]})
-        partition = {"partitionIndex": 0, "committedOffset": 7, "committedLeaderEpoch": -1, "committedMetadata": ""}
-        del me["generationId"]
-        commit = {**me, "generationIdOrMemberEpoch": 1, "topics": [{"name": "t1", "partitions": [partition]}]}
-        assert wire.ask("OffsetCommit", 8, commit)["topics"][0]["partitions"][0]["errorCode"] == 0
-        assert registry.get_sample_value(f"{KAFKA}_group_count", {"state": "Stable"}) == 1
-        assert registry.get_sample_value(f"{KAFKA}_group_completed_rebalance_total") == 1
-        assert registry.get_sample_value(f"{KAFKA}_offset_commit_total") == 1
+        commit_as(wire, "g", [0, 1], memberId=member, generationIdOrMemberEpoch=1)
+        assert watched.count("group_completed_rebalance_total") == 1
+        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("m1"))
+        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("m2"))
+        # Kafka doesn't count the epoch of a member that leaves.
+        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("m2", -1))
+        for partitions in ([0, 1, 2, 3], [0, 1]):
+            commit_as(wire, "simple", partitions)
+        doomed = {"name": "t1", "partitions": [{"partitionIndex": 0}]}
+        assert wire.ask("OffsetDelete", 0, {"groupId": "simple", "topics": [doomed]})["errorCode"] == 0
+        groups = {("classic", "Stable"): 1, ("classic", "Empty"): 1, ("consumer", "Assigning"): 1}
+        assert watched.groups() == groups
+        assert watched.offsets() == 5
+        assert Watched(tmp_path / "tables").groups() == groups
+        assert Watched(tmp_path / "tables").offsets() == 5
+        wire.ask("DeleteGroups", 2, {"groupsNames": ["simple"]})
+        assert watched.offsets() == 2
+        front.gateway.set_topics(topics(t2=1))
+        wait(lambda: watched.offsets() == 0, "the offsets of the topic are gone")
+    assert ("classic", "Empty") not in watched.groups()
+    counted = {
+        "consumer_group_rebalance_total": 2,
+        "offset_commit_total": 8,
+        "offset_deletion_total": 1,
+        # The two of the topic that is gone, which no request ended either.
+        "offset_expiration_total": 2,
+    }
+    assert {name: watched.count(name) for name in counted} == counted
+    assert watched.registry.get_sample_value("muster_offset_tombstones_total") == 6
+
+
+def test_offsets_that_a_timer_ended_have_expired(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "tables")
+    settings = {"offsets.retention.check.interval.ms": 500}
+    with (
+        Front(tmp_path / "log.db", topics(t1=4), settings=settings, written=watched.take) as front,
+        Wire(front.gateway.port) as wire,
+    ):
+        partitions = [{"partitionIndex": i, "committedOffset": 7, "committedMetadata": ""} for i in range(3)]
+        body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "retentionTimeMs": 1_000}
+        wire.ask("OffsetCommit", 4, {**body, "topics": [{"name": "t1", "partitions": partitions}]})
+        wait(lambda: watched.count("offset_expiration_total") == 3, "they have expired")
+        assert watched.offsets() == 0
+        assert watched.groups() == {}
+        assert watched.count("offset_commit_total") == 3
 
 
 def test_metrics_health_and_readiness_are_served() -> None:
