@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from scripts.benchmarks import gateway_load
-from scripts.benchmarks.gateway_job import live_job
+from scripts.benchmarks.gateway_job import live_job, own_gateway, started_job
 from scripts.benchmarks.results import Figure, Outcome
 from scripts.benchmarks.running import BenchmarkError, Options, median, percentile, say
 from scripts.benchmarks.wire_client import Connection, Member, paced
@@ -34,17 +34,27 @@ def run(options: Options) -> Outcome:
         outcome.figures += asyncio.run(_latencies(address, options))
         outcome.figures += asyncio.run(_stable(address, 0, sizes, options.repeats))
     if options.kafka_log is not None:
-        with live_job(0, options.kafka_log) as address:
-            asyncio.run(_warm(address))
-            found = asyncio.run(_latencies(address, options))
-        outcome.figures += [
-            msgspec.structs.replace(figure, name=f"a topic as the log: {figure.name}") for figure in found
-        ]
+        outcome.figures += _kafka_log(options, options.kafka_log)
     outcome.figures += gateway_load.figures(options)
     with live_job(3_000) as address:
         asyncio.run(_warm(address))
         outcome.figures += asyncio.run(_stable(address, 3_000, sizes, min(options.repeats, 3)))
     return outcome
+
+
+def _kafka_log(options: Options, kafka_log: str) -> list[Figure]:
+    """One live job whose log is a topic; latency and capacity through a gateway process, without TLS and with it."""
+    figures = []
+    with started_job(0, kafka_log) as job:
+        for tls in (False, True):
+            with own_gateway(job, tls=tls) as address:
+                asyncio.run(_warm(address))
+                found = asyncio.run(_latencies(address, options))
+                through = "a gateway process with TLS" if tls else "a gateway process"
+                found += asyncio.run(gateway_load.capacity(address, options.sized(1_000, 20), options, through))
+            what = "a topic as the log, TLS" if tls else "a topic as the log"
+            figures += [msgspec.structs.replace(figure, name=f"{what}: {figure.name}") for figure in found]
+    return figures
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.benchmarks.running import ROOT, BenchmarkError, wait_until
+from scripts.benchmarks.wire_client import TLS
 
 START_S = 240.0
 
@@ -26,7 +27,7 @@ class LiveJob:
 
     def __init__(self, root: Path, delay_ms: int, kafka_log: str | None = None) -> None:
         self.root = root
-        self._source = [] if kafka_log is None else ["--source", "kafka", "--log", kafka_log]
+        self.source = [] if kafka_log is None else ["--source", "kafka", "--log", kafka_log]
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -44,7 +45,7 @@ class LiveJob:
             BenchmarkError: it doesn't start.
         """
         command = [sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--root", str(self.root / "live")]
-        command += ["--config", str(self.config), "--listen", self.address, *self._source]
+        command += ["--config", str(self.config), "--listen", self.address, *self.source]
         with self._log.open("wb") as output:
             job = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         self._process = job
@@ -99,3 +100,42 @@ def live_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[str]:
     """
     with started_job(delay_ms, kafka_log) as job:
         yield job.address
+
+
+@contextmanager
+def own_gateway(job: LiveJob, *, tls: bool = False) -> Iterator[str]:
+    """A gateway in a process of its own, before the job's log; gives its address.
+
+    Raises:
+        BenchmarkError: it doesn't start.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    log = job.root / f"gateway-{address.rpartition(':')[2]}.log"
+    command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--config", str(job.config), "--listen", address]
+    command += ["--root", str(job.root / "live"), *job.source[2:]]
+    if tls:
+        command += ["--security", str(_security(job.root))]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: "listening on" in log.read_text() or process.poll() is not None, START_S, "the gateway")
+        if process.poll() is not None:
+            raise BenchmarkError(f"the gateway ended: {log.read_text()[-1_000:]}")
+        yield f"{TLS}{address}" if tls else address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _security(directory: Path) -> Path:
+    """A file of --security with TLS alone, and a certificate that nobody signed but itself."""
+    key, certificate, file = directory / "key.pem", directory / "certificate.pem", directory / "security.toml"
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
+    made = subprocess.run([*new, "-keyout", str(key), "-out", str(certificate)], capture_output=True, check=False)
+    if made.returncode:
+        raise BenchmarkError(f"openssl made no certificate: {made.stderr.decode()[-300:]}")
+    (directory / "gateway.pem").write_bytes(key.read_bytes() + certificate.read_bytes())
+    file.write_text('security.protocol = "SSL"\nssl.keystore.location = "gateway.pem"\n')
+    return file

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from scripts.benchmarks.gateway_job import LiveJob, started_job
+from scripts.benchmarks.gateway_job import LiveJob, own_gateway, started_job
 from scripts.benchmarks.open_loop import Sent, send
 from scripts.benchmarks.results import Figure
-from scripts.benchmarks.running import ROOT, BenchmarkError, Options, percentile, say, wait_until
+from scripts.benchmarks.running import BenchmarkError, Options, percentile, say
 from scripts.benchmarks.wire_client import Connection, Member
 
 GROUPS = 1_000
@@ -42,29 +40,12 @@ def figures(options: Options) -> list[Figure]:
     groups = options.sized(GROUPS, 20)
     found = []
     with started_job(0) as job:
-        found += asyncio.run(_capacity(job.address, groups, options, "the driver's gateway"))
-        with _own_gateway(job) as address:
-            found += asyncio.run(_capacity(address, groups, options, "a gateway process"))
+        found += asyncio.run(capacity(job.address, groups, options, "the driver's gateway"))
+        with own_gateway(job) as address:
+            found += asyncio.run(capacity(address, groups, options, "a gateway process"))
         found += asyncio.run(_pause(job, groups, options))
         found += asyncio.run(_kill(job, groups))
     return found
-
-
-@contextmanager
-def _own_gateway(job: LiveJob) -> Iterator[str]:
-    """A gateway in a process of its own, before the job's log."""
-    host, _, port = job.address.rpartition(":")
-    address = f"{host}:{int(port) + 1}"
-    live, log = job.root / "live", job.root / "gateway.log"
-    command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--root", str(live), "--config", str(job.config)]
-    with log.open("wb") as output:
-        process = subprocess.Popen([*command, "--listen", address], stdout=output, stderr=output)
-    try:
-        wait_until(lambda: "listening on" in log.read_text() or process.poll() is not None, 60, "the gateway")
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @asynccontextmanager
@@ -83,7 +64,7 @@ async def _members(address: str, groups: int, prefix: str) -> AsyncIterator[list
             connection.close()
 
 
-async def _capacity(address: str, groups: int, options: Options, through: str) -> list[Figure]:
+async def capacity(address: str, groups: int, options: Options, through: str) -> list[Figure]:
     """The greatest rate at which 99 of 100 heartbeats are answered in time."""
     best, sender_share = 0, 0.0
     async with _members(address, groups, f"open-{through.replace(' ', '-')}") as members:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator_udf.protocol.wire import request_bytes
-from scripts.benchmarks.wire_client import Member
+from scripts.benchmarks.wire_client import Member, endpoint
 
 #: How often requests are written; those of one step are due together.
 _STEP_S = 0.01
@@ -74,10 +74,13 @@ async def send(address: str, members: Sequence[Member], rate: float, seconds: fl
     Args:
         connections: over how many connections.
     """
-    host, _, port = address.rpartition(":")
+    place = endpoint(address)
     loop = asyncio.get_running_loop()
     sent = Sent()
-    senders = [(await loop.create_connection(lambda: _Sender(sent), host, int(port)))[1] for _ in range(connections)]
+    senders = [
+        (await loop.create_connection(lambda: _Sender(sent), place.host, place.port, ssl=place.tls))[1]
+        for _ in range(connections)
+    ]
     frames = [request_bytes("Heartbeat", 3, 1, "bench", member.identity()) for member in members]
     started, cpu_s = time.perf_counter(), time.process_time()
     count = 0

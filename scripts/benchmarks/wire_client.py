@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from coordinator_udf.protocol.wire import request_bytes, split_response
+
+#: What the address of a gateway with TLS begins with.
+TLS: Final = "tls://"
 
 _MEMBER_ID_REQUIRED = 79
 _REBALANCE_IN_PROGRESS = 27
 _RETRIABLE = frozenset((14, 15, 16))
 _RETRY_S = 0.05
+
+
+class Endpoint(NamedTuple):
+    """Where to connect to, and how."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+
+
+def endpoint(address: str) -> Endpoint:
+    """Reads HOST:PORT or ``tls://HOST:PORT``; nobody's certificate is looked at."""
+    host, _, port = address.removeprefix(TLS).rpartition(":")
+    context = None
+    if address.startswith(TLS):
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return Endpoint(host, int(port), context)
 
 
 class Connection:
@@ -30,9 +53,9 @@ class Connection:
 
     @classmethod
     async def to(cls, address: str, client_id: str) -> Connection:
-        """Connects to HOST:PORT."""
-        host, _, port = address.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)), client_id)
+        """Connects to HOST:PORT, or to ``tls://HOST:PORT``."""
+        place = endpoint(address)
+        return cls(*await asyncio.open_connection(place.host, place.port, ssl=place.tls), client_id)
 
     def ask(self, api: str, version: int, body: Mapping[str, Any]) -> asyncio.Future[dict[str, Any]]:
         """Sends a request; its answer comes with the future."""
