@@ -20,6 +20,7 @@ PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2
 #: What a member that nothing happens to may take of a core.
 IDLE_SHARE = 0.05
 IDLE_S = 6
+IDLE_LOOKS = 4
 
 #: Kafka's consumer heartbeats as often as this lets it. What Kafka hasn't got is switched on: nobody may notice.
 FAST = {
@@ -32,11 +33,18 @@ EXTENDED = GatewaySettings(port=0, client_assignors=True, classic_extensions=Tru
 
 
 def assert_idle(members: Sequence[Member]) -> None:
-    before = [(member.cpu_s(), time.monotonic()) for member in members]
-    time.sleep(IDLE_S)
-    for member, (cpu_s, at) in zip(members, before, strict=True):
-        share = (member.cpu_s() - cpu_s) / (time.monotonic() - at)
-        assert share < IDLE_SHARE, f"{member.name} takes {share:.0%} of a core and nothing happens\n{member.tail()}"
+    """One that spins does so always; a JVM that compiles what it ran before is done with that after a while."""
+    for _ in range(IDLE_LOOKS):
+        before = [(member.cpu_s(), time.monotonic()) for member in members]
+        time.sleep(IDLE_S)
+        shares = {
+            member.name: (member.cpu_s() - cpu_s) / (time.monotonic() - at)
+            for member, (cpu_s, at) in zip(members, before, strict=True)
+        }
+        if max(shares.values()) < IDLE_SHARE:
+            return
+    told = "\n".join(member.tail() for member in members)
+    pytest.fail(f"nothing happens, and of a core they take {shares}\n{told}")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ _SETTINGS = {
 }
 EXTENDED = GatewaySettings(port=0, client_assignors=True)
 _PARTITIONS = 7
-_WAIT_S = 60.0
+_WAIT_S = 180.0
 
 
 @pytest.fixture

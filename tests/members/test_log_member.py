@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 _PARTS = {"slice": 12}
 _PROPERTIES = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 300}
-_WAIT_S = 60.0
+_WAIT_S = 180.0
 
 
 @pytest.fixture
