@@ -13,8 +13,9 @@ from coordinator_udf.gateway.apis.configs import Configurable, describe_configs,
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.peers import Peers
+from coordinator_udf.gateway.server.calls import WAITING, Call
 from coordinator_udf.gateway.server.interfaces import Closed, Incoming, MakeBody, Started
-from coordinator_udf.gateway.server.pending_requests import WAITING, Call, PendingRequests
+from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GroupConfig
 from coordinator_udf.gateway.topic_store import Decide, TopicStore
 from coordinator_udf.gateway.versions import LOCAL, advertised, is_served

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from coordinator_udf.gateway.apis.errors import loading, unanswered
 from coordinator_udf.gateway.server.assignment_delivery import Asked, AssignmentDelivery
+from coordinator_udf.gateway.server.calls import WAITING, Call, Nameless, find_nameless, is_sign_of_life, is_wanted
 from coordinator_udf.gateway.server.futures import Unanswered
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.server.interfaces import Closed, MakeBody, ToldBody
@@ -30,39 +30,9 @@ _log = logging.getLogger(__name__)
 #: Kafka's longest session.
 _SYNC_WAIT_MS: Final = 1_800_000
 
-#: What a client sends before it closes its connection, not waiting for an answer.
-_MEANT_WITHOUT_ANSWER: Final = frozenset(("OffsetCommit", "LeaveGroup", "OffsetDelete", "DeleteGroups"))
-
-_LEAVE_VERSION: Final = 3
-
-#: The other fields of a ConsumerGroupHeartbeat v0.
-_SAYS_NOTHING: Final[Mapping[str, Any]] = {
-    "instanceId": None,
-    "rackId": None,
-    "rebalanceTimeoutMs": -1,
-    "subscribedTopicNames": None,
-    "serverAssignor": None,
-    "topicPartitions": None,
-}
 
 #: A timer that comes so much too late says that this process stood still: it was stopped, or the machine slept.
 STOOD_STILL_S: Final = 3.0
-
-#: The APIs whose answer waits for what other members do.
-WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request of a coordinated API, and who sent it."""
-
-    api: str
-    api_version: int
-    client_id: str | None
-    client_host: str
-    body: Mapping[str, Any]
-    lane: object = None
-    principal: str | None = None
 
 
 @dataclass(slots=True)
@@ -74,7 +44,7 @@ class _Pending:
     read_again: MakeBody
     answered: asyncio.Future[MakeBody]
     timer: asyncio.TimerHandle | None
-    nameless: _Nameless | None
+    nameless: Nameless | None
     heartbeat: Asked | None = None
     is_sign_of_life: bool = False
     is_in_log: bool = False
@@ -82,29 +52,6 @@ class _Pending:
     #: How many rows of the log it consists of, and what came of those that were answered alone, by partition.
     rows: int = 1
     parts: dict[int, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Nameless:
-    """A member that joins without an id; ``member_id`` is proposed to the coordinator."""
-
-    api: str
-    group_id: str
-    member_id: str
-    client_id: str | None
-    client_host: str
-    is_static: bool
-    principal: str | None = None
-
-    def leaving(self) -> Call:
-        """The request by which it leaves."""
-        member = {"memberId": self.member_id, "groupInstanceId": None}
-        if self.api == "JoinGroup":
-            body: dict[str, Any] = {"groupId": self.group_id, "members": [member]}
-            return Call("LeaveGroup", _LEAVE_VERSION, self.client_id, self.client_host, body, principal=self.principal)
-        body = {"groupId": self.group_id, "memberId": self.member_id, "memberEpoch": -1}
-        body |= _SAYS_NOTHING
-        return Call("ConsumerGroupHeartbeat", 0, self.client_id, self.client_host, body, principal=self.principal)
 
 
 class PendingRequests:
@@ -201,7 +148,7 @@ class PendingRequests:
         loop = asyncio.get_running_loop()
         request_id = self._next_id()
         answered = Unanswered(partial(self._forget, request_id))
-        nameless = _nameless(call)
+        nameless = find_nameless(call)
         heartbeat = None
         if call.api == "ConsumerGroupHeartbeat":
             heartbeat = Asked(call.body["memberId"] or (nameless.member_id if nameless is not None else ""), call.lane)
@@ -215,7 +162,7 @@ class PendingRequests:
         else:
             self._expect(loop, request_id)
         self._pending[request_id] = _Pending(
-            call.api, call.api_version, read_again, answered, timer, nameless, heartbeat, _is_sign_of_life(call)
+            call.api, call.api_version, read_again, answered, timer, nameless, heartbeat, is_sign_of_life(call)
         )
 
         def done(error: Exception | None) -> None:
@@ -237,7 +184,7 @@ class PendingRequests:
             done(error)
         else:
             self._pending[request_id].rows = len(rows)
-            self._submit(request_id, Entry(rows, done, call.lane, partial(_is_wanted, call, answered)))
+            self._submit(request_id, Entry(rows, done, call.lane, partial(is_wanted, call, answered)))
         return answered
 
     def deliver_parts(self, answers: Iterable[tuple[str, int, str | None]]) -> None:
@@ -291,7 +238,7 @@ class PendingRequests:
         self._count += 1
         return f"{self._prefix}{self._count}"
 
-    def _withdraw(self, member: _Nameless) -> None:
+    def _withdraw(self, member: Nameless) -> None:
         """Lets a member leave whose client is gone and never learnt its id: nobody else could, and its group waits."""
         if member.is_static:
             return
@@ -398,43 +345,3 @@ def _failed(api: str, api_version: int, request: Mapping[str, Any], error: Error
     if body is None:
         raise Closed(f"{api} v{api_version} failed with {error.name}, which no answer to it can say")
     return body
-
-
-def _is_wanted(call: Call, answered: asyncio.Future[MakeBody]) -> bool:
-    """Whether a request that isn't in the log yet is to be handled.
-
-    Not if its client was told already that it got no answer. If the client is gone, what has an effect that it may
-    count on without an answer: a commit, and that it leaves.
-    """
-    if not answered.done():
-        return True
-    if not answered.cancelled():
-        return False
-    leaves = call.api == "ConsumerGroupHeartbeat" and call.body["memberEpoch"] < 0
-    return leaves or call.api in _MEANT_WITHOUT_ANSWER
-
-
-def _is_sign_of_life(call: Call) -> bool:
-    """Whether a request is the heartbeat of somebody who is a member, and goes on to be."""
-    return call.api == "Heartbeat" or (call.api == "ConsumerGroupHeartbeat" and call.body["memberEpoch"] > 0)
-
-
-def _nameless(call: Call) -> _Nameless | None:
-    """The member that joins without an id, with one as Kafka makes them; None if this is no such request.
-
-    A classic member's is the id of its instance or of its client and a uuid; a consumer protocol member's is a uuid in
-    url-safe base64 (from v1 on it makes its own).
-    """
-    if call.api == "JoinGroup" and not call.body["memberId"]:
-        instance = call.body.get("groupInstanceId")
-        member_id = f"{instance or call.client_id or ''}-{uuid.uuid4()}"
-    elif call.api == "ConsumerGroupHeartbeat" and not call.body["memberId"]:
-        instance = call.body["instanceId"]
-        member_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    else:
-        return None
-    # An instance comes back by its name, and is found by it.
-    is_static = instance is not None
-    return _Nameless(
-        call.api, call.body["groupId"], member_id, call.client_id, call.client_host, is_static, call.principal
-    )
