@@ -14,10 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.group_configs import group_config_rows
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.lease import StartError
 from coordinator_udf.streaming.recovery import RecoveryError
+from tests.groups.bodies import consumer_heartbeat
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
 from tests.spark.test_kills import Death, drivers, wait_for_death
 
@@ -25,6 +27,16 @@ pytestmark = pytest.mark.spark
 
 SETTINGS = Settings.from_kafka({"group.initial.rebalance.delay.ms": 0})
 START_MS = 1_700_000_000_000
+
+
+#: What a client says how often members of group k are to beat.
+SLOW_MS = 7_000
+JOIN_K = consumer_heartbeat("k", "k-1", 0, rebalanceTimeoutMs=60_000, subscribedTopicNames=["t"], topicPartitions=[])
+
+
+def give_group_k_a_setting(log: EmbeddedLog, log_ts: int) -> None:
+    configs = {"k": {"consumer.heartbeat.interval.ms": str(SLOW_MS)}}
+    assert log.change_group_configs({}, configs, group_config_rows(log.partitions, log_ts, configs))
 
 
 class Client:
@@ -86,7 +98,10 @@ def test_everything_comes_back_and_nothing_stays_unanswered(tmp_path: Path, run:
     topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 42, "committedMetadata": "x"}]}]
     commit = {"groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": "m-1", "topics": topics}
     client.ask("OffsetCommit", 8, 30, **commit)
+    give_group_k_a_setting(client.log, START_MS + 35)
+    joined = client.ask("ConsumerGroupHeartbeat", 1, 36, **JOIN_K)
     run(SETTINGS)
+    epoch = answers(tmp_path / "tables")[joined]["memberEpoch"]
     # The checkpoint is lost while a heartbeat and a commit wait in the log.
     waiting = client.ask("Heartbeat", 3, 40, **member), client.ask("OffsetCommit", 8, 40, **commit)
     shutil.rmtree(tmp_path / "checkpoint")
@@ -96,6 +111,7 @@ def test_everything_comes_back_and_nothing_stays_unanswered(tmp_path: Path, run:
     sync = client.ask("SyncGroup", 3, 100, **member)
     heartbeat = client.ask("Heartbeat", 3, 5_000, **member)
     fetch = client.ask("OffsetFetch", 5, 5_001, groupId="g", topics=[{"name": "t", "partitionIndexes": [0]}])
+    beat = client.ask("ConsumerGroupHeartbeat", 1, 5_002, **consumer_heartbeat("k", "k-1", epoch))
     client.tick(9_999)
     still = client.ask("Heartbeat", 3, 14_000, **member)
     client.tick(30_000)
@@ -108,6 +124,8 @@ def test_everything_comes_back_and_nothing_stays_unanswered(tmp_path: Path, run:
     assert said[sync]["assignment"] == "AQID"
     assert said[fetch]["topics"][0]["partitions"][0]["committedOffset"] == 42
     assert [said[request]["errorCode"] for request in (heartbeat, still, gone)] == [0, 0, 25]
+    intervals_ms = [said[request]["heartbeatIntervalMs"] for request in (joined, beat)]
+    assert intervals_ms == [SLOW_MS] * 2, "a setting that a client gave a group"
     tables = read_tables(tmp_path / "tables")
     for name, key in (("group_responses", "seq"), ("group_transitions", "seq"), ("consumer_offsets", "offset")):
         numbers = [(row["partition"], row[key]) for row in tables[name].to_pylist()]
@@ -169,6 +187,7 @@ def test_kills_during_a_recovery_change_nothing(
     half = len(sample.rows) // 2
     log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
     sample.append(log, [3, 1, 2], stop=half)
+    give_group_k_a_setting(log, sample.rows[half - 1]["log_ts"])
     run(sample.settings)
     sample.append(log, [3, 1, 2], start=half)
     log.close()
@@ -194,6 +213,10 @@ def test_kills_during_a_recovery_change_nothing(
                     run(sample.settings, **places)
     run(sample.settings, **places)
     assert_same_tables(coordinator_spark, killed / "tables", read_tables(tmp_path / "tables"))
+    with closing(EmbeddedLog.open(killed / "log")) as log:
+        joined = Client(log).ask("ConsumerGroupHeartbeat", 1, (log.newest_log_ts() or 0) - START_MS, **JOIN_K)
+    run(sample.settings, **places)
+    assert answers(killed / "tables")[joined]["heartbeatIntervalMs"] == SLOW_MS
 
 
 def test_members_of_a_coordinator_that_was_down_do_not_expire(tmp_path: Path, run: Run) -> None:
