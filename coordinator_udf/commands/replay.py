@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.commands.gateway_options import KafkaConfig
+from coordinator_udf.commands.replay_options import OneBroker, State, TimeZone
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
@@ -45,16 +46,9 @@ def main(
     differences: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Each difference with both answers as a JSON line.")
     ] = None,
-    time_zone: Annotated[
-        str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")
-    ] = "UTC",
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DUMP|DIR", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
-        ),
-    ] = None,
-    one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
+    time_zone: TimeZone = "UTC",
+    state: State = None,
+    one_broker: OneBroker = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print which requests were moved to explain answers, and why.")
     ] = False,

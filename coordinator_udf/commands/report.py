@@ -11,6 +11,7 @@ import typer
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
+from coordinator_udf.commands.replay_options import OneBroker, State, TimeZone
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
 from coordinator_udf.forensics.foretold import read_foretold
 from coordinator_udf.forensics.report import ReportFormat, render
@@ -44,14 +45,9 @@ def main(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker's setting; repeatable.")
     ] = None,
-    time_zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times that name none.")] = "UTC",
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DUMP|DIR", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
-        ),
-    ] = None,
-    one_broker: Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")] = False,
+    time_zone: TimeZone = "UTC",
+    state: State = None,
+    one_broker: OneBroker = False,
     what_if: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json foretold of other settings.")
     ] = None,
