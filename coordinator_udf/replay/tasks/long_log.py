@@ -19,7 +19,6 @@ from coordinator_udf.replay.explain.tables import table_of_unexplained, unexplai
 from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
 from coordinator_udf.replay.inputs.broker_log.reader import BROKER_SETTINGS
 from coordinator_udf.replay.inputs.broker_log.spool import Block, Mapped, ReadBlock, Spool, Spooled, write_spool
-from coordinator_udf.replay.judge.json_lines import json_lines
 from coordinator_udf.replay.judge.report import SourceReport, total
 from coordinator_udf.replay.tasks.portions import Portion, PortionResult, unpack_bounds
 from coordinator_udf.replay.tasks.process_tasks import mapped_in_processes, workers_here
@@ -27,6 +26,7 @@ from coordinator_udf.replay.tasks.progress import Progress
 from coordinator_udf.replay.tasks.recorded import (
     Job,
     TaskResult,
+    append_lines,
     counts,
     difference_table,
     rejection_table,
@@ -141,12 +141,7 @@ def _shared_report(
     files.write(
         {REPLAY_DIFFERENCES_TABLE: difference_table(verdict), UNEXPLAINED_TABLE: table_of_unexplained(unexplained)}
     )
-    if job.lines_file is not None:
-        with job.lines_file.open("ab") as lines:
-            lines.writelines(json_lines(job.source, outputs))
-    if job.differences_file is not None:
-        with job.differences_file.open("ab") as lines:
-            lines.writelines(msgspec.json.encode(difference) + b"\n" for difference in verdict.differences)
+    append_lines(job, outputs, verdict)
     return SourceReport(
         job.source,
         answered=answered_requests(responses),

@@ -181,13 +181,18 @@ def write_results(
     report.explanations = [*explanation_lines(source), *map(unexplained_line, unexplained)]
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
+    append_lines(job, outputs, verdict)
+    return report
+
+
+def append_lines(job: Job, outputs: Outputs, verdict: Verdict) -> None:
+    """Adds what came out and what differs to the input's files of lines, as far as those are asked for."""
     if job.lines_file is not None:
         with job.lines_file.open("ab") as lines:
-            lines.writelines(json_lines(source.source, outputs))
+            lines.writelines(json_lines(job.source, outputs))
     if job.differences_file is not None:
         with job.differences_file.open("ab") as lines:
             lines.writelines(msgspec.json.encode(difference) + b"\n" for difference in verdict.differences)
-    return report
 
 
 def _with_all_parts(source: ReplaySource) -> list[dict[str, Any]]:
