@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from coordinator_udf.protocol.errors import error_codes
@@ -34,12 +33,13 @@ class _Seen:
     """What an answer shows: whether the coordinator was there then, and on which broker.
 
     Attributes:
-        since: the number of the line at which the request came.
+        since: the number of the line at which the request came, and `waited` whether that was in another millisecond.
         node: the broker that has the coordinator; None where it is nowhere, or not where the request went.
     """
 
     number: int
     since: int
+    waited: bool
     ts_ms: int
     node: int | None
     asked: int
@@ -117,6 +117,12 @@ class _Walk:
         self._requests, self._answers = recorded_requests(recording), recorded_answers(recording)
         self.coordinator = RecordedCoordinator(recording.lines[0][1], (), member_ids)
         self._next = 1
+        # The first line of those at the end that answer requests which came in an earlier millisecond.
+        self._shutdown = recording.lines[-1][0] + 1
+        for number, line in reversed(recording.lines):
+            if line["type"] != "response" or line["dir"] != "coord" or line["ts"] != recording.lines[-1][1]["ts"]:
+                break
+            self._shutdown = number
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Walk:
         """Copies what changes on the way."""
@@ -147,40 +153,47 @@ class _Walk:
         if line["type"] == "request":
             self.coordinator.request(line["ts"], key, self._requests[key])
             return True
-        return key not in self._answers or is_answered(self.coordinator, key, line["ts"], api, self._answers[key])
+        return is_answered(self.coordinator, key, line["ts"], api, self._answers.get(key)) or self._is_end(number)
+
+    def _is_end(self, number: int) -> bool:
+        """Tells whether from a line on there are only answers to whoever still waits as the coordinator shuts down."""
+        return number >= self._shutdown
 
 
 def is_answered(
-    coordinator: RecordedCoordinator, key: RequestKey, ts_ms: int, api: str, body: Mapping[str, Any]
+    coordinator: RecordedCoordinator, key: RequestKey, ts_ms: int, api: str, body: Mapping[str, Any] | None
 ) -> bool:
-    """Returns whether a request has got the same answer at the same time."""
+    """Returns whether a request has got the same answer, as far as that is known (``body``), at the same time."""
     given = coordinator.answer_to(key)
     if given is None or given.ts_ms != ts_ms:
         return False
-    return bool(canonical_answer(api, given.body) == canonical_answer(api, body))
+    return body is None or bool(canonical_answer(api, given.body) == canonical_answer(api, body))
 
 
 def _seen(recording: Recording) -> Iterator[_Seen]:
     requests, answers = recorded_requests(recording), recorded_answers(recording)
-    came: dict[RequestKey, int] = {}
+    came: dict[RequestKey, _Place] = {}
     for number, line in recording.lines:
         if line["dir"] != "coord":
             continue
         key = line["m"], line["req"]
         if line["type"] == "request":
-            came[key] = number
+            came[key] = number, line["ts"]
             continue
         body = answers.get(key)
         if body is None:
             continue
         sent = requests[key]
+        since, came_ms = came[key]
+        waited = came_ms < line["ts"]
         if sent["api"] == "FindCoordinator":
             told = body["coordinators"][0] if "coordinators" in body else body
             node = None if told["errorCode"] else told["nodeId"]
-            yield _Seen(number, came[key], line["ts"], node, -1)
+            yield _Seen(number, since, waited, line["ts"], node, -1)
             continue
         asked = int(sent["to"].rpartition("-")[2])
-        yield _Seen(number, came[key], line["ts"], None if _NOT_COORDINATOR in error_codes(body) else asked, asked)
+        node = None if _NOT_COORDINATOR in error_codes(body) else asked
+        yield _Seen(number, since, waited, line["ts"], node, asked)
 
 
 def _bounds(recording: Recording) -> Iterator[_Bounds]:
@@ -202,7 +215,7 @@ def _bounds(recording: Recording) -> Iterator[_Bounds]:
         elif seen.asked in {node, -1}:
             if gone is None:
                 # A request that had been waiting is answered as the coordinator goes.
-                is_exact = seen.since < seen.number - 1
+                is_exact = seen.waited or seen.since < seen.number - 1
                 gone = place if is_exact else (seen.since, seen.ts_ms)
             # The broker that had it says so for ever; only what is asked of all tells that it is nowhere.
             if seen.asked == -1:
@@ -228,10 +241,13 @@ def _candidates(recording: Recording, bounds: _Bounds, deadlines_ms: Iterable[in
             if bounds.there[1] < time <= bounds.gone[1]
         ]
     first = max(bounds.still_gone, bounds.there)
-    for back_ms, (gone_ms, gone_before) in product(_times(recording, first, bounds.back), gone):
-        if gone_ms <= back_ms:
-            back_before = _line_at(recording, back_ms, first, bounds.back)
-            yield Failover(bounds.node, gone_ms, gone_before, back_ms, back_before)
+    for back_ms in _times(recording, first, bounds.back):
+        back_before = _line_at(recording, back_ms, first, bounds.back)
+        # One that comes back before anything else could have shown that it was gone went at any time before that.
+        at_once = [] if bounds.is_exact or back_ms >= bounds.gone[1] else [(back_ms, back_before)]
+        for gone_ms, gone_before in gone + at_once:
+            if gone_ms <= back_ms:
+                yield Failover(bounds.node, gone_ms, gone_before, back_ms, back_before)
 
 
 def _times(recording: Recording, first: _Place, last: _Place) -> Iterable[int]:

@@ -23,8 +23,9 @@ def member_ids(recording: Recording) -> dict[RequestKey, str]:
                 found[key] = member_id
             else:
                 unknown.append((key, sent["body"].get("groupInstanceId") or key[0]))
+    joined = [body for body in answers.values() if "leader" in body]
     named = dict.fromkeys(
-        member["memberId"] for body in answers.values() if "leader" in body for member in body.get("members", ())
+        member_id for body in joined for member_id in (body["leader"], *(one["memberId"] for one in body["members"]))
     )
     free = [member_id for member_id in named if member_id not in set(found.values())]
     for key, prefix in unknown:

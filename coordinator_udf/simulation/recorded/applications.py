@@ -53,14 +53,15 @@ class RecordedApplications:
 
     def take(self, process: Process, event: inputs.Input) -> None:
         """Gives a member an input, if its thread isn't held where it waits."""
-        if not isinstance(event, inputs.Tick) and self.is_held(process):
-            # Its background looks around all the same, if that alone can be had.
-            self._came[process.plan.name].append(event)
-            call_ms = process.call_deadline_ms()
-            if call_ms is not None and call_ms > self._agenda.now_ms:
-                self._give(process, inputs.Tick())
-        else:
+        if not self.is_held(process):
             self._give(process, event)
+            return
+        if not isinstance(event, inputs.Tick):
+            self._came[process.plan.name].append(event)
+        call_ms = process.call_deadline_ms()
+        if call_ms is not None and call_ms > self._agenda.now_ms:
+            # Its background looks around all the same, if that alone can be had.
+            self._give(process, inputs.Tick())
 
     def call_back(self, process: Process, callback: Callback) -> None:
         """Runs a callback; it returns at once, unless the application had a plan for it."""

@@ -84,17 +84,8 @@ class RecordedWorld(World):
         return RecordedMemberIds(self._script)
 
     def _make_applications(self) -> RecordedApplications:
-        self._recorded = RecordedApplications(self, self._agenda)
-        return self._recorded
+        return RecordedApplications(self, self._agenda)
 
     def _make_process(self, plan: MemberPlan) -> Process:
         machine = make_machine(self._script.members[plan.name], self._script.backoff_factor)
         return make_process(plan, self._plan.start_ms, self._draws, lambda: self._script.backoff_factor, machine)
-
-    def watch(self, process: Process, earliest_ms: int = 0) -> None:
-        """Plans a member's next deadline, unless it waits in a call that another's waiting holds."""
-        call_ms, due_ms = process.call_deadline_ms(), process.next_deadline_ms()
-        if self._recorded.is_held(process) and call_ms is not None and due_ms is not None and call_ms <= due_ms:
-            process.wakes += 1
-        else:
-            super().watch(process, earliest_ms)
