@@ -58,6 +58,11 @@ def start(fleet: Fleet, clients: Mapping[str, Sequence[str]], places: set[Place]
     return groups
 
 
+def acknowledged(groups: Sequence[Group]) -> list[Commit]:
+    """The commits that all groups' members were told are done."""
+    return [commit for group in groups for commit in group.acknowledged]
+
+
 def wait_until_well(groups: Sequence[Group], timeout_s: float) -> float:
     """Until all groups share their places and each member's commit goes through; in how many seconds that was."""
     began = time.monotonic()

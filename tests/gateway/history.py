@@ -115,6 +115,14 @@ def records(tables: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
 
+def checked_records(tables: Path, acknowledged: Iterable[Commit]) -> tuple[list[dict[str, Any]], int]:
+    """The offsets topic in which each number is once and every acknowledged commit; how many owners were looked at."""
+    found = records(tables)
+    assert_each_number_once(found)
+    assert_commits_are_there(found, acknowledged)
+    return found, assert_one_owner(found)
+
+
 def assert_each_number_once(rows: Iterable[Mapping[str, Any]]) -> None:
     places = [(row["partition"], row["offset"]) for row in rows]
     assert len(places) == len(set(places))

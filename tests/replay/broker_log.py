@@ -86,6 +86,17 @@ class KafkaLog:
         return path
 
 
+def held_up() -> KafkaLog:
+    """A broker that stood still when an initial delay ended: what came meanwhile was handled before the timer."""
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    log.join("m-1", "m-1", arrives=10, takes=3_180, connection="a")
+    for number in range(9):
+        log.heartbeat("m-1", 27, generation=0, arrives=3_020 + 15 * number, connection="b")
+    log.heartbeat("m-1", 22, generation=0, arrives=3_250, connection="b")
+    return log
+
+
 def one_member(log: KafkaLog) -> KafkaLog:
     """A member that joins, syncs and beats."""
     log.join("", "m-1", 79, arrives=0, connection="a")

@@ -12,7 +12,7 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
-from tests.replay.broker_log import START_MS, KafkaLog, one_member
+from tests.replay.broker_log import START_MS, KafkaLog, held_up, one_member
 
 
 def read(log: KafkaLog, tmp_path: Path) -> ReplaySource:
@@ -48,14 +48,7 @@ def test_requests_that_did_not_overlap_are_never_moved(tmp_path: Path) -> None:
 
 
 def test_a_timer_may_be_late_for_many_requests(tmp_path: Path) -> None:
-    log = KafkaLog()
-    log.join("", "m-1", 79, arrives=0, connection="a")
-    # The broker stood still when the initial delay ended; what came meanwhile was handled before.
-    log.join("m-1", "m-1", arrives=10, takes=3_180, connection="a")
-    for number in range(9):
-        log.heartbeat("m-1", 27, generation=0, arrives=3_020 + 15 * number, connection="b")
-    log.heartbeat("m-1", 22, generation=0, arrives=3_250, connection="b")
-    source = read(log, tmp_path)
+    source = read(held_up(), tmp_path)
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
     assert source.explained is not None

@@ -21,7 +21,7 @@ from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
 from schemas.requests import CONTROL_APIS
 from tests.conftest import shared
-from tests.replay.broker_log import START_MS, KafkaLog
+from tests.replay.broker_log import START_MS, held_up
 
 LATE_MS = Bounds().late_ms
 
@@ -95,17 +95,6 @@ def test_no_request_and_no_timer_lies_outside_its_window(name: str, monkeypatch:
         late = late_timers(source, key, outcome) if any(row.api for row in outcome.inserted) else ()
         assert [each for each in late if not each.due_ms <= each.until_ms <= each.latest_ms] == []
     assert len(times) >= source.requests * 0.9
-
-
-def held_up() -> KafkaLog:
-    """A broker that stood still when an initial delay ended: what came meanwhile was handled before the timer."""
-    log = KafkaLog()
-    log.join("", "m-1", 79, arrives=0, connection="a")
-    log.join("m-1", "m-1", arrives=10, takes=3_180, connection="a")
-    for number in range(9):
-        log.heartbeat("m-1", 27, generation=0, arrives=3_020 + 15 * number, connection="b")
-    log.heartbeat("m-1", 22, generation=0, arrives=3_250, connection="b")
-    return log
 
 
 def test_what_comes_before_a_late_timer_keeps_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
