@@ -30,12 +30,15 @@ from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import (
     GroupConfigs,
     LogError,
+    delete_appends,
     make_file,
     open_file,
     read_group_configs,
     read_rows_until,
     read_snapshot,
     read_topics,
+    take_places,
+    write_append,
     write_group_configs,
     write_topics,
 )
@@ -343,13 +346,7 @@ class EmbeddedLog:
             ends = next_offsets(self.read(start, stop))
             # In portions, so that appenders never wait for long.
             with self._transaction() as connection:
-                connection.execute("DELETE FROM appends WHERE number < ?", (stop,))
-                connection.execute("UPDATE log SET first = MAX(first, ?)", (stop,))
-                connection.executemany(
-                    "INSERT INTO firsts VALUES (?, ?) ON CONFLICT (partition) "
-                    "DO UPDATE SET first_offset = MAX(first_offset, excluded.first_offset)",
-                    ends.items(),
-                )
+                delete_appends(connection, stop, ends)
             self._give_back()
         return max(before - extent.first, 0)
 
@@ -386,34 +383,13 @@ class EmbeddedLog:
     def _insert(
         self, connection: sqlite3.Connection, columns: Mapping[str, pa.Array], partition: np.ndarray, log_ts: np.ndarray
     ) -> int:
-        number, rows = connection.execute("SELECT next, rows FROM log").fetchone()
         anchor = self._anchor(connection)
         latest = self._clock.latest(anchor)
-        offsets = np.empty(len(partition), np.int64)
         stamped = log_ts if latest is None else np.minimum(log_ts, latest)
-        for index in np.unique(partition).tolist():
-            mine = np.flatnonzero(partition == index)
-            next_offset, head = connection.execute(
-                "SELECT next_offset, log_ts FROM heads WHERE partition = ?", (index,)
-            ).fetchone()
-            offsets[mine] = next_offset + np.arange(len(mine))
-            times = np.maximum.accumulate(stamped[mine])
-            stamped[mine] = times if head is None else np.maximum(times, head)
-            connection.execute(
-                "UPDATE heads SET next_offset = ?, log_ts = ? WHERE partition = ?",
-                (next_offset + len(mine), int(stamped[mine[-1]]), index),
-            )
+        offsets, stamped = take_places(connection, partition, stamped)
         full = {**columns, "source": pa.array([LIVE] * len(offsets)), "offset": offsets, "log_ts": stamped}
         batch = pa.record_batch([full[name] for name in REQUEST_COLUMNS], schema=SCHEMA)
-        connection.execute(
-            "INSERT INTO appends VALUES (?, ?, ?, ?)",
-            (number, rows + len(offsets), int(stamped.max()), encode(batch, partition)),
-        )
-        connection.execute(
-            "UPDATE log SET next = ?, rows = ?, boot_id = ?, wall_ms = ?, steady_ms = ?",
-            (number + 1, rows + len(offsets), *anchor),
-        )
-        return int(number)
+        return write_append(connection, encode(batch, partition), len(offsets), int(stamped.max()), anchor)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

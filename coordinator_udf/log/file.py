@@ -1,4 +1,4 @@
-"""The file of an embedded log: its tables, and how it is made and opened."""
+"""The file of an embedded log: its tables, how it is made and opened, and what is read and written there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from coordinator_udf.log.clock import Anchor
 from coordinator_udf.log.contents import History, LogSnapshot
 from coordinator_udf.log.partition_bytes import COLUMNS
 from coordinator_udf.log.record_batches import decode
@@ -167,3 +170,46 @@ def read_rows_until(connection: sqlite3.Connection, number: int) -> int:
         return before_it
     rows: int = query("SELECT rows FROM log").fetchone()[0]
     return rows
+
+
+def take_places(
+    connection: sqlite3.Connection, partition: np.ndarray, log_ts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gives rows the next offsets of their partitions; these, and the rows' times, which go back in no partition."""
+    offsets = np.empty(len(partition), np.int64)
+    stamped = log_ts.copy()
+    for index in np.unique(partition).tolist():
+        mine = np.flatnonzero(partition == index)
+        next_offset, head = connection.execute(
+            "SELECT next_offset, log_ts FROM heads WHERE partition = ?", (index,)
+        ).fetchone()
+        offsets[mine] = next_offset + np.arange(len(mine))
+        times = np.maximum.accumulate(stamped[mine])
+        stamped[mine] = times if head is None else np.maximum(times, head)
+        connection.execute(
+            "UPDATE heads SET next_offset = ?, log_ts = ? WHERE partition = ?",
+            (next_offset + len(mine), int(stamped[mine[-1]]), index),
+        )
+    return offsets, stamped
+
+
+def write_append(connection: sqlite3.Connection, data: bytes, count: int, log_ts: int, anchor: Anchor) -> int:
+    """Writes an append of so many rows, and what the log's clock stands on; the append's number."""
+    number, rows = connection.execute("SELECT next, rows FROM log").fetchone()
+    connection.execute("INSERT INTO appends VALUES (?, ?, ?, ?)", (number, rows + count, log_ts, data))
+    connection.execute(
+        "UPDATE log SET next = ?, rows = ?, boot_id = ?, wall_ms = ?, steady_ms = ?",
+        (number + 1, rows + count, *anchor),
+    )
+    return int(number)
+
+
+def delete_appends(connection: sqlite3.Connection, before: int, ends: Mapping[int, int]) -> None:
+    """Deletes the appends numbered below ``before``; ``ends`` has the partitions' first offsets behind them."""
+    connection.execute("DELETE FROM appends WHERE number < ?", (before,))
+    connection.execute("UPDATE log SET first = MAX(first, ?)", (before,))
+    connection.executemany(
+        "INSERT INTO firsts VALUES (?, ?) ON CONFLICT (partition) "
+        "DO UPDATE SET first_offset = MAX(first_offset, excluded.first_offset)",
+        ends.items(),
+    )

@@ -111,17 +111,7 @@ class Parts:
         ]
         fetching = FetchRequestManager(self.subscriptions, self._metadata, enabled=fetches)
         self.thread = self._make_thread(commits, fetching)
-        self.application = Application(
-            config,
-            clock,
-            subscriptions=self.subscriptions,
-            metadata=self._metadata,
-            network=self.network,
-            thread=self.thread,
-            events=self._events,
-            snapshot=self._snapshot,
-            emit=emit,
-        )
+        self.application = self._make_application()
 
     def _on_transition(self, state: MemberState) -> None:
         self.network.progress += 1
@@ -132,6 +122,19 @@ class Parts:
 
     def _backoff(self) -> ExponentialBackoff:
         return ExponentialBackoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms, self._jitter)
+
+    def _make_application(self) -> Application:
+        return Application(
+            self._config,
+            self._clock,
+            subscriptions=self.subscriptions,
+            metadata=self._metadata,
+            network=self.network,
+            thread=self.thread,
+            events=self._events,
+            snapshot=self._snapshot,
+            emit=self._emit,
+        )
 
     def _make_commits(self) -> CommitRequestManager:
         config = self._config
