@@ -24,6 +24,9 @@ _log: Final = logging.getLogger(__name__)
 _LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 
+#: So many commits are looked for by their names. A log has those of ten minutes, and listing 1,200 takes 2 ms.
+_FEW_COMMITS: Final = 64
+
 #: A file system that keeps a journal puts what several threads sync at once on the disk at one go.
 _THREADS: Final = 8
 _pool: Final = ThreadPoolExecutor(_THREADS, "sync")
@@ -126,5 +129,8 @@ def _adds(commit: Path) -> list[dict[str, Any]]:
 
 def _commits(table: Path, first: int, last: int | None = None) -> list[Path]:
     """The files of a table's commits that are there, in their order."""
+    if last is not None and last - first < _FEW_COMMITS:
+        named = (table / _LOG / f"{version:020d}.json" for version in range(first, last + 1))
+        return [path for path in named if path.exists()]
     found = sorted((int(path.stem), path) for path in (table / _LOG).glob("[0-9]*.json"))
     return [path for version, path in found if first <= version and (last is None or version <= last)]
