@@ -40,7 +40,9 @@ def main(
         typer.Option(help="The coordinator's log: a path, or kafka://HOST:PORT,.../TOPIC. [default: ROOT/log]"),
     ] = None,
     kafka_config: KafkaConfig = None,
-    tables: Annotated[Path | None, typer.Option(help="The folder of its tables. [default: ROOT/tables]")] = None,
+    tables: Annotated[
+        str | None, typer.Option(help="The folder of its tables, a path or a URI. [default: ROOT/tables]")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The settings file; its topics are served.")
     ] = None,
@@ -66,7 +68,7 @@ def main(
         serve_alone(
             options,
             log=LogPlace(log or str(root / "log"), read_kafka_security(kafka_config)),
-            tables=tables or root / "tables",
+            tables=tables or str(root / "tables"),
             poll_ms=poll,
             stop=stop,
             metrics=None if metrics is None else parse_address(metrics),

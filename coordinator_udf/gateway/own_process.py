@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -37,7 +36,7 @@ def serve_alone(
     options: GatewayOptions,
     *,
     log: LogPlace,
-    tables: Path,
+    tables: str,
     poll_ms: int,
     stop: threading.Event,
     metrics: tuple[str, int] | None = None,
@@ -45,6 +44,8 @@ def serve_alone(
     """A gateway in a process of its own: it appends to the log and follows the table of answers, until ``stop`` is set.
 
     Args:
+        tables: the folder of the coordinator's tables, a path or a URI: where partitions end, whether it is
+            there at all, and with an embedded log its answers.
         metrics: where metrics, health and readiness are told, if anywhere.
 
     Raises:
@@ -70,12 +71,12 @@ def serve_alone(
         if isinstance(request_log, KafkaLog):
             answers = AnswersReader(request_log.place, request_log.partitions, gateway.name)
         # A cluster says itself where its partitions end.
-        needed = None if answers is not None and cluster is not None else str(tables)
+        needed = None if answers is not None and cluster is not None else tables
         follower = ResponsesFollower(needed, gateway.answers, gateway.ends, poll_ms, answers=answers)
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
-        watch = BackgroundThread(_watch_coordinator(gateway, str(tables)), "coordinator-watch")
+        watch = BackgroundThread(_watch_coordinator(gateway, tables), "coordinator-watch")
         with _listening(gateway, options), _monitored(metrics, registry, gateway), watch:
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             clock.start()
