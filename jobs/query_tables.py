@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.commands.sql import main
 
 if __name__ == "__main__":
-    typer.run(main)
+    stopping.run(lambda: typer.run(main))

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.replay.members.summary import difference_line, family_lines, judge
 from coordinator_udf.simulation.recorded.comparison import judge_in_world
 from coordinator_udf.user_errors import UserError
@@ -50,4 +51,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    stopping.run(lambda: typer.run(main))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.commands.replay import main
 
 __all__ = ["main"]
 
 if __name__ == "__main__":
-    typer.run(main)
+    stopping.run(lambda: typer.run(main))

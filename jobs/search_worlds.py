@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.seed_search import Searched, search
 from coordinator_udf.user_errors import InputError, UserError
@@ -57,4 +58,4 @@ def _tell(searched: Searched) -> None:
 
 
 if __name__ == "__main__":
-    app()
+    stopping.run(app)

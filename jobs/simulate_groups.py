@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.replay.tasks.session import replay_session
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.planning import fleet_load, load_lines
@@ -113,4 +114,4 @@ def _replay(scenarios: list[Path], seed: int) -> int:
 
 
 if __name__ == "__main__":
-    app()
+    stopping.run(app)

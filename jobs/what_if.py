@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.simulation.what_if.comparison import Change, Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
@@ -138,4 +139,4 @@ def _time(text: str | None) -> int | None:
 
 
 if __name__ == "__main__":
-    app()
+    stopping.run(app)

@@ -9,6 +9,8 @@ from typing import Final
 
 import typer
 
+from coordinator_udf import stopping
+
 _EXAMPLES: Final = """
 Kafka's group coordinator, to replay, to explain and to run.
 
@@ -43,7 +45,7 @@ def main() -> None:
     app.add_typer(
         offsets, name="offsets", help="Bring offsets to and from tables, Kafka's topic of them, and a cluster."
     )
-    app()
+    stopping.run(app)
 
 
 def _words() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.upstream.migrate import Coordinator, MigrationError, Move, plan
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
@@ -83,7 +84,7 @@ def _settings(addresses: str, security: Path | None) -> UpstreamSettings:
 def main() -> None:
     """Runs the command; what a person can do something about is said in one line."""
     try:
-        app(prog_name="offsets")
+        stopping.run(lambda: app(prog_name="offsets"))
     except UserError as error:
         typer.echo(f"offsets: {error}", err=True)
         sys.exit(1)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from pathlib import Path
 
 import msgspec
 
+from coordinator_udf.replay.tasks.process_tasks import process_pool
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
@@ -87,7 +87,7 @@ def _all_searched(open_ones: Sequence[tuple[Path, str, int, int]], processes: in
     if processes == 1:
         yield from (search_some(*one) for one in open_ones)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with process_pool(processes) as pool:
         for future in as_completed([pool.submit(search_some, *one) for one in open_ones]):
             yield future.result()
 

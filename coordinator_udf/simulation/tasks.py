@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from coordinator_udf import stopping
 from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
 from coordinator_udf.shard.outputs import to_output_rows
@@ -19,7 +20,7 @@ from coordinator_udf.simulation.scenario import Scenario, draw_world, read_scena
 from coordinator_udf.simulation.world import World
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.outputs import Outputs
-from coordinator_udf.tables.parquet_files import TableFile, TableFiles, commit, refuse_existing
+from coordinator_udf.tables.parquet_files import TableFile, TableFiles, commit, nothing_left_behind, refuse_existing
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
 from schemas.simulation import MEMBER_EVENTS_TABLE, VIOLATIONS_TABLE, member_events_arrow, violations_arrow
@@ -90,8 +91,10 @@ def simulate(spark: SparkSession, request: SimulationRequest, say: Callable[[str
         for first in range(request.first_seed, request.first_seed + request.seeds, _WORLDS_A_TASK)
     ]
     out.mkdir(parents=True, exist_ok=True)
-    results = in_tasks(spark, units, _run, say)
-    commit(out, (file for result in results for file in result.files))
+    with nothing_left_behind(out):
+        results = in_tasks(spark, units, _run, say)
+    with stopping.deferred():
+        commit(out, (file for result in results for file in result.files))
     return [found for result in results for found in result.found]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -140,6 +141,21 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
     there = [name for name in TABLES if DeltaTable.is_deltatable(str(out / name))]
     if there and not overwrite:
         raise InputError(f"{out} holds tables already ({', '.join(there)}); choose another --out or say --overwrite")
+
+
+@contextmanager
+def nothing_left_behind(out: Path) -> Iterator[None]:
+    """Removes the files that were written meanwhile if what writes them fails; to be left before they are committed."""
+    before = set(out.glob("*/*.parquet"))
+    try:
+        yield
+    except BaseException:
+        for path in set(out.glob("*/*.parquet")) - before:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                # Of a table that wasn't there nothing else is in it.
+                path.parent.rmdir()
+        raise
 
 
 def commit(out: Path, files: Iterable[TableFile]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 
+from coordinator_udf import stopping
 from coordinator_udf.tables.spark_home import SPARK_HOME, make_spark_home, spark_home
 from coordinator_udf.user_errors import UserError
 
@@ -39,6 +43,9 @@ LOGGING_CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "log4j2.pro
 #: Spark's classes as the JVM has them in memory, made by scripts/setup: half of a session's start is loading them.
 CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 _QUIET_ARCHIVE: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+#: A home of Java whose `java` starts Spark's driver as a command needs it.
+DRIVER_JAVA: Final = Path(__file__).resolve().parent / "java"
 
 #: Where scripts/setup keeps the paths of Delta's jars, one a line, and of those of Spark's source of Kafka topics.
 RESOLVED_JARS: Final = Path(sys.prefix) / "delta-jars"
@@ -90,7 +97,34 @@ def delta_session(
             builder = configure_spark_with_delta_pip(builder, [name for name in more_packages.split(",") if name])
         elif jars:
             builder = builder.config("spark.jars", ",".join(filter(None, (jars, more_jars))))
-    return builder.getOrCreate()
+    # A JVM that comes up when nobody waits for it says so at length.
+    with stopping.deferred(), _driver_java(submitted=submitted):
+        session = builder.getOrCreate()
+    stopping.first_end(lambda: _end_quietly(session))
+    return session
+
+
+@contextmanager
+def _driver_java(*, submitted: bool) -> Iterator[None]:
+    """Lets Spark start its driver with the `java` of this package."""
+    if submitted or not os.access(DRIVER_JAVA / "bin" / "java", os.X_OK):
+        yield
+        return
+    home = os.environ.get("JAVA_HOME")
+    os.environ["MUSTER_JAVA"] = f"{home}/bin/java" if home else "java"
+    os.environ["JAVA_HOME"] = str(DRIVER_JAVA)
+    try:
+        yield
+    finally:
+        del os.environ["JAVA_HOME"], os.environ["MUSTER_JAVA"]
+        if home is not None:
+            os.environ["JAVA_HOME"] = home
+
+
+def _end_quietly(session: SparkSession) -> None:
+    """Ends a session whose work is cut off: its tasks fail, of which nobody needs to hear."""
+    session.sparkContext.setLogLevel("OFF")
+    session.stop()
 
 
 def _jars(*, is_at_home: bool, with_kafka: bool) -> str | None:
@@ -131,7 +165,14 @@ def _local(settings: Mapping[str, str], jvm_options: Sequence[str]) -> dict[str,
     if CLASS_ARCHIVE.is_file():
         # One that is of another JVM or other jars is left alone, and classes are loaded from these.
         options += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", _QUIET_ARCHIVE]
-    return {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": " ".join(options)}
+    # Where nobody says where tables without a place go, Spark makes a directory where the command runs.
+    warehouse = Path(tempfile.gettempdir()) / f"muster-warehouse-{os.getpid()}"
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    return {
+        **LOCAL_SETTINGS,
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.driver.extraJavaOptions": " ".join(options),
+    }
 
 
 def resolved_jars() -> str | None:

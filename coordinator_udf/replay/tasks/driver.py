@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
+from coordinator_udf import stopping
 from coordinator_udf.replay.inputs.detect import Format, detect_format
 from coordinator_udf.replay.inputs.plan import SourceInput, plan
 from coordinator_udf.replay.judge.report import SourceReport
@@ -27,7 +28,7 @@ from coordinator_udf.replay.tasks.portions import Portion, PortionResult, run_po
 from coordinator_udf.replay.tasks.process_tasks import in_processes
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
-from coordinator_udf.tables.parquet_files import commit, refuse_existing
+from coordinator_udf.tables.parquet_files import commit, nothing_left_behind, refuse_existing
 from coordinator_udf.user_errors import InputError
 
 Say = Callable[[str], None]
@@ -126,8 +127,11 @@ def replay(
             for number, source in enumerate(sources)
             if source.failure is None
         ]
-        results = _run(spark, jobs, say)
-        commit(request.out, (file for result in results for file in result.files))
+        with nothing_left_behind(request.out):
+            results = _run(spark, jobs, say)
+        # Tables of which some were there would be in the way of a repetition.
+        with stopping.deferred():
+            commit(request.out, (file for result in results for file in result.files))
         _gather(request.lines, [job.lines_file for job in jobs])
         _gather(request.differences, [job.differences_file for job in jobs])
     return _reports(sources, results)

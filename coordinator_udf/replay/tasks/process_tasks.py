@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -31,7 +33,7 @@ def in_processes(
             if done is not None:
                 done(unit)
         return results
-    with _pool(workers) as pool:
+    with process_pool(workers) as pool:
         futures = {pool.submit(work, unit): unit for unit in units}
         for number, future in enumerate(as_completed(futures), 1):
             if done is None:
@@ -44,7 +46,7 @@ def in_processes(
 def mapped_in_processes(work: Callable[[T], R], units: Iterable[T]) -> Iterator[R]:
     """Gives the results of many small units in their order, while a few of those that follow are worked on."""
     workers = workers_here()
-    with _pool(workers) as pool:
+    with process_pool(workers) as pool:
         pending: deque[Future[R]] = deque()
         for unit in units:
             pending.append(pool.submit(work, unit))
@@ -59,6 +61,21 @@ def workers_here() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
+@contextmanager
+def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with what the context was begun for, whichever way it ends."""
     # Forked ones would inherit the threads' locks, but not the threads.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("forkserver"))
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(workers, context, initializer=_end_at_signals) as pool:
+        try:
+            yield pool
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _end_at_signals() -> None:
+    """Lets a signal to all processes of a command end this one without a word."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from coordinator_udf import stopping
 from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
 from coordinator_udf.tables.spark_session import delta_session
 
@@ -25,4 +26,5 @@ def replay_session() -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
+        if not stopping.was_stopped():
+            spark.stop()

@@ -1,0 +1,101 @@
+"""SIGTERM and Ctrl-C end a command quietly.
+
+A command that is told to stop leaves its contexts in order, so that what is temporary goes, prints nothing, and ends
+with 128 and the signal's number, as a shell tells it: 143 or 130. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+#: How long what has to be ended first may take.
+_END_S: Final = 20.0
+
+
+class _Stopping:
+    """What this process was told, and what is to be done then."""
+
+    def __init__(self) -> None:
+        self.watched: list[signal.Signals] = []
+        self.number: int | None = None
+        self.pending: int | None = None
+        self.is_deferred = False
+        self.first: list[Callable[[], None]] = []
+
+    def watch(self) -> None:
+        # Whom a shell started in the background without job control doesn't hear of Ctrl-C.
+        self.watched = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self.listen()
+
+    def listen(self) -> None:
+        for number in self.watched:
+            signal.signal(number, self.handle)
+
+    def handle(self, number: int, _: FrameType | None = None) -> None:
+        if self.is_deferred:
+            self.pending = number
+            return
+        self.number = number
+        for each in self.watched:
+            signal.signal(each, signal.SIG_DFL)
+        # What fails from now on fails because of it.
+        logging.disable(logging.CRITICAL)
+        warnings.simplefilter("ignore")
+        threading.excepthook = lambda _: None
+        for end in reversed(self.first):
+            # This thread may be waiting for an answer of what is to be ended.
+            thread = threading.Thread(target=end, daemon=True)
+            thread.start()
+            thread.join(_END_S)
+        raise SystemExit(128 + number)
+
+
+_stopping = _Stopping()
+
+
+def run(command: Callable[[], object]) -> None:
+    """Runs a command that ends quietly when this process is told to stop. To be called by the main thread."""
+    _stopping.watch()
+    try:
+        command()
+    except BaseException:
+        if _stopping.number is None:
+            raise
+    if _stopping.number is not None:
+        sys.exit(128 + _stopping.number)
+
+
+def was_stopped() -> bool:
+    """Whether this process was told to stop, so that what is left is to be left alone."""
+    return _stopping.number is not None
+
+
+def first_end(end: Callable[[], None]) -> None:
+    """Says what is ended, by a thread of its own, before the contexts of a command that was told to stop are left."""
+    _stopping.first.append(end)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Lets a signal wait until the end of what can't be left half done, or would not be quiet."""
+    if _stopping.is_deferred or not _stopping.watched or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _stopping.is_deferred = True
+    try:
+        yield
+    finally:
+        _stopping.is_deferred = False
+        # Others, such as PySpark, may have said meanwhile what SIGINT does.
+        _stopping.listen()
+    if _stopping.pending is not None:
+        _stopping.handle(_stopping.pending)

@@ -1,0 +1,189 @@
+"""Each command, told to stop with all its processes: it says nothing, ends with the signal's status, leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from scripts.benchmarks.broker_log import read, repeated, write
+from tests.conftest import ROOT, SAMPLE_LOG
+
+pytestmark = pytest.mark.slow
+
+_MUSTER = (
+    sys.executable, "-c", "import sys; sys.argv[0] = 'muster'; from coordinator_udf.commands.app import main; main()",
+)  # fmt: skip
+#: How long a command may take, on a machine that has much else to do.
+_PATIENCE_S = 300
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command runs: what it is given, and what it is not to leave anything in."""
+
+    inputs: Path
+    home: Path
+
+    @property
+    def temporary(self) -> Path:
+        return self.home / "temporary"
+
+    @property
+    def work(self) -> Path:
+        return self.home / "work"
+
+    @property
+    def output(self) -> Path:
+        return self.home / "output.txt"
+
+    @property
+    def errors(self) -> Path:
+        return self.home / "errors.txt"
+
+    def has_temporary(self, pattern: str) -> bool:
+        return any(self.temporary.glob(pattern))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and how it is seen to be in the middle of its work."""
+
+    name: str
+    words: tuple[str, ...]
+    is_busy: Callable[[Place], bool]
+    number: signal.Signals = signal.SIGTERM
+    #: A server that is told to stop has done what it was asked.
+    status: int | None = None
+
+
+def muster(*words: str) -> tuple[str, ...]:
+    return (*_MUSTER, *words)
+
+
+def job(name: str, *words: str) -> tuple[str, ...]:
+    return (sys.executable, str(ROOT / "jobs" / f"{name}.py"), *words)
+
+
+def says(text: str) -> Callable[[Place], bool]:
+    return lambda place: text in place.errors.read_text() + place.output.read_text()
+
+
+def reads(place: Place) -> bool:
+    """Whether somebody reads the pipe that is an input: it can be opened to be written then."""
+    try:
+        os.close(os.open(place.inputs / "pipe", os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+def replays(place: Place) -> bool:
+    return any(place.work.glob("out/.replay-*"))
+
+
+SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
+REPLAY = muster("replay", "{inputs}/long.log", "--out", "out")
+CASES = (
+    Case("replay", REPLAY, replays),
+    Case("replay", REPLAY, replays, signal.SIGINT),
+    Case("report", muster("report", "{inputs}/long.log", "{inputs}/other.log.gz"),
+         lambda place: any(place.temporary.glob("incident-*/tables/*/*.parquet"))),
+    Case("sql", muster("sql", "--root", "{inputs}/tables"), says("no table or view nothing")),
+    Case("sql --spark", muster("sql", "--root", "{inputs}/tables", "--spark", "--file", "{inputs}/queries.sql"),
+         says("has begun")),
+    Case("sql --spark", muster("sql", "--root", "{inputs}/tables", "--spark", "--file", "{inputs}/queries.sql"),
+         says("has begun"), signal.SIGINT),
+    Case("sql --serve", muster("sql", "--root", "{inputs}/tables", "--serve", "127.0.0.1:{port}"),
+         says("Spark Connect"), status=0),
+    Case("compact", muster("compact", "--tables", "{inputs}/tables"), lambda place: place.has_temporary("blockmgr-*")),
+    Case("offsets import", muster("offsets", "import", "{inputs}/pipe", "--tables", "tables"), reads),
+    Case("offsets import", muster("offsets", "import", "{inputs}/pipe", "--tables", "tables"), reads, signal.SIGINT),
+    Case("live", muster("live", "--root", "live"), says("batch "), status=0),
+    Case("simulate", job("simulate_groups", SCENARIO, "--out", "out", "--seeds", "5000"),
+         lambda place: place.has_temporary("blockmgr-*")),
+    Case("what-if", job("what_if", "{inputs}/other.log.gz", "--static", "--seeds", "5000"), says("worlds twice")),
+    Case("search-worlds", job("search_worlds", SCENARIO, "--done", "{inputs}/done"),
+         says("crash-loop")),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    log = read(SAMPLE_LOG)
+    assert log is not None
+    write(folder / "long.log", repeated([log], 20_000, 1, timedelta(seconds=1)))
+    (folder / "other.log.gz").write_bytes(SAMPLE_LOG.read_bytes())
+    replay(None, ReplayRequest((SAMPLE_LOG,), folder / "tables", ReplayOptions()), print)
+    (folder / "queries.sql").write_text(
+        "SELECT 'has begun'; SELECT sum(sha2(a.id || b.id, 256) LIKE 'f%') FROM range(3000000) a, range(3000000) b"
+    )
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.number.name}")
+def test_a_command_that_is_told_to_stop_does_so_quietly(case: Case, inputs: Path, tmp_path: Path) -> None:
+    place = Place(inputs, tmp_path)
+    place.temporary.mkdir()
+    place.work.mkdir()
+    words = [word.format(inputs=inputs, port=free_port()) for word in case.words]
+    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={place.temporary}"
+    told = {**os.environ, "TMPDIR": str(place.temporary), "PYTHONPATH": str(ROOT), "JDK_JAVA_OPTIONS": java}
+    with place.output.open("wb") as output, place.errors.open("wb") as errors:
+        process = subprocess.Popen(
+            words, cwd=place.work, env=told, stdin=subprocess.PIPE, stdout=output, stderr=errors, start_new_session=True
+        )
+        assert process.stdin is not None
+        if case.name == "sql":
+            process.stdin.write(b"SELECT * FROM nothing;\n")
+            process.stdin.flush()
+        wait_for(lambda: case.is_busy(place) or process.poll() is not None, place)
+        assert process.poll() is None, place.errors.read_text()
+        os.killpg(process.pid, case.number)
+        status = process.wait(_PATIENCE_S)
+        process.stdin.close()
+    wait_for(lambda: not is_group(process.pid), place)
+    assert status == (128 + case.number if case.status is None else case.status), place.errors.read_text()
+    said = place.errors.read_text()
+    # What Java says of the options that it was given by the tests.
+    lines = [line for line in said.splitlines() if not line.startswith("NOTE: Picked up")]
+    for word in ("Traceback", "Exception", "Error", "ERROR", "WARN", "incubator", "Aborted", "\tat "):
+        assert not [line for line in lines if word in line]
+    left = [path for path in place.work.rglob("*") if case.name != "live" and path != place.work / "out"]
+    assert left == []
+    wait_for(lambda: not list(place.temporary.iterdir()), place)
+
+
+def wait_for(condition: Callable[[], bool], place: Place) -> None:
+    end = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, (place.errors.read_text(), list(place.temporary.iterdir()))
+        time.sleep(0.05)
+
+
+def is_group(number: int) -> bool:
+    """Whether any process of a group is there."""
+    try:
+        os.killpg(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
