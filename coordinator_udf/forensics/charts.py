@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership
+from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership, listed_rebalances
 
 BLUE, ORANGE, SKY, GREEN, RED, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999"
 #: Owners of partitions: none is red, which is for partitions that nobody serves.
@@ -21,6 +21,8 @@ WIDTH: Final = 900
 #: A chart shows so many lanes and partitions at most; the rest is in the tables.
 MOST_LANES: Final = 60
 MOST_PARTITIONS: Final = 48
+#: Of one group it shows so many stays of members, and of owners of partitions, at most.
+MOST_STAYS: Final = 2_000
 _LANE_HEIGHT: Final = 15
 
 
@@ -102,7 +104,7 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
     """
     lives = _shown(facts)
     phases = []
-    for r in facts.rebalances:
+    for r in listed_rebalances(facts):
         text = f"{r.trigger} {r.generation if r.generation is not None else ''}"
         last = r.ended or end
         if r.kind == "consumer":
@@ -121,21 +123,40 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
         marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
         if life.until is not None and life.ended_by in {"left", "expelled"}:
             marks.append({"at": _iso(life.until), "lane": life.identity, "event": life.ended_by})
-    owners, idle = _partitions(facts.ownership, end)
+    owners, idle = _partitions(_shown_owners(facts), end)
     return {"phases": phases, "lanes": lanes, "marks": marks, "owners": owners, "idle": idle}
 
 
 def _shown(facts: GroupFacts) -> list[Life]:
-    names = list(dict.fromkeys(life.identity for life in facts.lives))[:MOST_LANES]
-    return [life for life in facts.lives if life.identity in set(names)]
+    names = set(list(dict.fromkeys(life.identity for life in facts.lives))[:MOST_LANES])
+    return [life for life in facts.lives if life.identity in names][:MOST_STAYS]
 
 
-def _partitions(ownership: list[Ownership], end: datetime) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    names = list(dict.fromkeys((each.topic, each.partition) for each in ownership))[:MOST_PARTITIONS]
+def _shown_owners(facts: GroupFacts) -> list[Ownership]:
+    names = set(list(dict.fromkeys((each.topic, each.partition) for each in facts.ownership))[:MOST_PARTITIONS])
+    found = [each for each in facts.ownership if (each.topic, each.partition) in names]
+    return found if len(found) <= MOST_STAYS else sorted(found, key=lambda each: each.since)[:MOST_STAYS]
+
+
+def cut_short(facts: GroupFacts) -> list[str]:
+    """What a group's chart leaves out, a sentence each."""
+    lanes = {life.identity for life in facts.lives}
+    partitions = {(each.topic, each.partition) for each in facts.ownership}
+    lines = []
+    if len(lanes) > MOST_LANES:
+        lines.append(f"The chart has the first {MOST_LANES} of {len(lanes)} members.")
+    elif len(_shown(facts)) < len(facts.lives):
+        lines.append(f"The chart has the first {MOST_STAYS} of {len(facts.lives)} stays of members.")
+    if len(partitions) > MOST_PARTITIONS:
+        lines.append(f"The chart has the first {MOST_PARTITIONS} of {len(partitions)} partitions.")
+    elif len(_shown_owners(facts)) < len(facts.ownership):
+        lines.append(f"The chart has the first {MOST_STAYS} of {len(facts.ownership)} changes of owners.")
+    return lines
+
+
+def _partitions(owned: list[Ownership], end: datetime) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     owners, idle = [], []
-    for each in ownership:
-        if (each.topic, each.partition) not in names:
-            continue
+    for each in owned:
         name, last = f"{each.topic}-{each.partition}", each.until or end
         owners.append(
             _bar(each.since, last, partition=name, owner=each.client_id or each.member_id, change=each.change)

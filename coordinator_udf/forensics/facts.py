@@ -6,7 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+#: A section lists so many rebalances; where there are more, those that took longest.
+_MOST_REBALANCES: Final = 200
 
 
 @dataclass(frozen=True)
@@ -263,6 +266,14 @@ def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
         times += [r.ended for r in facts.rebalances if r.ended is not None]
         times += [life.since for life in facts.lives]
     return (min(times), max(times)) if times else None
+
+
+def listed_rebalances(facts: GroupFacts) -> list[Rebalance]:
+    """The rebalances that a section lists, in the order of time."""
+    if len(facts.rebalances) <= _MOST_REBALANCES:
+        return facts.rebalances
+    longest = sorted(facts.rebalances, key=lambda r: -(r.duration_ms or 0))[:_MOST_REBALANCES]
+    return sorted(longest, key=lambda r: r.started)
 
 
 def by_source(groups: Iterable[GroupFacts]) -> dict[str, list[GroupFacts]]:

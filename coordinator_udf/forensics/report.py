@@ -10,17 +10,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import jinja2
+import markupsafe
 import vl_convert
 
-from coordinator_udf.forensics.facts import GroupFacts, span_of
+from coordinator_udf.forensics.facts import GroupFacts, listed_rebalances, span_of
 from coordinator_udf.forensics.foretold import Foretold
 from coordinator_udf.forensics.sentences import overview, rebalance_sentence, seconds
 
 TEMPLATES: Final = Path(__file__).parent
 #: So many groups get a section and a chart of their own; the others stand in the overview.
 MOST_GROUPS: Final = 500
-#: A section lists so many rebalances; where there are more, those that took longest.
-MOST_REBALANCES: Final = 200
+#: So many have a line in the overview.
+MOST_IN_OVERVIEW: Final = 20_000
+#: As many rows have tables of expulsions and of refused requests.
+MOST_LISTED: Final = 200
+#: Sections and their charts together have so many characters at most, beside 5 MB of overview and 1 MB of program.
+_MOST_CHARACTERS: Final = 12_000_000
 #: As many rows has a table of partitions or of processes that came again; on a page of many groups it is to be quick.
 MOST_ROWS: Final = 20
 _MANY_GROUPS: Final = 100
@@ -47,9 +52,6 @@ def render(
         evidence: lines on what was read.
         foretold: what other settings would have done, by group.
     """
-    # Half a second to load, in which inputs that can't be read are told already.
-    from coordinator_udf.forensics.charts import group_data, group_spec, lane_height
-
     if form is ReportFormat.PERFETTO:
         return json.dumps({"traceEvents": trace_events(groups), "displayTimeUnit": "ms"})
     environment = jinja2.Environment(
@@ -60,31 +62,55 @@ def render(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"seconds": seconds, "clock": _clock}
+    environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
     span = span_of(groups)
-    shown = list(groups[:MOST_GROUPS])
-    values: dict[str, Any] = {
-        "groups": groups,
-        "shown": shown,
-        "span": span,
-        "evidence": evidence,
-        "foretold": foretold or {},
-        "overview": overview,
-        "sentence": rebalance_sentence,
-        "listed": _listed,
-        "most_rows": MOST_ROWS if len(shown) <= _MANY_GROUPS else _MOST_ROWS_OF_MANY,
-        "heights": lane_height,
-    }
-    if form is ReportFormat.HTML:
-        end = span[1] if span is not None else datetime.now(UTC)
-        values["bundle"] = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace(
-            "</script", "<\\/script"
-        )
-        values["spec"] = _script_json(group_spec())
-        values["data"] = _script_json(
-            [{name: _packed(rows) for name, rows in group_data(facts, end).items()} for facts in shown]
-        )
-        values["chart_heights"] = _script_json([lane_height(facts) for facts in shown])
+    values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "foretold": foretold or {}}
+    if form is ReportFormat.MARKDOWN:
+        values["shown"] = groups[:MOST_GROUPS]
+    else:
+        values |= _page(environment, groups, foretold or {}, span[1] if span is not None else datetime.now(UTC))
     return environment.get_template(f"report.{form.value}.j2").render(values)
+
+
+def _page(
+    environment: jinja2.Environment, groups: Sequence[GroupFacts], foretold: Mapping[str, Foretold], end: datetime
+) -> dict[str, Any]:
+    """What a page has beyond Markdown: sections with charts, of as many groups as keep it quick to load.
+
+    Args:
+        end: when the evidence ends.
+    """
+    # Half a second to load, in which inputs that can't be read are told already.
+    from coordinator_udf.forensics.charts import cut_short, group_data, group_spec, lane_height
+
+    template = environment.get_template("section.html.j2")
+    most_rows = MOST_ROWS if len(groups) <= _MANY_GROUPS else _MOST_ROWS_OF_MANY
+    sections, data, heights = [], [], []
+    left = _MOST_CHARACTERS
+    for number, facts in enumerate(groups[:MOST_GROUPS]):
+        chart = _script_json({name: _packed(rows) for name, rows in group_data(facts, end).items()})
+        section = template.render(
+            number=number,
+            facts=facts,
+            foretold=foretold,
+            cut=cut_short(facts),
+            most_rows=most_rows,
+            most_listed=MOST_LISTED,
+        )
+        left -= len(chart) + len(section)
+        if left < 0 and sections:
+            break
+        sections.append(markupsafe.Markup(section))
+        data.append(chart)
+        heights.append(lane_height(facts))
+    return {
+        "sections": sections,
+        "listed_groups": groups[:MOST_IN_OVERVIEW],
+        "bundle": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"),
+        "spec": _script_json(group_spec()),
+        "data": f"[{','.join(data)}]",
+        "chart_heights": _script_json(heights),
+    }
 
 
 def _packed(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -100,14 +126,6 @@ def _script_json(value: Any) -> str:
 
 def _clock(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%H:%M:%S.%f")[:-3]
-
-
-def _listed(facts: GroupFacts) -> list[Any]:
-    """The rebalances that a section lists, in the order of time."""
-    if len(facts.rebalances) <= MOST_REBALANCES:
-        return facts.rebalances
-    longest = sorted(facts.rebalances, key=lambda r: -(r.duration_ms or 0))[:MOST_REBALANCES]
-    return sorted(longest, key=lambda r: r.started)
 
 
 def trace_events(groups: Sequence[GroupFacts]) -> list[dict[str, Any]]:

@@ -6,11 +6,13 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from coordinator_udf.forensics import report
 from coordinator_udf.forensics.facts import (
     Expulsion,
     Finding,
@@ -107,6 +109,30 @@ def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
         "Not shown (unanswered, from 06:52:01.000 to 06:52:02.000): 2 requests",  # What can't be known?
     ):
         assert answer in text, answer
+
+
+def test_the_page_of_many_groups_is_bounded_and_says_what_it_leaves_out(
+    facts: GroupFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [replace(facts, group_id=f"group-{number}") for number in range(40)]
+    whole = render(groups, ReportFormat.HTML)
+    assert whole.count("<section") == 40
+    assert "have a section below" not in whole
+    monkeypatch.setattr(report, "_MOST_CHARACTERS", 20_000)
+    monkeypatch.setattr(report, "MOST_IN_OVERVIEW", 30)
+    page = render(groups, ReportFormat.HTML)
+    shown = page.count("<section")
+    assert 1 < shown < 10
+    assert f"The {shown} groups with most findings" in page
+    assert f"of the others the first {30 - shown} stand in this table alone" in page
+    assert "<code>--group NAME</code>" in page
+    assert "group-29" in page
+    assert "group-30" not in page
+
+
+def test_a_chart_that_leaves_out_stays_says_so(facts: GroupFacts) -> None:
+    facts.lives += [Life(f"client-{n}", f"m{n}", f"client-{n}", 1, at(n), None, None, False) for n in range(70)]
+    assert "The chart has the first 60 of 72 members." in render([facts], ReportFormat.HTML)
 
 
 def test_a_trace_has_a_process_a_group_and_a_thread_a_member(facts: GroupFacts) -> None:
