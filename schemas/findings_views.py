@@ -214,6 +214,16 @@ JOIN (SELECT source, partition, min(offset) AS first_offset FROM consumer_offset
 LEFT ANTI JOIN (SELECT DISTINCT source FROM request_log) asked USING (source)
 WHERE group_id IS NOT NULL AND record_type <> 'OffsetCommit'
 GROUP BY source, group_id, first_offset
+UNION ALL
+-- A broker's own log says what happened, and leaves out the rest.
+SELECT source, group_id, timestamp_millis(min(ts)), any_value(coalesce(first_from NOT IN ('Empty', 'Dead'), false)),
+       0, NULL, NULL, NULL
+FROM coordinator_log
+LEFT JOIN (SELECT source, group_id, min_by(from_state, seq) AS first_from FROM group_transitions
+           GROUP BY source, group_id) begun USING (source, group_id)
+LEFT ANTI JOIN (SELECT DISTINCT source FROM request_log) asked USING (source)
+WHERE group_id IS NOT NULL AND event IS NOT NULL
+GROUP BY source, group_id
 """
 
 #: What the evidence can't show.

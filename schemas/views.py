@@ -175,8 +175,8 @@ LEFT JOIN (
 ) rejections ON rejections.source = log.source AND rejections.request_id = log.request_id
 """
 
-#: What explains an incident, by name, each after those that it stands on.
-INCIDENT_VIEWS: Final[dict[str, str]] = {
+#: What happened in an incident, by name, each after those that it stands on.
+_HAPPENED: Final = {
     "rebalances": REBALANCES,
     "rejoins": REJOINS,
     "waited_for": WAITED_FOR,
@@ -186,7 +186,21 @@ INCIDENT_VIEWS: Final[dict[str, str]] = {
     "storms": STORMS,
     "refused": REFUSED,
     "findings": FINDINGS,
+}
+
+
+def _with_reliability(text: str) -> str:
+    """A view whose rows say from when on what is told of their group can be relied on."""
+    return (
+        f"SELECT told.*, reliable_from, coalesce(diverged, 0) AS diverged FROM ({text}) AS told\n"
+        "LEFT JOIN reliability ON reliability.source = told.source AND reliability.group_id = told.group_id"
+    )
+
+
+#: What explains an incident, by name, each after those that it stands on.
+INCIDENT_VIEWS: Final[dict[str, str]] = {
     "reliability": RELIABILITY,
+    **{name: _with_reliability(text) for name, text in _HAPPENED.items()},
     "gaps": GAPS,
 }
 

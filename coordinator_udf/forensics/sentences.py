@@ -32,7 +32,7 @@ _OUTCOMES: Final = {
     "Interrupted": "the next one began before it was through",
     "Superseded": "the next one began before all members were through",
     "UnderWay": "it was still under way at the end of the evidence",
-    "Lost": "the broker died meanwhile",
+    "Lost": "the coordinator went away meanwhile",
 }
 _MS: Final = 1000
 

@@ -21,7 +21,7 @@ from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
 
 #: The views that every session has: what a running coordinator is asked, and it goes on writing.
-_AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name == "rebalances"]
+_AS_TEXT: Final = [name for name in VIEWS if name not in INCIDENT_VIEWS or name in {"reliability", "rebalances"}]
 #: How much of the tables' files, in bytes, one task groups and joins, until there are so many tasks.
 _BYTES_OF_A_PART: Final = 32 << 20
 _MOST_PARTS: Final = 64

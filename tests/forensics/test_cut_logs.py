@@ -16,6 +16,7 @@ from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from schemas.views import INCIDENT_VIEWS
 from tests.conftest import shared
 
 pytestmark = pytest.mark.slow
@@ -105,6 +106,9 @@ def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> 
     _, alone = tables([later], tmp_path / "later")
     assert list(contradictions(alone, all_of_it)) == []
     reliable = {row["group_id"]: row["reliable_from"] for row in alone["reliability"]}
+    for name in INCIDENT_VIEWS.keys() - {"gaps"}:
+        told = {(row["group_id"], row["reliable_from"]) for row in alone[name] if row["group_id"] in reliable}
+        assert told <= reliable.items(), name
     begun = {row["group_id"] for row in alone["gaps"] if row["gap"] == "begins in the middle"}
     assert begun
     if scenario in RIGHT_AGAIN:

@@ -98,6 +98,9 @@ def test_a_row_tells_all_about_a_rebalance(ask: Callable[..., Ask]) -> None:
         "assignment_refusals": None,
         "leader_error": None,
         "resyncs": 0,
+        # Requests are what tells it from; there are none.
+        "reliable_from": None,
+        "diverged": 0,
     }
     first = rows[0]
     assert (first["members_before"], first["members_joined"], first["client_reason"]) == ([], ["a", "b"], "first")
