@@ -16,10 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from coordinator_udf.sql import endpoint
-from coordinator_udf.sql.ddl import statements_for
+from coordinator_udf.sql.ddl import install, statements_for
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.registration import NoTables, fit_to_size
 from coordinator_udf.sql.shell import OutputFormat, Shell, Statements, in_a_line
+from coordinator_udf.streaming.session import read_spark_conf
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import InputError, UserError
@@ -27,6 +28,9 @@ from schemas.tables import TABLES
 
 #: What the endpoint calls the schema of its tables.
 SCHEMA = "muster"
+#: A session that keeps what it is told to create where others find it.
+METASTORE = {"spark.sql.catalogImplementation": "hive"}
+_WAREHOUSE = "spark.sql.warehouse.dir"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Most tables are small and each plan runs once: to compile and to adapt it takes longer than to run it.
@@ -53,6 +57,12 @@ def main(
         str | None,
         typer.Option(metavar="CATALOG.SCHEMA", help="Print the statements that make the tables and views there."),
     ] = None,
+    is_installed: Annotated[
+        bool, typer.Option("--install", help="Run the statements of --ddl, in the metastore that --spark-conf names.")
+    ] = False,
+    spark_conf: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Spark's settings for --install, as conf/spark.conf.")
+    ] = None,
     serve: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Offer tables and views to notebooks by Spark Connect, until stopped."),
@@ -67,8 +77,16 @@ def main(
         if serve is not None:
             serve_at(folder, endpoint.Address.parse(serve))
             return
-    except (UserError, OSError, UnicodeDecodeError) as error:
-        told = str(error) if isinstance(error, UserError) else f"{file} can't be read: {_why(error)}"
+        if is_installed:
+            made = installed(folder, ddl, spark_conf)
+            typer.echo(f"{ddl}: {len(made)} tables and views: {', '.join(made)}")
+            return
+    except (UserError, OSError, UnicodeDecodeError, PySparkException) as error:
+        told = (
+            f"{file} can't be read: {_why(error)}"
+            if isinstance(error, OSError | UnicodeDecodeError)
+            else in_a_line(error)
+        )
         typer.echo(f"sql: {told}", err=True)
         raise typer.Exit(1) from error
     if ddl is not None:
@@ -96,13 +114,35 @@ def serve_at(folder: str, address: endpoint.Address) -> None:
     """Offers the tables and views until it is interrupted."""
     refuse_busy(address)
     with tempfile.TemporaryDirectory(prefix="muster-sql-") as scratch:
-        warehouse = {"spark.sql.warehouse.dir": scratch}
+        warehouse = {_WAREHOUSE: scratch}
         spark = delta_session("muster-sql", SETTINGS | endpoint.connect_settings(address) | warehouse)
         quiet(spark)
         with endpoint.published(spark, folder, SCHEMA) as names:
             typer.echo(f"Spark Connect: sc://{address.host}:{address.port}, schema {SCHEMA}, {len(names)} tables")
             sys.stdout.flush()
             wait_for_the_end()
+
+
+def installed(folder: str, schema: str | None, spark_conf: Path | None) -> list[str]:
+    """Makes the tables of a folder, and the views on them, those of a schema of a metastore; their names.
+
+    Raises:
+        InputError: the schema, the metastore or its warehouse isn't named.
+        SparkConfError: the settings can't be read.
+        PySparkException: the metastore can't be reached, or refuses a statement.
+    """
+    if schema is None or spark_conf is None:
+        missing = "--ddl CATALOG.SCHEMA" if schema is None else "--spark-conf FILE"
+        raise InputError(
+            f"--install needs {missing}; the file says where the metastore is, such as with a line "
+            "spark.hadoop.hive.metastore.uris thrift://HOST:9083 (docs/ask-in-sql.md)"
+        )
+    told = read_spark_conf(spark_conf)
+    if _WAREHOUSE not in told:
+        raise InputError(f"{spark_conf} doesn't set {_WAREHOUSE}, where the metastore's schemas have their place")
+    spark = delta_session("muster-sql", {**SETTINGS, **METASTORE, **told})
+    quiet(spark)
+    return install(spark, folder, schema)
 
 
 def wait_for_the_end() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import READ_EMBEDDED_PROTOCOL, VIEWS
+
+_MADE: Final = re.compile(r"CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) (\S+)")
 
 
 def statements_for(folder: str, schema: str) -> Iterator[str]:
@@ -36,6 +41,23 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
         views.make(views_named(name))
         yield f"CREATE OR REPLACE VIEW {name} ({_columns(name, views.schema(name).names)}) AS {text.strip()}"
     views.close()
+
+
+def install(spark: SparkSession, folder: str, schema: str) -> list[str]:
+    """Runs the statements in a session, whose catalog keeps what they make; the names of the tables and views.
+
+    Raises:
+        PySparkException: one is refused.
+    """
+    names = []
+    for statement in statements_for(folder, schema):
+        if statement.startswith("--"):
+            continue
+        spark.sql(statement)
+        made = _MADE.match(statement)
+        if made is not None:
+            names.append(made[1])
+    return names
 
 
 def create_table(named: str, folder: str, name: str, shape: StructType) -> str:

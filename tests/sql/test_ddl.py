@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import typer
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from coordinator_udf.commands.sql import main
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql import ddl
 from coordinator_udf.sql.ddl import statements_for
 from coordinator_udf.sql.in_process import translate
-from coordinator_udf.sql.shapes import views_named
+from coordinator_udf.sql.shapes import SHAPES, views_named
+from schemas.views import VIEWS
 from tests.conftest import SAMPLE_LOG
+from tests.sql.conftest import write_table
 
 ASKED = views_named("groups member_events")
 
@@ -42,3 +49,40 @@ def test_what_needs_a_function_of_python_is_left_out(tmp_path: Path) -> None:
     views = [statement for statement in statements if statement.startswith("CREATE OR REPLACE VIEW")]
     assert len(views) > 12
     assert all(translate(view.partition(") AS ")[2]) for view in views)
+
+
+def test_the_statements_are_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = spark.newSession()
+    replay(None, ReplayRequest((SAMPLE_LOG,), tmp_path, ReplayOptions(), overwrite=True), print)
+    # Spark takes seconds to plan each of the others.
+    monkeypatch.setattr(ddl, "VIEWS", {name: VIEWS[name] for name in ASKED})
+    try:
+        made = ddl.install(spark, str(tmp_path), "muster_installed")
+        assert made == [*SHAPES, *ASKED]
+        asked = spark.sql("SELECT count(*) AS n FROM muster_installed.member_events WHERE event = 'expelled'")
+        assert asked.collect()[0]["n"] == 6
+    finally:
+        spark.sql("USE default")
+        spark.sql("DROP SCHEMA IF EXISTS muster_installed CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--install needs --ddl CATALOG.SCHEMA"),
+        (["--ddl", "main.groups"], "--install needs --spark-conf FILE"),
+        (["--ddl", "main.groups", "--spark-conf", "nowhere.conf"], "nowhere.conf"),
+        (["--ddl", "main.groups", "--spark-conf", "some.conf"], "doesn't set spark.sql.warehouse.dir"),
+    ],
+)
+def test_what_an_installation_lacks_is_told_before_spark_starts(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(tmp_path, "group_transitions", [])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.conf").write_text("spark.hadoop.hive.metastore.uris thrift://127.0.0.1:9083\n")
+    app = typer.Typer()
+    app.command()(main)
+    ran = CliRunner().invoke(app, ["--root", str(tmp_path), "--install", *words])
+    assert ran.exit_code == 1
+    assert told in ran.output
