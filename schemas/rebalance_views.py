@@ -137,7 +137,8 @@ WITH states AS (
     GROUP BY ended.source, group_id, number
 )
 SELECT ended.source, ended.group_id, outcome.generation,
-       CASE WHEN is_consumer AND is_by_lines AND coalesce(finish.rule, 'LOADED') IN ('LOADED', 'UNLOADED') THEN 'NotTold'
+       CASE WHEN is_consumer AND is_by_lines AND coalesce(finish.rule, 'LOADED') IN ('LOADED', 'UNLOADED')
+            THEN 'NotTold'
             WHEN finish.rule IN ('LOADED', 'UNLOADED') THEN 'Lost'
             WHEN finish IS NOT NULL THEN finish.to_state WHEN next_start_ts IS NULL THEN 'UnderWay'
             WHEN is_consumer THEN 'Superseded' ELSE 'Interrupted' END AS outcome,

@@ -14,7 +14,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "principal": "who sent it, as the gateway or the broker made sure of it (User:NAME); null where nobody asked",
     "trigger_principal": "whose request it was; null where a timer did it, or nobody asked",
     "outcome": "Stable, Empty, Dead, UnderWay; of classic groups Interrupted, of consumer groups Superseded (the next "
-    "began before it was through), NotTold (a broker's own log doesn't say); Lost (the coordinator went away meanwhile)",
+    "began before it was through), NotTold (a broker's own log doesn't say); Lost (the coordinator went away "
+    "meanwhile)",
     "started": "when its trigger was handled; with NOT_TOLD when it was through",
     "joined": "when the join phase ended; null for consumer groups",
     "stable": "when the leader's assignment was stored, or all members had what they shall",
