@@ -85,7 +85,8 @@ def _page(
 
     template = environment.get_template("section.html.j2")
     most_rows = MOST_ROWS if len(groups) <= _MANY_GROUPS else _MOST_ROWS_OF_MANY
-    sections, data, heights = [], [], []
+    sections: list[markupsafe.Markup] = []
+    data, heights = [], []
     left = _MOST_CHARACTERS
     for number, facts in enumerate(groups[:MOST_GROUPS]):
         chart = _script_json({name: _packed(rows) for name, rows in group_data(facts, end).items()})
