@@ -10,6 +10,7 @@ import typer
 
 from coordinator_udf.commands.gateway_options import KafkaConfig
 from coordinator_udf.commands.replay_options import OneBroker, State, TimeZone
+from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
@@ -17,6 +18,8 @@ from coordinator_udf.replay.judge.report import SourceReport, doubts, explanatio
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.tables.parquet_files import refuse_existing
+from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import UserError
 
 
@@ -28,10 +31,10 @@ def main(
             metavar="INPUT...",
             help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
             "gzip, bzip2 or zstd files, in directories or by pattern; a request log table; an embedded log; "
-            "kafka://HOST:PORT,.../TOPIC.",
+            "kafka://HOST:PORT,.../TOPIC. Also at URIs (s3://...).",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the tables go.")] = Path("data/replay"),
+    out: Annotated[str, typer.Option(metavar="DIR|URI", help="Where the tables go.")] = "data/replay",
     form: Annotated[
         Format, typer.Option("--format", help="The format of all inputs; auto looks at each.")
     ] = Format.AUTO,
@@ -42,9 +45,11 @@ def main(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Shards of a broker's log; by default what the log tells, else 50.")
     ] = None,
-    jsonl: Annotated[Path | None, typer.Option(metavar="FILE", help="All answers and records as JSON lines.")] = None,
+    jsonl: Annotated[
+        str | None, typer.Option(metavar="FILE|URI", help="All answers and records as JSON lines.")
+    ] = None,
     differences: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Each difference with both answers as a JSON line.")
+        str | None, typer.Option(metavar="FILE|URI", help="Each difference with both answers as a JSON line.")
     ] = None,
     time_zone: TimeZone = "UTC",
     state: State = None,
@@ -64,12 +69,20 @@ def main(
     Rotated parts of a log are put together in the order of time, and a broker's own log goes beside its request log.
     """
     try:
-        options = ReplayOptions.load(config, settings or (), partitions, time_zone, state)
-        with topics_as_tables(inputs, read_kafka_security(kafka_config)) as (paths, topics):
-            request = ReplayRequest(tuple(paths), out, options, form, jsonl, differences, overwrite, one_broker, topics)
-            checked = check_request(request)
-            with replay_session() as spark:
-                reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
+        refuse_existing(out, overwrite)
+        with staging() as stage:
+            begin_with = None if state is None else stage.fetch(state)
+            options = ReplayOptions.load(config, settings or (), partitions, time_zone, begin_with)
+            local = [text if is_kafka(text) else str(stage.fetch(text)) for text in inputs]
+            lines, different = (None if place is None else stage.target(place) for place in (jsonl, differences))
+            with topics_as_tables(local, read_kafka_security(kafka_config)) as (paths, topics):
+                request = ReplayRequest(
+                    tuple(paths), stage.target(out), options, form, lines, different, overwrite, one_broker, topics
+                )
+                checked = check_request(request)
+                with replay_session() as spark:
+                    reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
+            stage.send()
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
         raise typer.Exit(2) from error

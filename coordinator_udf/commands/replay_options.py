@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 TimeZone = Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")]
 State = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="DUMP|DIR", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
+        metavar="DUMP|DIR|URI", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
     ),
 ]
 OneBroker = Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")]

@@ -23,6 +23,7 @@ from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.places import is_uri
+from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import InputError, UserError
 
 #: If more of an input is unreadable or contradicted, the page says first that it should not be believed.
@@ -32,12 +33,12 @@ _DOUBT_FROM = 0.5
 def main(
     *,
     inputs: Annotated[
-        list[Path],
-        typer.Argument(metavar="INPUT...", help="Logs, as replay takes them, or one folder of tables."),
+        list[str],
+        typer.Argument(metavar="INPUT...", help="Logs, as replay takes them, or one folder of tables; also at URIs."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the report goes.")] = Path(
-        "incident.html"
-    ),
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE|URI", help="Where the report goes.")
+    ] = "incident.html",
     form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
     group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None,
     since: Annotated[datetime | None, typer.Option("--from", help="From when on (UTC).")] = None,
@@ -55,28 +56,36 @@ def main(
 ) -> None:
     """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
     try:
-        folder = tables_folder(inputs)
         window = Window(group, since, until)
         foretold = {} if what_if is None else read_foretold(what_if)
-        if output.is_dir():
-            raise InputError(f"{output} is a directory; the report needs the name of a file")
-        if not output.absolute().parent.is_dir():
-            raise InputError(f"there is no directory {output.absolute().parent} for the report")
-        with tempfile.TemporaryDirectory(prefix="incident-") as scratch:
+        with staging() as stage, tempfile.TemporaryDirectory(prefix="incident-") as scratch:
+            page = stage.target(output)
+            _refuse_impossible(page)
+            paths = stage.fetch_all(inputs)
+            folder = tables_folder(paths)
             out = keep or Path(scratch) / "tables"
-            options = ReplayOptions.load(None, settings or (), None, time_zone, state)
-            request = ReplayRequest(tuple(inputs), out, options, overwrite=True, one_broker=one_broker)
+            begin_with = None if state is None else stage.fetch(state)
+            options = ReplayOptions.load(None, settings or (), None, time_zone, begin_with)
+            request = ReplayRequest(tuple(paths), out, options, overwrite=True, one_broker=one_broker)
             evidence: list[str] = []
             if folder is None:
                 reports = replay_inputs(request)
                 evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, _DOUBT_FROM)), *summary(reports)]
             groups = facts_of(folder or str(out), window)
-            output.write_text(render(groups, form, evidence, foretold), encoding="utf-8")
+            page.write_text(render(groups, form, evidence, foretold), encoding="utf-8")
+            stage.send()
             rebalances = sum(len(facts.rebalances) for facts in groups)
             typer.echo(f"{output}: {len(groups)} groups, {rebalances} rebalances")
     except (UserError, PySparkException) as error:
         typer.echo(f"report: {error}", err=True)
         raise typer.Exit(2) from error
+
+
+def _refuse_impossible(page: Path) -> None:
+    if page.is_dir():
+        raise InputError(f"{page} is a directory; the report needs the name of a file")
+    if not page.absolute().parent.is_dir():
+        raise InputError(f"there is no directory {page.absolute().parent} for the report")
 
 
 def tables_folder(inputs: list[Path]) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from coordinator_udf.offsets_topic import import_export as store
 from coordinator_udf.offsets_topic.codec import CodecError
+from coordinator_udf.tables.staging import staging
+from coordinator_udf.user_errors import UserError
 
 app = typer.Typer(
     add_completion=False,
@@ -22,7 +23,7 @@ app = typer.Typer(
 )
 
 Tables = Annotated[
-    Path, typer.Option("--tables", metavar="DIR", help="The directory with the Delta tables (consumer_offsets, ...).")
+    str, typer.Option("--tables", metavar="DIR|URI", help="The folder with the Delta tables (consumer_offsets, ...).")
 ]
 
 
@@ -36,9 +37,9 @@ def export_records(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--out", metavar="FILE", help="The file to write, gzipped if it ends in .gz. Default: standard output."
+            "--out", metavar="FILE|URI", help="The file to write, gzipped if it ends in .gz. Default: standard output."
         ),
     ] = None,
 ) -> None:
@@ -46,15 +47,20 @@ def export_records(
     try:
         name = source if source is not None else store.only_source(tables)
         lines = store.export_lines(tables, name)
-        count = store.write_lines(lines, sys.stdout) if out is None else store.write_file(lines, out)
-    except (store.StoreError, CodecError, OSError) as error:
+        if out is None:
+            count = store.write_lines(lines, sys.stdout)
+        else:
+            with staging() as stage:
+                count = store.write_file(lines, stage.new_file(out))
+                stage.send()
+    except (UserError, CodecError, OSError) as error:
         _fail(error)
     typer.echo(f"exported {count} records of source {name!r}", err=True)
 
 
 @app.command(name="import")
 def import_records(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, gzipped if the name ends in .gz.")],
+    file: Annotated[str, typer.Argument(metavar="FILE|URI", help="JSON lines, gzipped if the name ends in .gz.")],
     tables: Tables,
     source: Annotated[
         str | None,
@@ -66,10 +72,11 @@ def import_records(
     Lines that are no record that Kafka 4.3.1 knows go to the table rejected_requests as they are, with the reason, and
     are exported again in their places.
     """
-    name = source if source is not None else file.name
+    name = source if source is not None else file.rpartition("/")[2]
     try:
-        report = store.import_file(file, tables, name)
-    except (store.StoreError, OSError) as error:
+        with staging() as stage:
+            report = store.import_file(stage.fetch(file), tables, name)
+    except (UserError, OSError) as error:
         _fail(error)
     for record_type, count in sorted(report.records.items()):
         typer.echo(f"{count:>10}  {record_type}")

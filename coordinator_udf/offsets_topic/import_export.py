@@ -18,6 +18,7 @@ from coordinator_udf.offsets_topic.codec import CodecError
 from coordinator_udf.offsets_topic.lines import line_to_row, read_line, row_to_line
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER
 from coordinator_udf.offsets_topic.rows import TYPED_COLUMNS
+from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
 from coordinator_udf.user_errors import UserError
 from schemas.tables import table_arrow
@@ -32,6 +33,10 @@ IMPORT_API: Final = "ImportOffsets"
 _ROWS_A_BATCH: Final = 10_000
 #: How often an append is tried that meets a deletion of rows.
 _APPEND_ATTEMPTS: Final = 10
+
+
+#: A folder of tables: a path or a URI.
+Folder = Path | str
 
 
 class StoreError(UserError):
@@ -55,7 +60,7 @@ class Imported:
     rejected: list[tuple[int, str]] = field(default_factory=list)
 
 
-def import_file(file: Path, tables: Path, source: str) -> Imported:
+def import_file(file: Path, tables: Folder, source: str) -> Imported:
     """Appends a file's records to consumer_offsets as one commit; lines that can't be read go to rejected_requests.
 
     The rows are held in memory as Arrow until the file is read whole.
@@ -66,21 +71,21 @@ def import_file(file: Path, tables: Path, source: str) -> Imported:
     for name in (OFFSETS, REJECTED):
         if source in sources(tables, name):
             raise StoreError(
-                f"{tables / name} has rows of source {source!r} already. Choose another name with --source, "
-                f"or delete them first (DELETE FROM delta.`{tables / name}` WHERE source = '{source}')."
+                f"{table_in(tables, name)} has rows of source {source!r} already. Choose another name with --source, "
+                f"or delete them first (DELETE FROM delta.`{table_in(tables, name)}` WHERE source = '{source}')."
             )
     report = Imported()
     rejected: list[dict[str, Any]] = []
     batches = list(_batches(_lines(file), source, report, rejected))
     # The rejected first: should this stop here, nothing was imported and nothing is lost.
     if rejected:
-        _append(tables / REJECTED, pa.Table.from_pylist(rejected, schema=table_arrow(REJECTED)))
+        _append(table_in(tables, REJECTED), pa.Table.from_pylist(rejected, schema=table_arrow(REJECTED)))
     if batches:
-        _append(tables / OFFSETS, pa.Table.from_batches(batches))
+        _append(table_in(tables, OFFSETS), pa.Table.from_batches(batches))
     return report
 
 
-def export_lines(tables: Path, source: str) -> Iterator[str]:
+def export_lines(tables: Folder, source: str) -> Iterator[str]:
     """The lines of a source, by partition and offset, with those that its import had rejected in their places.
 
     A rejected line that tells no partition and offset comes last.
@@ -92,7 +97,7 @@ def export_lines(tables: Path, source: str) -> Iterator[str]:
     if source not in sources(tables, OFFSETS) | sources(tables, REJECTED):
         raise StoreError(f"{tables} has no records of source {source!r}, but of: {_listed(tables)}")
     rejected = sorted(_rejected_lines(tables, source))
-    for batch in _scan(tables / OFFSETS, source):
+    for batch in _scan(table_in(tables, OFFSETS), source):
         for row in batch.to_pylist():
             place = (0, row["partition"], row["offset"])
             while rejected and rejected[0][0] < place:
@@ -102,15 +107,20 @@ def export_lines(tables: Path, source: str) -> Iterator[str]:
         yield raw
 
 
-def sources(tables: Path, name: str = OFFSETS) -> set[str]:
+def table_in(tables: Folder, name: str) -> str:
+    """Where a table is."""
+    return f"{str(tables).rstrip('/')}/{name}"
+
+
+def sources(tables: Folder, name: str = OFFSETS) -> set[str]:
     """The sources that a table has rows of; none where there is no such table."""
     # A rejected request is no record, whatever its source.
     only = f" WHERE api = {literal(IMPORT_API)}" if name == REJECTED else ""
-    batches = _query(tables / name, f"SELECT DISTINCT source FROM rows{only}")
+    batches = _query(table_in(tables, name), f"SELECT DISTINCT source FROM rows{only}")
     return {row["source"] for batch in batches for row in batch.to_pylist()}
 
 
-def only_source(tables: Path) -> str:
+def only_source(tables: Folder) -> str:
     """The source of a directory that has just one.
 
     Raises:
@@ -162,7 +172,7 @@ def _write_bytes(lines: Iterable[str], out: IO[bytes] | gzip.GzipFile) -> int:
     return count
 
 
-def _listed(tables: Path) -> str:
+def _listed(tables: Folder) -> str:
     return ", ".join(sorted(sources(tables) | sources(tables, REJECTED))) or "none"
 
 
@@ -214,11 +224,12 @@ def _count(row: dict[str, Any], report: Imported) -> None:
         report.kept_bytes += 1
 
 
-def _append(path: Path, rows: pa.Table) -> None:
-    path.mkdir(parents=True, exist_ok=True)
+def _append(table: str, rows: pa.Table) -> None:
+    if not is_uri(table):
+        Path(table).mkdir(parents=True, exist_ok=True)
     for attempt in range(1, _APPEND_ATTEMPTS + 1):
         try:
-            write_deltalake(str(path), rows, mode="append")
+            write_deltalake(table, rows, mode="append")
             return
         except CommitFailedError:
             # delta-rs takes rows that were deleted meanwhile for a conflict, though an append reads none.
@@ -226,13 +237,13 @@ def _append(path: Path, rows: pa.Table) -> None:
                 raise
 
 
-def _scan(path: Path, source: str) -> Iterator[pa.RecordBatch]:
-    return _query(path, f"SELECT * FROM rows WHERE source = {literal(source)} ORDER BY partition, offset")
+def _scan(table: str, source: str) -> Iterator[pa.RecordBatch]:
+    return _query(table, f"SELECT * FROM rows WHERE source = {literal(source)} ORDER BY partition, offset")
 
 
-def _rejected_lines(tables: Path, source: str) -> Iterator[tuple[tuple[int, int, int], str]]:
+def _rejected_lines(tables: Folder, source: str) -> Iterator[tuple[tuple[int, int, int], str]]:
     mine = f"source = {literal(source)} AND api = {literal(IMPORT_API)}"
-    for batch in _query(tables / REJECTED, f"SELECT seq, raw FROM rows WHERE {mine}"):
+    for batch in _query(table_in(tables, REJECTED), f"SELECT seq, raw FROM rows WHERE {mine}"):
         for row in batch.to_pylist():
             try:
                 line = read_line(row["raw"])
@@ -243,7 +254,7 @@ def _rejected_lines(tables: Path, source: str) -> Iterator[tuple[tuple[int, int,
             yield place, row["raw"]
 
 
-def _query(path: Path, sql: str) -> Iterator[pa.RecordBatch]:
+def _query(table: str, sql: str) -> Iterator[pa.RecordBatch]:
     """The answer to a query on the table ``rows``; nothing where there is no such table."""
-    if DeltaTable.is_deltatable(str(path)):
-        yield from query(DeltaTable(str(path)), sql)
+    if DeltaTable.is_deltatable(table):
+        yield from query(DeltaTable(table), sql)

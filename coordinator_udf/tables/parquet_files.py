@@ -132,13 +132,13 @@ class _Writer:
                 self._greatest[name] = max(bounds["max"], self._greatest.get(name, bounds["max"]))
 
 
-def refuse_existing(out: Path, overwrite: bool) -> None:
+def refuse_existing(out: Path | str, overwrite: bool) -> None:
     """Makes sure that nobody's tables are lost.
 
     Raises:
         InputError: there are tables in the directory, and they are not to be overwritten.
     """
-    there = [name for name in TABLES if DeltaTable.is_deltatable(str(out / name))]
+    there = [name for name in TABLES if DeltaTable.is_deltatable(f"{str(out).rstrip('/')}/{name}")]
     if there and not overwrite:
         raise InputError(f"{out} holds tables already ({', '.join(there)}); choose another --out or say --overwrite")
 

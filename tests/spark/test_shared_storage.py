@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,50 +23,18 @@ from coordinator_udf.tables.places import files_of
 from schemas.tables import TABLES
 from tests.conftest import ROOT
 from tests.gateway.clients.built import built_jars
-from tests.gateway.fleet import wait
+from tests.s3_server import BUCKET, s3_server
 from tests.spark.conftest import Scenario, in_order
 from tests.spark.test_kills import _text
 from tests.tables.test_epoch import batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-BUCKET = "bucket"
-
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A bucket's URI; the variables of the environment say where it is."""
-    pytest.importorskip("moto")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = (tmp_path_factory.mktemp("s3") / "log").open("wb")
-    server = subprocess.Popen(
-        [sys.executable, "-c", "from moto.server import main; main()", "-p", str(port)], stdout=log, stderr=log
-    )
-    url = f"http://127.0.0.1:{port}"
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }.items():
-            environment.setenv(name, value)
-
-        def made() -> bool:
-            try:
-                with urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")) as answer:
-                    return bool(answer.status == 200)
-            except urllib.error.URLError:
-                return False
-
-        wait(made, "the S3 server makes a bucket", timeout_s=120)
-        yield f"s3a://{BUCKET}"
-    server.kill()
-    server.wait()
-    log.close()
+    with s3_server(tmp_path_factory.mktemp("s3")) as bucket:
+        yield bucket
 
 
 def test_commits_of_several_writers_and_epochs(s3: str) -> None:

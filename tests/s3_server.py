@@ -1,0 +1,54 @@
+"""An S3 server that runs here (moto's), as a storage that many machines see."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.fleet import wait
+
+BUCKET = "bucket"
+
+
+@contextmanager
+def s3_server(directory: Path) -> Iterator[str]:
+    """A bucket's URI; the variables of the environment say where it is, while the context lasts."""
+    pytest.importorskip("moto")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = (directory / "log").open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-c", "from moto.server import main; main()", "-p", str(port)], stdout=log, stderr=log
+    )
+    url = f"http://127.0.0.1:{port}"
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            environment.setenv(name, value)
+
+        def made() -> bool:
+            try:
+                with urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")) as answer:
+                    return bool(answer.status == 200)
+            except urllib.error.URLError:
+                return False
+
+        wait(made, "the S3 server makes a bucket", timeout_s=120)
+        yield f"s3a://{BUCKET}"
+    server.kill()
+    server.wait()
+    log.close()
