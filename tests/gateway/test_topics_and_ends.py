@@ -178,3 +178,33 @@ class Written(PartitionEnds):
     def add(self, records: pa.Table) -> None:
         if len(records):
             write_deltalake(self._uri, records, mode="append")
+
+
+def test_a_log_that_keeps_no_changes_refuses_them_and_says_what_to_do(tmp_path: Path) -> None:
+    front = Front(tmp_path / "log.db", topics(t1=2))
+    # As a Kafka topic is.
+    front.log.keeps_changes = False
+    with front, Wire(front.gateway.port) as wire:
+        nothing = {"replicationFactor": 1, "assignments": [], "configs": []}
+        new = {"name": "new", "numPartitions": 1, **nothing}
+        timed = {"timeoutMs": 1_000, "validateOnly": False}
+        answers = [
+            wire.ask("CreateTopics", 7, {"topics": [new], **timed})["topics"],
+            wire.ask("CreatePartitions", 3, {"topics": [{"name": "t1", "count": 4, "assignments": None}], **timed})[
+                "results"
+            ],
+            wire.ask("DeleteTopics", 5, {"topicNames": ["t1"], "timeoutMs": 1_000})["responses"],
+            wire.ask("DeleteTopics", 6, {"topics": [{"name": "t1", "topicId": ZERO_UUID}], "timeoutMs": 1_000})[
+                "responses"
+            ],
+            wire.ask(
+                "IncrementalAlterConfigs",
+                1,
+                {"resources": [{"resourceType": 32, "resourceName": "g", "configs": []}], "validateOnly": False},
+            )["responses"],
+        ]
+        for (told,) in answers:
+            assert told["errorCode"] == 44
+            assert told["errorMessage"] is None or "--upstream" in told["errorMessage"]
+        asked = {"topics": None, "allowAutoTopicCreation": False, "includeTopicAuthorizedOperations": False}
+        assert [topic["name"] for topic in wire.ask("Metadata", 12, asked)["topics"]] == ["t1"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
 from coordinator_udf.gateway.apis.alter_configs import alter_configs
 from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
+from coordinator_udf.gateway.apis.unkept import CHANGES, refuse_change
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.peers import Peers
@@ -21,9 +22,6 @@ from coordinator_udf.gateway.topic_store import Decide, TopicStore
 from coordinator_udf.gateway.versions import LOCAL, advertised, is_served
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
-
-#: What changes topics and settings of groups.
-_CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics", "IncrementalAlterConfigs"))
 
 
 class Dispatcher:
@@ -53,8 +51,7 @@ class Dispatcher:
         self._group_configs = group_configs
         self._client_assignors = client_assignors
         told = advertised(client_assignors=client_assignors)
-        self._unserved: frozenset[str] = _CHANGES if group_configs is None else frozenset()
-        self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items() if name not in self._unserved}
+        self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items()}
         self._of_groups = of_groups
 
     def __call__(self, incoming: Incoming) -> Started:
@@ -70,7 +67,9 @@ class Dispatcher:
             return Started(_later(lambda: self._local(api, version, read_again()), wait_ms), version, True)
         if api == "Produce" and not produce.is_answered(incoming.body):
             raise Closed(f"a Produce that wants no answer: {produce.REFUSAL}")
-        if api in _CHANGES:
+        if api in CHANGES and self._group_configs is None:
+            return Started(at_once(partial(refuse_change, api, version, incoming.body)), version, False)
+        if api in CHANGES:
             change = partial(self._change, api, version, incoming.body)
             return Started(asyncio.get_running_loop().run_in_executor(None, change), version, False)
         if api in LOCAL:
@@ -79,7 +78,7 @@ class Dispatcher:
 
     def is_served(self, api: str | None, version: int) -> bool:
         """See `Handler.is_served`."""
-        return api not in self._unserved and is_served(api, version, client_assignors=self._client_assignors)
+        return is_served(api, version, client_assignors=self._client_assignors)
 
     def _local(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         catalog, ends, node = self._topics.catalog, self._ends, self._node
