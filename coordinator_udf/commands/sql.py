@@ -8,6 +8,8 @@ import socket
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,10 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from coordinator_udf.commands.gateway_options import KafkaConfig
+from coordinator_udf.log.kafka.place import is_kafka
+from coordinator_udf.log.kafka.security import read_kafka_security
+from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
 from coordinator_udf.sql import endpoint
 from coordinator_udf.sql.ddl import install, statements_for
 from coordinator_udf.sql.local_shell import LocalShell
@@ -67,12 +73,17 @@ def main(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Offer tables and views to notebooks by Spark Connect, until stopped."),
     ] = None,
+    log: Annotated[
+        str | None, typer.Option(metavar="kafka://...", help="The topic that is the request log, for request_log.")
+    ] = None,
+    kafka_config: KafkaConfig = None,
     vertical: Annotated[bool, typer.Option(help="Show one line a column instead of one line a row.")] = False,
 ) -> None:
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
     try:
         look_for_tables(folder)
+        _refuse_mixed(log, kafka_config)
         text = file.read_text(encoding="utf-8") if file is not None else statement
         if serve is not None:
             serve_at(folder, endpoint.Address.parse(serve))
@@ -93,21 +104,38 @@ def main(
         for each in statements_for(folder, ddl):
             typer.echo(each if each.startswith("--") else f"{each};")
         return
-    log = root / "log" if (root / "log").is_file() else None
     how: dict[str, Any] = {"max_rows": rows, "vertical": vertical, "form": form}
-    shell: Statements
-    if spark or is_uri(folder):
-        shell = Shell(start_spark(folder), folder, log, **how)
-    else:
-        shell = LocalShell(folder, log, lambda: start_spark(folder), **how)
     try:
-        if text is not None:
-            shell.run_all(text)
-        elif not shell.interact() and not sys.stdin.isatty():
-            raise typer.Exit(1)
+        with _request_log(root, log, kafka_config) as at:
+            shell: Statements
+            if spark or is_uri(folder):
+                shell = Shell(start_spark(folder), folder, at, **how)
+            else:
+                shell = LocalShell(folder, at, lambda: start_spark(folder), **how)
+            if text is not None:
+                shell.run_all(text)
+            elif not shell.interact() and not sys.stdin.isatty():
+                raise typer.Exit(1)
     except (UserError, PySparkException) as error:
         typer.echo(f"sql: {in_a_line(error)}", err=True)
         raise typer.Exit(1) from error
+
+
+def _refuse_mixed(log: str | None, kafka_config: Path | None) -> None:
+    if log is not None and not is_kafka(log):
+        raise InputError(f"--log is {log}, expected kafka://HOST:PORT,.../TOPIC; an embedded log is found under --root")
+    if kafka_config is not None and log is None:
+        raise InputError("--kafka-config is for a --log that is a topic")
+
+
+@contextmanager
+def _request_log(root: Path, log: str | None, kafka_config: Path | None) -> Iterator[Path | None]:
+    """Where the request log is: the embedded one, or a table with what the topic holds now; None without either."""
+    if log is None:
+        yield root / "log" if (root / "log").is_file() else None
+        return
+    with topics_as_tables([log], read_kafka_security(kafka_config)) as (paths, _):
+        yield paths[0]
 
 
 def serve_at(folder: str, address: endpoint.Address) -> None:

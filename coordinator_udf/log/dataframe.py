@@ -31,11 +31,14 @@ def request_log(spark: SparkSession, path: Path, snapshot: LogSnapshot | None = 
     The tasks read the embedded log's file; so it must be on a disk that they see.
 
     Args:
+        path: the embedded log, or a table with what a topic held.
         snapshot: what the log held at the moment that is meant; by default that is now.
 
     Raises:
         LogError: the log can't be read, or its history isn't where the log says.
     """
+    if path.is_dir():
+        return spark.read.format("delta").load(str(path.absolute())).select(*REQUEST_LOG.fieldNames())
     if snapshot is None:
         log = EmbeddedLog.open(path)
         snapshot = log.snapshot()
@@ -59,9 +62,14 @@ def request_log(spark: SparkSession, path: Path, snapshot: LogSnapshot | None = 
 def request_log_table(path: Path) -> pa.Table:
     """What a request log holds now, with its history, in this process's memory (columns: REQUEST_LOG).
 
+    Args:
+        path: the embedded log, or a table with what a topic held.
+
     Raises:
         LogError: the log can't be read, or its history isn't where the log says.
     """
+    if path.is_dir():
+        return DeltaTable(str(path)).to_pyarrow_table(columns=_SCHEMA.names).cast(_SCHEMA)
     log = EmbeddedLog.open(path)
     snapshot = log.snapshot()
     log.close()

@@ -69,6 +69,19 @@ def test_requests_that_ask_several_shards_have_one_answer(running: KafkaFleet) -
             assert wire.ask("ListGroups", 4, {"statesFilter": []})["errorCode"] == 0
 
 
+def test_the_topic_is_asked_in_sql(running: KafkaFleet, locked: Locked) -> None:
+    with Wire(running.ports[0], 60) as wire:
+        wire.ask("ListGroups", 4, {"statesFilter": []})
+    statement = "SELECT DISTINCT api FROM request_log WHERE api IN ('Tick', 'ListGroups') ORDER BY api"
+    where = ["--log", running.log, "--kafka-config", str(locked.directory / "kafka.toml")]
+    command = [sys.executable, "-m", "coordinator_udf.commands.app", "sql", "--root", str(running.root), *where]
+    done = subprocess.run(
+        [*command, "--format", "csv", statement], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["api", "ListGroups", "Tick"]
+
+
 def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
     running: KafkaFleet, broker: KafkaBroker, tmp_path: Path
 ) -> None:
