@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator_udf.gateway.security.users import checked_name, read_users, verifiers, write_users
+from coordinator_udf.gateway.security.users import checked_name, names, read_users, verifiers, write_users
 from coordinator_udf.user_errors import UserError
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def add(
 def remove(user: User, file: File) -> None:
     """Remove a user. Connections that are open stay open."""
     users = read_users(file)
-    if users.pop(user, None) is None:
+    if user not in names(users) or users.pop(user, None) is None:
         raise UserError(f"there is no user {user!r} in {file}; scripts/users list names them")
     write_users(file, users)
 
@@ -53,7 +53,7 @@ def remove(user: User, file: File) -> None:
 @app.command(name="list")
 def list_users(file: File) -> None:
     """List the users."""
-    for user in sorted(read_users(file)):
+    for user in names(read_users(file)):
         typer.echo(user)
 
 

@@ -22,6 +22,9 @@ SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 #: As in Kafka; RFC 7677 asks for 4,096 at least.
 _ITERATIONS: Final = 8_192
 
+#: Of users and of who isn't there alike: a length would tell.
+_SALT_BYTES: Final = 32
+
 #: What a name can't have: SCRAM and PLAIN separate their fields by these.
 _FORBIDDEN: Final = frozenset(",=\x00\n\r")
 
@@ -37,6 +40,10 @@ class Verifier(NamedTuple):
 
 Users = Mapping[str, Mapping[str, Verifier]]
 
+#: The entry of no user, since no user's name has that: by its salt those of unknown users are made, so that all
+#: gateways, and each after its next start, answer strangers alike. What changes would tell who isn't there.
+_NOBODY: Final = "\x00"
+
 
 class UserFile:
     """The users in a file of JSON, read again whenever it is written to.
@@ -47,7 +54,7 @@ class UserFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Who isn't there has a salt, too, always the same, so that asking tells nothing.
+        # For a file that was made before such an entry.
         self._secret = secrets.token_bytes(32)
         self._stamp: int | None = None
         self._users: Users = {}
@@ -69,12 +76,15 @@ class UserFile:
 
     def verifier(self, mechanism: str, user: str) -> Verifier:
         """Returns a user's verifier; for an unknown user one that no password passes."""
-        found = self._users.get(user, {}).get(mechanism)
+        found = self._users.get(user, {}).get(mechanism) if user != _NOBODY else None
         if found is not None:
             return found
-        made = hmac.digest(self._secret, f"{mechanism} {user}".encode(), "sha512")
+        # Who isn't there has a salt, too, always the same, so that asking tells nothing.
+        nobody = self._users.get(_NOBODY, {}).get(mechanism)
+        secret = self._secret if nobody is None else nobody.salt
+        made = hmac.digest(secret, f"{mechanism} {user}".encode(), "sha512")
         size = hashlib.new(_hash(mechanism)).digest_size
-        return Verifier(made[:16], os.urandom(size), os.urandom(size), _ITERATIONS)
+        return Verifier(made[:_SALT_BYTES], os.urandom(size), os.urandom(size), _ITERATIONS)
 
     def is_password(self, user: str, password: str) -> bool:
         """Whether it is the user's password; takes as long if there is no such user."""
@@ -111,15 +121,26 @@ def verifiers(password: str) -> dict[str, Verifier]:
     """
     try:
         return {
-            mechanism: Verifier(*ScramMechanism(mechanism).make_auth_info(password, iteration_count=_ITERATIONS))
+            mechanism: Verifier(
+                *ScramMechanism(mechanism).make_auth_info(
+                    password, iteration_count=_ITERATIONS, salt=secrets.token_bytes(_SALT_BYTES)
+                )
+            )
             for mechanism in SCRAM
         }
     except Exception as error:
         raise GatewaySettingsError(f"this can't be a password: {error}") from error
 
 
+def names(users: Users) -> list[str]:
+    """The users' names in order."""
+    return sorted(user for user in users if user != _NOBODY)
+
+
 def write_users(path: Path, users: Users) -> None:
     """Writes a file of users that only its owner may read, whole or not at all."""
+    nobody = {mechanism: Verifier(secrets.token_bytes(32), b"", b"", _ITERATIONS) for mechanism in SCRAM}
+    users = {_NOBODY: nobody, **users}
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(dict(sorted(users.items())))))

@@ -12,6 +12,7 @@ import pytest
 
 from coordinator_udf.gateway.security.acls import Acls
 from coordinator_udf.gateway.security.settings import Acl
+from coordinator_udf.protocol.requests import ZERO_UUID
 from coordinator_udf.settings.file import topic_id
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
@@ -147,6 +148,42 @@ def test_members_need_read_on_the_group(front: Front) -> None:
     assert not any(password in str(log) for password in PASSWORDS.values() if len(password) > 4)
 
 
+def changes(group: str, topic: str) -> list[tuple[str, int, dict[str, Any]]]:
+    """Requests that would change or read a group and a topic."""
+    new = {"name": topic, "numPartitions": 1, "replicationFactor": 1, "assignments": [], "configs": []}
+    more = {"name": topic, "count": 9, "assignments": None}
+    timed = {"timeoutMs": 1_000, "validateOnly": False}
+    resources = [{"resourceType": 32, "resourceName": group}, {"resourceType": 2, "resourceName": topic}]
+    setting = {"name": "consumer.session.timeout.ms", "configOperation": 0, "value": "46000"}
+    epoch = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": 0}
+    wanted = {"partition": 0, "currentLeaderEpoch": -1, "fetchOffset": 0, "logStartOffset": -1, "partitionMaxBytes": 9}
+    nowhere = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 9, "isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1}
+    fetched = {"topics": [{"topic": topic, "partitions": [{**wanted, "lastFetchedEpoch": -1}]}]}
+    return [
+        ("CreateTopics", 7, {"topics": [new], **timed}),
+        ("CreatePartitions", 3, {"topics": [more], **timed}),
+        ("DeleteTopics", 6, {"topics": [{"name": topic, "topicId": ZERO_UUID}], "timeoutMs": 1_000}),
+        (
+            "DescribeConfigs",
+            4,
+            {
+                "resources": [{**resource, "configurationKeys": None} for resource in resources],
+                "includeSynonyms": False,
+                "includeDocumentation": False,
+            },
+        ),
+        (
+            "IncrementalAlterConfigs",
+            1,
+            {"resources": [{**resource, "configs": [setting]} for resource in resources], "validateOnly": False},
+        ),
+        ("ListConfigResources", 1, {"resourceTypes": []}),
+        ("OffsetDelete", 0, {"groupId": group, "topics": [{"name": topic, "partitions": [{"partitionIndex": 0}]}]}),
+        ("OffsetForLeaderEpoch", 3, {"replicaId": -1, "topics": [{"topic": topic, "partitions": [epoch]}]}),
+        ("Fetch", 12, {"replicaId": -1, **nowhere, **fetched, "forgottenTopicsData": [], "rackId": ""}),
+    ]
+
+
 def test_who_has_no_right_gets_one_answer_whether_something_is_there_or_not(front: Front) -> None:
     answers: dict[str, list[Any]] = {}
     for group, topic in (("secret", "t2"), ("not there", "nor this")):
@@ -163,6 +200,7 @@ def test_who_has_no_right_gets_one_answer_whether_something_is_there_or_not(fron
                 wire.ask("Metadata", 12, {**METADATA, "topics": None})["topics"],
                 wire.ask("ListGroups", 4, {"statesFilter": []}),
                 wire.ask("ListOffsets", 5, list_offsets(topic)),
+                *(wire.ask(api, version, body) for api, version, body in changes(group, topic)),
             ]  # fmt: skip
         text = msgspec.json.encode(found).decode().replace(group, "GROUP").replace(topic, "TOPIC")
         answers[group] = [text]

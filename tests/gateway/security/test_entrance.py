@@ -169,6 +169,21 @@ def test_a_user_is_added_while_the_gateway_runs(tmp_path: Path) -> None:
     assert (users.path.stat().st_mode & 0o077) == 0
 
 
+def test_no_salt_tells_who_is_a_user(tmp_path: Path) -> None:
+    Locked(tmp_path)
+    path = tmp_path / "users.json"
+    one, other = UserFile(path), UserFile(path)
+    for user in ("alice", "nobody", "\x00"):
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            salts = {users.verifier(mechanism, user).salt for users in (one, other)}
+            write_users(path, {**read_users(path), "erin": verifiers("new")})
+            one.look_again()
+            salts.add(one.verifier(mechanism, user).salt)
+            assert len(salts) == 1, (user, mechanism)
+            assert len(salts.pop()) == len(one.verifier(mechanism, "alice").salt)
+    assert not one.is_password("\x00", "")
+
+
 def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
     gone: list[str] = []
     strangers = Strangers(3)
