@@ -22,6 +22,8 @@ from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.responses_table import NewRows
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.streaming.lease import take_over
+from coordinator_udf.tables.delta import OutputTables
 from schemas.tables import table_arrow
 from tests.conftest import ROOT
 from tests.gateway import history
@@ -118,6 +120,42 @@ def test_a_gateway_of_its_own_brings_neither_the_stream_nor_delta_for_spark() ->
     assert "coordinator_udf.gateway.own_process" in done.stdout
     assert "coordinator_udf.streaming.coordinator" not in done.stdout
     assert "'delta'" not in done.stdout
+
+
+#: Takes the tables in a folder over as a coordinator does, says so, and dies when it is told to.
+HOLDER = """
+import os, signal, sys
+from coordinator_udf.streaming.lease import take_over
+from coordinator_udf.tables.delta import OutputTables
+with take_over(OutputTables(sys.argv[1]), sys.argv[1] + "/checkpoint"):
+    print("it holds the lease", flush=True)
+    sys.stdin.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_heartbeats_are_taken_on_trust_when_the_coordinator_has_died(tmp_path: Path) -> None:
+    log = EmbeddedLog.create(tmp_path / "log.db", PARTITIONS)
+    holder = [sys.executable, "-c", HOLDER, str(tmp_path / "tables")]
+    with (
+        subprocess.Popen(holder, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as coordinator,
+        gateway_process(tmp_path, log.path) as port,
+        Wire(port, 120) as wire,
+    ):
+        assert coordinator.stdout is not None
+        assert coordinator.stdout.readline() == "it holds the lease\n"
+        wire.send("Heartbeat", 4, HEARTBEAT)
+        wait(lambda: "Heartbeat" in appended(log), "it is in the log")
+        coordinator.communicate("die\n")
+        assert wire.receive()["errorCode"] == 0
+        # A new one that has answered nothing yet loads its groups.
+        with take_over(OutputTables(str(tmp_path / "tables")), str(tmp_path / "checkpoint")):
+            assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 0
+    log.close()
+
+
+def appended(log: EmbeddedLog) -> list[str]:
+    return [api for batch in log.read(0, log.end()) for api in batch.column("api").to_pylist()]
 
 
 @pytest.mark.slow
