@@ -49,11 +49,6 @@ def _loaded(source: str, rows: Sequence[Mapping[str, Any]]) -> dict[RecordAt, di
     return found
 
 
-def run_shard(source: str, settings: Settings, partition: int, rows: Sequence[Mapping[str, Any]]) -> Outputs:
-    """The completed outputs of one shard; the answers to parts of spanning requests stay parts."""
-    return complete_assignments(Outputs.of(_said(source, settings, partition, rows)), lambda refs: {})
-
-
 def _said(source: str, settings: Settings, partition: int, rows: Sequence[Mapping[str, Any]]) -> list[OutputRows]:
     shard = Shard(partition, settings, keep_log=any(row["api"] == FAILOVER for row in rows))
     said: list[OutputRows] = []
