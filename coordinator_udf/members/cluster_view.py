@@ -15,12 +15,14 @@ class TopicView:
 
     Attributes:
         racks: for each partition the racks of its replicas; shorter than ``partitions`` where they are not known.
+        is_internal: whether it is one of Kafka's own, as ``__consumer_offsets``.
     """
 
     name: str
     topic_id: str
     partitions: int
     racks: tuple[tuple[str, ...], ...] = ()
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class ClusterView:
 
     @classmethod
     def from_json(cls, view: Mapping[str, Any]) -> ClusterView:
-        """Reads ``{"brokers": 3, "topics": [{"name", "id", "partitions", "racks"?}]}``; brokers count from 0.
+        """Reads ``{"brokers": 3, "topics": [{"name", "id", "partitions", "racks"?, "internal"?}]}``, brokers from 0 on.
 
         Raises:
             BadRequest: a field is missing or of another type.
@@ -48,6 +50,7 @@ class ClusterView:
                     str(topic["id"]),
                     int(topic["partitions"]),
                     tuple(tuple(str(rack) for rack in racks) for racks in topic.get("racks", ())),
+                    bool(topic.get("internal", False)),
                 )
                 for topic in view.get("topics", ())
             ]

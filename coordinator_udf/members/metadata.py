@@ -39,6 +39,7 @@ class ConsumerMetadata:
         self._subscriptions = subscriptions
         self._refresh_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, jitter)
         self._max_age_ms = config.metadata_max_age_ms
+        self._excludes_internal = config.exclude_internal_topics
         self._last_refresh_ms = 0
         self._last_successful_refresh_ms = 0
         self._need_full_update = True
@@ -177,7 +178,13 @@ class ConsumerMetadata:
                 self._equivalent_answers = 0
 
     def _retains(self, topic: TopicView) -> bool:
-        return self._needs(topic.name) or self._subscriptions.is_assigned_from_regex(topic.topic_id)
+        """Whether a topic counts (ConsumerMetadata.retainTopic); Kafka's own ones match no pattern unless asked to."""
+        subscribed = self._subscriptions
+        if topic.name in subscribed.metadata_topics():
+            return True
+        if topic.is_internal and self._excludes_internal:
+            return False
+        return subscribed.matches_pattern(topic.name) or subscribed.is_assigned_from_regex(topic.topic_id)
 
     def _needs(self, topic: str) -> bool:
         return topic in self._subscriptions.metadata_topics() or self._subscriptions.matches_pattern(topic)

@@ -183,5 +183,6 @@ def _view(answer: Mapping[str, Any]) -> ClusterView:
                     tuple(sorted({racks[node] for node in partition["replicaNodes"] if racks.get(node)}))
                     for partition in of_partitions
                 ),
+                topic["isInternal"],
             )
     return ClusterView(tuple(sorted(racks)), topics)
