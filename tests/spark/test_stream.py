@@ -28,13 +28,29 @@ from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_s
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("cut", [([1_000_000], 1_000_000), ([1, 7, 40], 150)], ids=["one", "some"])
+CUTS = {
+    "one": ([1_000_000], 1_000_000, 0),
+    "one, large": ([1_000_000], 1_000_000, 1),
+    "some": ([1, 7, 40], 150, 0),
+    # Batches of that many rows are small and large in turn.
+    "some, large": ([99, 100, 3, 101], 1, 100),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_any_cut_leaves_the_same_tables(
-    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run, cut: tuple[list[int], int]
+    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run, cut: tuple[list[int], int, int]
 ) -> None:
-    sizes, max_rows = cut
+    sizes, max_rows, large_batch_rows = cut
     sample.make_log(tmp_path / "log", sizes).close()
-    run(sample.settings, max_rows=max_rows)
+    answered: list[str] = []
+    run(
+        sample.settings,
+        lambda rows: answered.extend(rows.column("request_id").to_pylist()),
+        max_rows=max_rows,
+        large_batch_rows=large_batch_rows,
+    )
+    assert sorted(answered) == sorted(sample.expected["group_responses"].column("request_id").to_pylist())
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
 
 
@@ -57,8 +73,8 @@ def test_random_cuts_with_ticks_apart_leave_the_tables_of_a_replay(
         if batches % 3 == 0:
             log.append(control_rows(partitions=recorded.partitions, log_ts=piece[-1]["log_ts"], api="Tick"))
             batches += 1
-    # An append is never split, so that each is a micro-batch.
-    run(recorded.settings, max_rows=1)
+    # An append is never split, so that each is a micro-batch. The largest pieces make large ones.
+    run(recorded.settings, max_rows=1, large_batch_rows=len(recorded.rows) // 7)
     assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) == batches
     assert_same_tables(coordinator_spark, tmp_path / "tables", recorded.expected)
 
