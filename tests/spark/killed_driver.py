@@ -1,13 +1,15 @@
 """A coordinator that dies by its own hand at a given point.
 
-``killed_driver.py ROOT MAX_ROWS POINT AFTER FOLD_AFTER RECOVER SETTING...``
+``killed_driver.py ROOT MAX_ROWS POINT AFTER FOLD_AFTER RECOVER LARGE_BATCH SETTING...``
 
 POINT: ``none``, ``stage`` (while the stateful stage runs, when a shard was handled and its state not yet committed),
 ``commit`` (after the first table of a batch was written), ``answer`` (after all were), ``write`` (before any was),
+``files`` (after executors wrote the files of a large batch, before any is in a table),
 ``fold`` (after a piece of the log was written to its history, before it left the log); and of a
 recovery ``appending`` (while the load is put on the log), ``appended`` (after that), ``noted`` (after the checkpoint
 was told). AFTER: in which batch of this run, or which piece or append. FOLD_AFTER: after how many rows the log is
-folded. RECOVER: 1 to load the groups. What is killed is the real process, with SIGKILL.
+folded. RECOVER: 1 to load the groups. LARGE_BATCH: from how many rows on a batch is large. What is killed is the real
+process, with SIGKILL.
 
 It starts Spark, waits for a line on its standard input, and becomes the coordinator then.
 """
@@ -18,7 +20,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from coordinator_udf.streaming.checkpoint import Start
 from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
 from coordinator_udf.streaming.folding import Folder
+from coordinator_udf.streaming.large_batch import LargeBatch, WrittenFiles
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.sink import CoordinatorSink
 from coordinator_udf.tables.delta import OutputTables
@@ -44,21 +47,30 @@ def die() -> None:
 
 def arm(point: str, after: int) -> None:
     batches = 0
-    write, small = CoordinatorSink.write, OutputTables._append
+    append, write_files = OutputTables._append, LargeBatch.write_files
 
-    def counting(self: CoordinatorSink, packed: pa.Table, query_id: str, batch_id: int) -> None:
-        nonlocal batches
-        batches += 1
-        if point == "write" and batches > after:
-            die()
-        write(self, packed, query_id, batch_id)
-        if point == "answer" and batches > after:
-            die()
+    def counting(write: Callable[..., None]) -> Callable[..., None]:
+        def counted(*given: Any) -> None:
+            nonlocal batches
+            batches += 1
+            if point == "write" and batches > after:
+                die()
+            write(*given)
+            if point == "answer" and batches > after:
+                die()
 
-    def first(self: OutputTables, name: str, rows: pa.Table, app_id: str, batch: int) -> None:
-        small(self, name, rows, app_id, batch)
+        return counted
+
+    def first(self: OutputTables, *given: Any) -> None:
+        append(self, *given)
         if point == "commit" and batches > after:
             die()
+
+    def not_committed(self: LargeBatch) -> WrittenFiles:
+        written = write_files(self)
+        if point == "files" and batches > after:
+            die()
+        return written
 
     pieces = 0
     written = LogHistory.append
@@ -83,8 +95,10 @@ def arm(point: str, after: int) -> None:
         vars(shard_function)["encode"] = encoding
     LogHistory.append = folding  # type: ignore[method-assign]
     arm_recovery(point, after)
-    CoordinatorSink.write = counting  # type: ignore[method-assign]
+    CoordinatorSink.write = counting(CoordinatorSink.write)  # type: ignore[method-assign]
+    CoordinatorSink.write_large = counting(CoordinatorSink.write_large)  # type: ignore[method-assign]
     OutputTables._append = first  # type: ignore[method-assign]
+    LargeBatch.write_files = not_committed  # type: ignore[method-assign]
 
 
 def arm_recovery(point: str, after: int) -> None:
@@ -115,7 +129,15 @@ def arm_recovery(point: str, after: int) -> None:
 
 
 def main(
-    root: Path, max_rows: int, point: str, after: int, *, fold_after: int, recover: bool, settings: Mapping[str, str]
+    root: Path,
+    max_rows: int,
+    point: str,
+    after: int,
+    *,
+    fold_after: int,
+    recover: bool,
+    large_batch: int,
+    settings: Mapping[str, str],
 ) -> None:
     from coordinator_udf.settings.coordinator import Settings
 
@@ -134,6 +156,7 @@ def main(
         max_rows=max_rows,
         fold_after_rows=fold_after,
         recover=recover,
+        large_batch_rows=large_batch,
     )
     with Coordinator(spark, options, CoordinatorConfig(Settings.from_kafka(settings))) as running:
         running.wait(threading.Event())
@@ -141,7 +164,7 @@ def main(
 
 
 if __name__ == "__main__":
-    root, max_rows, point, after, fold_after, recover, *given = sys.argv[1:]
+    root, max_rows, point, after, fold_after, recover, large_batch, *given = sys.argv[1:]
     main(
         Path(root),
         int(max_rows),
@@ -149,5 +172,6 @@ if __name__ == "__main__":
         int(after),
         fold_after=int(fold_after),
         recover=recover == "1",
+        large_batch=int(large_batch),
         settings=dict(text.split("=", 1) for text in given),
     )

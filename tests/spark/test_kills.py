@@ -28,6 +28,9 @@ KILLS = 20
 MAX_ROWS = 6
 #: So few rows that the log is folded all the time.
 FOLD_AFTER = 20
+#: So few rows that nearly every batch is large; one tick isn't.
+LARGE_BATCH = 2
+POINTS = ("commit", "random", "answer", "fold", "files", "stage", "random", "write")
 DRIVER = ROOT / "tests" / "spark" / "killed_driver.py"
 
 
@@ -37,6 +40,7 @@ class Death(NamedTuple):
     point: str
     after: int = 0
     recover: bool = False
+    large_batch: int = 0
 
 
 def drivers(
@@ -66,7 +70,8 @@ def drivers(
 
 def start(root: Path, death: Death, scenario: Scenario, fold_after: int, max_rows: int) -> subprocess.Popen[bytes]:
     """A driver in a process group of its own, so that its JVM dies with it. It waits for a word before it begins."""
-    which = [str(root), str(max_rows), death.point, str(death.after), str(fold_after), str(int(death.recover))]
+    which = [str(root), str(max_rows), death.point, str(death.after), str(fold_after)]
+    which += [str(int(death.recover)), str(death.large_batch)]
     settings = [f"{name}={_text(getattr(scenario.settings, field.name))}" for name, field in FIELDS.items()]
     with (root / "driver.log").open("ab") as log:
         return subprocess.Popen(
@@ -120,17 +125,26 @@ def wait_for_progress(root: Path, driver: subprocess.Popen[bytes], done: int) ->
     return True
 
 
+def death_at(number: int, chance: random.Random) -> Death:
+    """The deaths at all points, over and over: of small and large batches in turn, the other way round each time.
+
+    So the driver that comes next mostly goes on with the batch by the other way.
+    """
+    turn, place = divmod(number, len(POINTS))
+    point = POINTS[place]
+    large_batch = LARGE_BATCH if point == "files" or (turn + place) % 2 else 0
+    if point == "random":
+        return Death("none", large_batch=large_batch)
+    return Death(point, 0 if point in ("fold", "files") else chance.randrange(3), large_batch=large_batch)
+
+
 def test_twenty_kills_change_nothing(
     coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
 ) -> None:
     seed = random.randrange(10**6)
     chance = random.Random(seed)
     sample.make_log(tmp_path / "log", [3, 1, 2]).close()
-    points = ["commit", "random", "answer", "fold", "stage", "random", "write"] * KILLS
-    deaths = [
-        Death("none") if point == "random" else Death(point, 0 if point == "fold" else chance.randrange(3))
-        for point in points[:KILLS]
-    ]
+    deaths = [death_at(number, chance) for number in range(KILLS)]
     killed = 0
     with closing(drivers(tmp_path, sample, deaths, fold_after=FOLD_AFTER)) as running:
         for death, driver in running:
