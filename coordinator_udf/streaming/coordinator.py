@@ -18,7 +18,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import history_uri, next_offsets
-from coordinator_udf.log.kafka.answers import AnswersWriter
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.kafka.place import parse_place
 from coordinator_udf.log.kafka.security import PLAINTEXT, KafkaSecurity
@@ -26,6 +25,7 @@ from coordinator_udf.log.opening import AppendableLog
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.log.topics import known_topics, metadata_body
 from coordinator_udf.settings.file import CoordinatorConfig
+from coordinator_udf.streaming.answers_topic import AnswersTopic
 from coordinator_udf.streaming.batch_size import PlannedRows
 from coordinator_udf.streaming.checkpoint import committed_append, is_begun, read_start
 from coordinator_udf.streaming.checkpoint_files import checkpoint_files
@@ -128,6 +128,7 @@ class Coordinator:
         self._spark = spark
         self._checkpoint = checkpoint_files(options.checkpoint, spark)
         self._answers = answers
+        self._topic: AnswersTopic | None = None
         self._records = records
         self._clients = clients
         self._ticker: Ticker | None = None
@@ -228,6 +229,7 @@ class Coordinator:
             self._answers,
             self._records,
             self._written,
+            topic=self._topic,
             sync=sync,
             large_rows=options.large_batch_rows,
             planned=PlannedRows(self._checkpoint, self._rows_between),
@@ -274,7 +276,7 @@ class Coordinator:
         options = self.options
         self.log = log = KafkaLog.open(parse_place(options.log, options.kafka), options.partitions)
         undo.callback(log.close)
-        self._answers = AnswersWriter(log.place, log.partitions, beside=self._answers).write
+        self._topic = AnswersTopic(log.place, log.partitions)
         starting = starting_offsets(
             self._spark, log, options.tables, self._checkpoint, self.config, recover=options.recover
         )

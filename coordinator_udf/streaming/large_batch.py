@@ -26,7 +26,7 @@ from schemas.outputs import KINDS
 from schemas.requests import LIVE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 #: What a task says at its end: a `_Report` as JSON.
 _REPORTS: Final = "report binary"
@@ -97,6 +97,11 @@ class LargeBatch:
     def __exit__(self, *_: object) -> None:
         self._batch.unpersist()
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which it runs."""
+        return self._batch.sparkSession
+
     def requests(self) -> int:
         """How many requests the shards handled."""
         tallies = self._batch.where(self._batch["kind"] == TALLY).select("packed").collect()
@@ -160,7 +165,7 @@ class LargeBatch:
             f"(partition = {number} AND offset BETWEEN {first} AND {last})"
             for number, (first, last) in sorted(earlier.items())
         )
-        table = self._batch.sparkSession.read.format("delta").load(f"{self._folder}/{TABLE_OF['records']}")
+        table = self.spark.read.format("delta").load(f"{self._folder}/{TABLE_OF['records']}")
         # A file's least and greatest offsets tell which files need to be read.
         return table.where(table["source"] == LIVE).where(ranges)
 

@@ -16,16 +16,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from coordinator_udf.groups.records.classic import GROUP_METADATA, OFFSET_COMMIT
+from coordinator_udf.groups.records.consumer import GROUP_EPOCH
+from coordinator_udf.streaming.answers_topic import AnswersTopic
 from coordinator_udf.streaming.batch_size import PlannedRows
 from coordinator_udf.streaming.large_batch import LargeBatch
 from coordinator_udf.streaming.packing import Tally, unpack_outputs
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import OutputTables
-from coordinator_udf.tables.parquet_files import TableFile, read_back
+from coordinator_udf.tables.parquet_files import TableFile, Wanted, read_back, read_shard
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
-from schemas.tables import table_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,8 +50,20 @@ class GivenUp(Exception):
 Rows = Callable[[pa.Table], None]
 
 
-#: Is given the rows of a micro-batch by the tables in which they are.
+#: Is given the rows of a micro-batch by the tables in which they are; of a large one those of a shard at a time, and no
+#: more of them than SEEN_OF_LARGE.
 Written = Callable[[Mapping[str, pa.Table]], None]
+
+
+#: What is told of a large micro-batch to who counts groups and offsets (metrics).
+SEEN_OF_LARGE: Final = {
+    "consumer_offsets": Wanted(
+        ("offset", "record_type", "value_version", "group_id", "key", "request_id", "other_value"),
+        pc.is_in(pc.field("record_type"), pa.array([OFFSET_COMMIT, GROUP_METADATA, GROUP_EPOCH])),
+    ),
+    "group_transitions": Wanted(("seq", "group_id", "from_state", "to_state", "generation", "rule")),
+    "group_responses": Wanted(("seq", "api", "request_id"), pc.field("api") == "OffsetDelete"),
+}
 
 
 @dataclass
@@ -76,6 +91,7 @@ class CoordinatorSink:
     Args:
         tables: where to write.
         answers: is given the rows of group_responses after each write.
+        topic: where they go then, for gateways of other processes.
         records: is given the rows of consumer_offsets, before the answers.
         written: is given the rows of all tables by the table's name, before the answers.
         sync: puts on the disk what the tables must not be ahead of.
@@ -93,6 +109,7 @@ class CoordinatorSink:
         records: Rows | None = None,
         written: Written | None = None,
         *,
+        topic: AnswersTopic | None = None,
         sync: Callable[[], None] | None = None,
         large_rows: int = 0,
         planned: PlannedRows | None = None,
@@ -100,6 +117,7 @@ class CoordinatorSink:
         self._large_rows = large_rows
         self._planned = planned
         self._written = written
+        self._topic = topic
         self._sync = sync
         self.tables = tables
         self.totals = Totals()
@@ -162,8 +180,11 @@ class CoordinatorSink:
             self._written(tables)
         if self._records is not None and len(tables["consumer_offsets"]):
             self._records(tables["consumer_offsets"])
-        if self._answers is not None and len(tables["group_responses"]):
-            self._answers(tables["group_responses"])
+        if len(answers := tables["group_responses"]):
+            if self._answers is not None:
+                self._answers(answers)
+            if self._topic is not None:
+                self._topic.write(answers)
 
     def write_large(self, batch: LargeBatch, query_id: str, batch_id: int) -> None:
         """Has executors write a micro-batch, commits it, and hands its answers on, some at a time.
@@ -177,12 +198,14 @@ class CoordinatorSink:
         self.tables.write(written.files, query_id, batch_id)
         self._count(written.tallies, written.rows("group_responses"), written.rows("rejected_requests"))
         if self._written is not None:
-            nothing = {name: table_arrow(name).empty_table() for name in written.files}
-            for name, files in written.files.items():
-                for rows in read_back(self.tables.folder, files, _TOLD_AT_ONCE):
-                    self._written({**nothing, name: rows})
+            # What rows say of each other, they say of those of their shard.
+            for partition in sorted(written.tallies):
+                self._written(read_shard(self.tables.folder, written.files, partition, SEEN_OF_LARGE))
         self._tell(self._records, written.files["consumer_offsets"])
-        self._tell(self._answers, written.files["group_responses"])
+        answers = written.files["group_responses"]
+        self._tell(self._answers, answers)
+        if self._topic is not None and answers:
+            self._topic.write_files(batch.spark, [f"{self.tables.folder}/{file.table}/{file.name}" for file in answers])
 
     def _tell(self, told: Rows | None, files: Sequence[TableFile]) -> None:
         if told is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -56,6 +56,13 @@ class TableFile(msgspec.Struct, frozen=True):
     size: int
     rows: int
     stats: str
+
+
+class Wanted(NamedTuple):
+    """What is read of a table: columns, the first of which orders the rows of a partition, and of which rows."""
+
+    columns: Sequence[str]
+    where: pc.Expression | None = None
 
 
 class TableFiles:
@@ -186,6 +193,29 @@ def read_back(out: str, files: Iterable[TableFile], max_rows: int) -> Iterator[p
         with pq.ParquetFile(f"{file.table}/{file.name}", filesystem=there) as rows:
             for batch in rows.iter_batches(batch_size=max_rows):
                 yield pa.Table.from_batches([batch])
+
+
+def read_shard(
+    out: str, files: Mapping[str, Sequence[TableFile]], partition: int, wanted: Mapping[str, Wanted]
+) -> dict[str, pa.Table]:
+    """The rows that one partition has in files, by table; in order."""
+    there = files_of(out)
+    found = {}
+    for table, want in wanted.items():
+        paths = [f"{file.table}/{file.name}" for file in files[table]]
+        if paths:
+            of_shard = pc.field("partition") == partition
+            rows = pq.read_table(
+                paths,
+                columns=[*want.columns],
+                filters=of_shard if want.where is None else of_shard & want.where,
+                filesystem=there,
+                partitioning=None,
+            )
+        else:
+            rows = _schema(table).empty_table().select(want.columns)
+        found[table] = rows.sort_by(want.columns[0])
+    return found
 
 
 def _schema(table: str) -> pa.Schema:

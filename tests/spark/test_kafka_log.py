@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 PLACES = {("t1", number) for number in range(4)}
 CROWD = {"mixed": ("confluent", "kafka-python", "aiokafka"), "new": ("confluent",)}
 WELL_S = 150
+#: So few rows that a batch with more than what members do in a moment is one of executors alone.
+LARGE_BATCH = "20"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,9 @@ def running(broker: KafkaBroker, locked: Locked, tmp_path_factory: pytest.TempPa
     log = f"kafka://localhost:{broker.port_of_more}/requests"
     config = ["--kafka-config", str(locked.directory / "kafka.toml")]
     make_topics(log, *config)
-    fleet = KafkaFleet(tmp_path_factory.mktemp("fleet"), broker, *config, log=log, job_options=config)
+    fleet = KafkaFleet(
+        tmp_path_factory.mktemp("fleet"), broker, *config, log=log, job_options=[*config, "--large-batch", LARGE_BATCH]
+    )
     try:
         fleet.start()
         yield fleet

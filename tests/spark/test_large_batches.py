@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_udf.streaming.census import Census, Happened
 from coordinator_udf.streaming.large_batch import LargeBatch
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS, Tally, pack_outputs
+from coordinator_udf.streaming.sink import SEEN_OF_LARGE
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.outputs import OutputRows, Outputs
+from coordinator_udf.tables.parquet_files import read_shard
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
 from schemas.tables import TABLES
@@ -136,6 +142,17 @@ def packed(said: Sequence[Outputs]) -> list[tuple[int, str, bytes]]:
     return values
 
 
+def of_shard(tables: dict[str, pa.Table], partition: int) -> dict[str, pa.Table]:
+    """The rows of one shard, in the order in which a small batch has them."""
+    return {name: rows.filter(pc.equal(rows.column("partition"), partition)) for name, rows in tables.items()}
+
+
+def happened(tables: dict[str, pa.Table]) -> tuple[Happened, Counter[tuple[str, str]], int]:
+    """What those who count groups and offsets see."""
+    census = Census()
+    return census.take(tables), census.groups(), census.offsets
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_both_ways_write_the_same_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -151,6 +168,9 @@ def test_both_ways_write_the_same_rows(spark: SparkSession, tmp_path: Path, seed
             assert batch.requests() == 7 * PARTITIONS
             written = batch.write_files()
         assert {name: written.rows(name) for name in TABLES} == {name: len(expected[name]) for name in TABLES}
+        for partition in range(PARTITIONS):
+            seen = read_shard(large.folder, written.files, partition, SEEN_OF_LARGE)
+            assert happened(seen) == happened(of_shard(expected, partition))
         assert written.tallies == {partition: Tally(7, partition) for partition in range(PARTITIONS)}
         # A batch that ran before and came as far as to the first table.
         some = {name: files if name == "consumer_offsets" else () for name, files in written.files.items()}

@@ -11,8 +11,8 @@ import logging
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -29,7 +29,7 @@ _READ_S: Final = 0.05
 #: How long it may take to learn where the topic ends, in seconds.
 _START_S: Final = 30.0
 #: For how long answers are sent again where brokers can't be reached, in seconds: as long as Spark's source is patient.
-_PATIENCE_S: Final = 300.0
+PATIENCE_S: Final = 300.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -38,7 +38,8 @@ _Answer = tuple[str, int, str | None]
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[_Answer]).decode
 _NONE: Final = _encode([])
-_COLUMNS: Final = ("request_id", "partition", "body")
+#: What a gateway is told of a row of group_responses.
+ANSWER_COLUMNS: Final = ("request_id", "partition", "body")
 
 
 def gateway_of(request_id: str) -> str:
@@ -51,17 +52,40 @@ def answers_partition(gateway: str, partitions: int) -> int:
     return zlib.crc32(gateway.encode()) % partitions
 
 
+class AnswerRecord(NamedTuple):
+    """A record of the topic: some answers to one gateway."""
+
+    partition: int
+    key: bytes
+    value: bytes
+
+
+def answer_records(table: pa.Table, partitions: int) -> Iterator[AnswerRecord]:
+    """The records by which gateways are told answers, those to one of them in the order of the rows.
+
+    Args:
+        table: rows of group_responses, at least the columns request_id, partition and body.
+        partitions: of the topic.
+    """
+    by_gateway: defaultdict[str, list[_Answer]] = defaultdict(list)
+    columns = (table.column(name).to_pylist() for name in ANSWER_COLUMNS)
+    for request_id, partition, body in zip(*columns, strict=True):
+        if request_id is not None and (gateway := gateway_of(request_id)):
+            by_gateway[gateway].append((request_id, partition, body))
+    for gateway, answers in by_gateway.items():
+        for value in _records(answers):
+            yield AnswerRecord(answers_partition(gateway, partitions), gateway.encode(), value)
+
+
 class AnswersWriter:
     """Sends answers to the gateways that asked.
 
     Args:
         partitions: of the topic.
-        beside: is given all answers before they are sent.
     """
 
-    def __init__(self, place: KafkaPlace, partitions: int, *, beside: Callable[[pa.Table], None] | None = None) -> None:
+    def __init__(self, place: KafkaPlace, partitions: int) -> None:
         self._place = place
-        self._beside = beside
         self._partitions = partitions
         self._producer = client.producer(place)
 
@@ -74,34 +98,27 @@ class AnswersWriter:
         Raises:
             BrokerError: they may not be, for minutes; the micro-batch has to run again.
         """
-        if self._beside is not None:
-            self._beside(table)
-        by_gateway: defaultdict[str, list[_Answer]] = defaultdict(list)
-        columns = (table.column(name).to_pylist() for name in _COLUMNS)
-        for request_id, partition, body in zip(*columns, strict=True):
-            if request_id is not None and (gateway := gateway_of(request_id)):
-                by_gateway[gateway].append((request_id, partition, body))
-        until = time.monotonic() + _PATIENCE_S
-        while (error := self._send(by_gateway)) is not None:
+        records = list(answer_records(table, self._partitions))
+        until = time.monotonic() + PATIENCE_S
+        while (error := self._send(records)) is not None:
             told = f"answers can't be sent to {self._place.answers}: {error}"
             if time.monotonic() > until:
                 raise BrokerError(told)
             _log.warning("%s; trying again", told)
             self._producer = client.producer(self._place)
 
-    def _send(self, by_gateway: Mapping[str, list[_Answer]]) -> str | None:
+    def _send(self, records: Iterable[AnswerRecord]) -> str | None:
         """Sends all; what went wrong, if anything."""
         errors: list[str] = []
         try:
-            for gateway, answers in by_gateway.items():
-                for value in _records(answers):
-                    self._producer.produce(
-                        self._place.answers,
-                        partition=answers_partition(gateway, self._partitions),
-                        key=gateway.encode(),
-                        value=value,
-                        on_delivery=lambda error, _: errors.append(error.str()) if error is not None else None,
-                    )
+            for record in records:
+                self._producer.produce(
+                    self._place.answers,
+                    partition=record.partition,
+                    key=record.key,
+                    value=record.value,
+                    on_delivery=lambda error, _: errors.append(error.str()) if error is not None else None,
+                )
         except (BufferError, client.exception()) as error:
             errors.append(str(error))
         left = self._producer.flush(2 * DELIVERY_TIMEOUT_MS / 1_000)
@@ -158,7 +175,7 @@ class AnswersReader:
                 found += _decode(record.value() or _NONE)
         if not found:
             return []
-        return [pa.table(dict(zip(_COLUMNS, map(list, zip(*found, strict=True)), strict=True)))]
+        return [pa.table(dict(zip(ANSWER_COLUMNS, map(list, zip(*found, strict=True)), strict=True)))]
 
     def close(self) -> None:
         """Ends the consumer."""
