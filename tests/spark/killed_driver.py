@@ -61,8 +61,8 @@ def arm(point: str, after: int) -> None:
 
         return counted
 
-    def first(self: OutputTables, *given: Any) -> None:
-        append(self, *given)
+    def first(self: OutputTables, name: str, rows: Any, app_id: str, batch: int) -> None:
+        append(self, name, rows, app_id, batch)
         if point == "commit" and batches > after:
             die()
 
