@@ -258,7 +258,8 @@ def compact(
         sync_checkpoint(folder)
     table.cleanup_metadata()
     if vacuum:
-        table.vacuum(dry_run=False, enforce_retention_duration=False)
+        # Also what a batch left that was killed before it was committed.
+        table.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
