@@ -19,6 +19,7 @@ from coordinator_udf.streaming import lease
 from coordinator_udf.streaming.lease import StartError, take_over
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.epoch import FencedError
+from coordinator_udf.tables.parquet_files import read_back
 from coordinator_udf.tables.places import files_of
 from schemas.tables import TABLES
 from tests.conftest import ROOT
@@ -26,7 +27,7 @@ from tests.gateway.clients.built import built_jars
 from tests.s3_server import BUCKET, s3_server
 from tests.spark.conftest import Scenario, in_order
 from tests.spark.test_kills import _text
-from tests.tables.test_epoch import batch
+from tests.tables.test_epoch import batch, in_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -45,7 +46,13 @@ def test_commits_of_several_writers_and_epochs(s3: str) -> None:
     with pytest.raises(FencedError):
         older.write(batch(1), "query", 1)
     newer.write(batch(1), "query", 1)
-    assert {name: newer.table(name).count() for name in TABLES} == dict.fromkeys(TABLES, 2)
+    # Files that tasks wrote there are committed in an epoch as rows are.
+    with pytest.raises(FencedError):
+        older.write(in_files(f"{s3}/epochs", 2), "query", 2)
+    newer.write(in_files(f"{s3}/epochs", 2), "query", 2)
+    assert {name: newer.table(name).count() for name in TABLES} == dict.fromkeys(TABLES, 3)
+    found = [rows.num_rows for rows in read_back(f"{s3}/epochs", in_files(f"{s3}/epochs", 3)["group_responses"], 10)]
+    assert found == [1]
     # S3 puts an object only if there is none by that name: two commits never get the same number.
     uri = f"{s3}/two"
     write_deltalake(uri, pa.table({"x": [0]}))
@@ -111,7 +118,7 @@ def test_a_coordinator_whose_tables_and_checkpoint_are_on_s3(
     sample.append(log, [30], stop=half)
     coordinate(tmp_path, spark_conf, storage, settings)
     sample.append(log, [30], start=half)
-    coordinate(tmp_path, spark_conf, storage, settings)
+    coordinate(tmp_path, spark_conf, storage, settings, "--large-batch", "60")
     for name in TABLES:
         found = in_order(name, DeltaTable(f"{storage}/tables/{name}").to_pyarrow_table())
         assert found.to_pylist() == in_order(name, sample.expected[name]).to_pylist(), name

@@ -31,7 +31,7 @@ def batch(number: int) -> dict[str, pa.Table]:
     return to_tables(complete_assignments(said, lambda records: {}))
 
 
-def in_files(folder: Path, number: int) -> dict[str, list[TableFile]]:
+def in_files(folder: Path | str, number: int) -> dict[str, list[TableFile]]:
     """The same rows, as the tasks of a large batch leave them: in files that no table has yet."""
     files = TableFiles(str(folder))
     files.write(batch(number))
