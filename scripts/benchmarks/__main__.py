@@ -11,7 +11,18 @@ from typing import Annotated
 
 import typer
 
-from scripts.benchmarks import gateway, growth, history, incident, replay, scale_plot, shard, simulation, stream
+from scripts.benchmarks import (
+    gateway,
+    growth,
+    history,
+    incident,
+    large_batch,
+    replay,
+    scale_plot,
+    shard,
+    simulation,
+    stream,
+)
 from scripts.benchmarks.results import Outcome, Results, ResultsError, environment, load, save, table
 from scripts.benchmarks.running import BenchmarkError, Options, say
 
@@ -28,6 +39,7 @@ class Name(StrEnum):
     growth = "growth"
     simulation = "simulation"
     incident = "incident"
+    batch = "batch"
     all = "all"
 
 
@@ -41,6 +53,7 @@ _RUN: dict[Name, Callable[[Options], Outcome]] = {
     Name.growth: growth.run,
     Name.simulation: simulation.run,
     Name.incident: incident.run,
+    Name.batch: large_batch.run,
 }
 
 
