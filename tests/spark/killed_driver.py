@@ -40,6 +40,9 @@ from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.sink import CoordinatorSink
 from coordinator_udf.tables.delta import OutputTables
 
+#: The variable that stands for --no-durable.
+NOT_DURABLE = "MUSTER_TEST_NOT_DURABLE"
+
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -157,6 +160,7 @@ def main(
         fold_after_rows=fold_after,
         recover=recover,
         large_batch_rows=large_batch,
+        durable=NOT_DURABLE not in os.environ,
     )
     with Coordinator(spark, options, CoordinatorConfig(Settings.from_kafka(settings))) as running:
         running.wait(threading.Event())

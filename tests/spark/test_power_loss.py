@@ -21,6 +21,7 @@ from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables
 from coordinator_udf.tables.durability import cut_torn_end
 from tests.conftest import ROOT
 from tests.spark.conftest import Run, Scenario, in_order, read_tables
+from tests.spark.killed_driver import NOT_DURABLE
 from tests.spark.test_kills import DRIVER, _text
 from tests.spark.unsynced import STRACE, Disk
 from tests.tables.test_epoch import batch
@@ -37,26 +38,46 @@ def crashed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sample: Scenario
 ) -> tuple[Path, Disk]:
     """A root whose driver died after its first commit of a micro-batch, or after its last; and what the disk has."""
+    root = tmp_path_factory.mktemp(f"power-{request.param}")
+    disk = crash(root, sample, request.param)
+    assert disk.syncs > 0
+    return root, disk
+
+
+def crash(root: Path, sample: Scenario, point: str, **environment: str) -> Disk:
+    """Runs a driver until it dies; what the disk has then."""
     if shutil.which("strace") is None:
         pytest.skip("strace isn't here")
-    root = tmp_path_factory.mktemp(f"power-{request.param}")
     sample.make_log(root / "log", [7]).close()
     settings = [f"{name}={_text(getattr(sample.settings, field.name))}" for name, field in FIELDS.items()]
-    after = ANSWERED if request.param == "commit" else ANSWERED - 1
+    after = ANSWERED if point == "commit" else ANSWERED - 1
     trace = root / "strace"
     done = subprocess.run(
         [
             *(*STRACE, "-o", str(trace), sys.executable, str(DRIVER), str(root), str(MAX_ROWS)),
-            *(request.param, str(after), "0", "0", *settings),
+            *(point, str(after), "0", "0", "0", *settings),
         ],
         input=b"\n",
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         check=False,
     )
-    disk = Disk(trace, root)
-    assert disk.syncs > 0, done.stderr.decode()[-4_000:]
-    return root, disk
+    assert done.returncode != 0, done.stderr.decode()[-4_000:]
+    return Disk(trace, root)
+
+
+def test_without_durable_the_same_loss_takes_what_was_answered(tmp_path: Path, sample: Scenario) -> None:
+    """So that the tests below can fail: their disk forgets what nobody synced."""
+    disk = crash(tmp_path, sample, "answer", **{NOT_DURABLE: "1"})
+    query_id = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    assert OutputTables(str(tmp_path / "tables")).newest_batch("group_responses", query_id) >= ANSWERED - 1
+    for name in ("tables", "checkpoint"):
+        disk.lose(tmp_path / name, None)
+    repair_after_power_loss(str(tmp_path / "tables"), str(tmp_path / "checkpoint"))
+    there = DeltaTable.is_deltatable(str(tmp_path / "tables" / "group_responses"))
+    assert not there or (
+        (OutputTables(str(tmp_path / "tables")).newest_batch("group_responses", query_id) or -1) < ANSWERED - 1
+    )
 
 
 @pytest.mark.parametrize("seed", [None, 1])
