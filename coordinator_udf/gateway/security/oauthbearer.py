@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import jwt
 
-from coordinator_udf.gateway.security.sasl import Refused
+from coordinator_udf.gateway.security.sasl import Refused, refuse_larger
 from coordinator_udf.gateway.security.web_keys import WebKeys
 
 #: The client's message, as in Kafka's OAuthBearerClientInitialResponse.
@@ -17,6 +17,9 @@ _MESSAGE: Final = re.compile(
     r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01",
 )
 _AUTH: Final = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+
+#: Tokens with many groups of a user have some 10 KiB; one of half a MiB takes a tenth of a second to refuse.
+_BYTES_MAX: Final = 32_768
 
 #: RFC 7628's answer to a token that isn't good. Nothing of why: a stranger asks.
 _INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
@@ -97,6 +100,7 @@ class OAuthBearerExchange:
         if self._why is not None:
             # The client has read the answer; RFC 7628 has it send one byte more, to end the exchange.
             raise Refused(self._why)
+        refuse_larger(token, _BYTES_MAX)
         claimed, text = _read(token)
         try:
             good = self._check(text)

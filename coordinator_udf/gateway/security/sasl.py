@@ -14,6 +14,21 @@ class Refused(Exception):
     """An authentication failed. The reason is for the log and is never told to the client."""
 
 
+#: The largest message of PLAIN and SCRAM. To prepare a text (RFC 4013) takes time that grows with its square: a frame
+#: full of combining characters would keep all others waiting for minutes.
+_BYTES_MAX: Final = 4_096
+
+
+def refuse_larger(token: bytes, bytes_max: int) -> None:
+    """Refuses messages that no client needs, before any work is done for them.
+
+    Raises:
+        Refused: it is larger.
+    """
+    if len(token) > bytes_max:
+        raise Refused(f"a message of {len(token)} bytes, expected {bytes_max} at most")
+
+
 class Exchange(Protocol):
     """One authentication.
 
@@ -43,6 +58,7 @@ class PlainExchange:
 
     def answer(self, token: bytes) -> bytes:
         """See `Exchange.answer`."""
+        refuse_larger(token, _BYTES_MAX)
         try:
             authorization, user, password = token.decode().split("\0")
         except (UnicodeDecodeError, ValueError):
@@ -72,6 +88,7 @@ class ScramExchange:
 
     def answer(self, token: bytes) -> bytes:
         """See `Exchange.answer`."""
+        refuse_larger(token, _BYTES_MAX)
         try:
             text = token.decode()
             if self._is_first:

@@ -25,6 +25,9 @@ _ITERATIONS: Final = 8_192
 #: Of users and of who isn't there alike: a length would tell.
 _SALT_BYTES: Final = 32
 
+#: What of PLAIN's message is left with a name beside it.
+_PASSWORD_BYTES_MAX: Final = 1_024
+
 #: What a name can't have: SCRAM and PLAIN separate their fields by these.
 _FORBIDDEN: Final = frozenset(",=\x00\n\r")
 
@@ -119,6 +122,8 @@ def verifiers(password: str) -> dict[str, Verifier]:
     Raises:
         GatewaySettingsError: the password can't be one.
     """
+    if len(password.encode()) > _PASSWORD_BYTES_MAX:
+        raise GatewaySettingsError(f"this can't be a password: it has more than {_PASSWORD_BYTES_MAX:,} bytes")
     try:
         return {
             mechanism: Verifier(

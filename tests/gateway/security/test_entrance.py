@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from coordinator_udf.gateway.security.entrance import Strangers
+from coordinator_udf.gateway.security.sasl import Refused, user_mechanisms
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
@@ -167,6 +168,23 @@ def test_a_user_is_added_while_the_gateway_runs(tmp_path: Path) -> None:
     assert not users.is_password("dave", "newer")
     assert PASSWORDS["alice"] not in users.path.read_text()
     assert (users.path.stat().st_mode & 0o077) == 0
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token"),
+    [
+        # To prepare this text as a password would take minutes.
+        ("PLAIN", b"\0alice\0a" + "\u0316\u0301".encode() * 120_000),
+        ("PLAIN", b"\0" + b"a" * 500_000 + b"\0x"),
+        ("SCRAM-SHA-512", b"n,,n=" + "\ufb01".encode() * 160_000 + b",r=abc"),
+        ("SCRAM-SHA-512", b"n,,n=alice,r=" + b"a" * 500_000),
+    ],
+)
+def test_a_huge_token_is_refused_without_work(tmp_path: Path, mechanism: str, token: bytes) -> None:
+    Locked(tmp_path)
+    exchange = user_mechanisms((mechanism,), UserFile(tmp_path / "users.json"))[mechanism]()
+    with pytest.raises(Refused, match=f"a message of {len(token)} bytes, expected 4096"):
+        exchange.answer(token)
 
 
 def test_no_salt_tells_who_is_a_user(tmp_path: Path) -> None:

@@ -154,12 +154,12 @@ BAD: dict[str, Callable[[Provider], str]] = {
     "for nobody": lambda p: p.token(aud=None),
     "of nobody": lambda p: p.token(sub=None),
     "of two lines": lambda p: p.token("alice\nroot"),
-    "nested": lambda p: header_of(b"[" * 100_000, p.token()),
+    "nested": lambda p: header_of(b"[" * 20_000, p.token()),
     "no header": lambda p: header_of(b"7", p.token()),
     "a huge number": lambda p: header_of(b'{"alg":' + b"9" * 10_000 + b"}", p.token()),
     "critical": lambda p: jwt.encode(payload(), p.rsa, "RS256", {"kid": f"{p.name}-rsa", "crit": ["x"], "x": 1}),
-    "huge": lambda _: "a" * 500_000,
-    "dots": lambda _: "." * 500_000,
+    "large": lambda _: "a" * 30_000,
+    "dots": lambda _: "." * 30_000,
     "words": lambda _: "alice",
 }
 
@@ -206,7 +206,8 @@ def test_after_a_bad_token_a_good_one_is_too_late(front: Front, provider: Provid
         b"n,a=admin,\x01auth=Bearer %s\x01\x01",
         b"n,,\x01auth=Bearer %s\x01auth=Bearer x x\x01\x01",
         b"\xff" * 100,
-        b"n,a=" + b"=2C" * 100_000,
+        b"n,a=" + b"=2C" * 10_000,
+        b"n,,\x01auth=Bearer " + b"a" * 500_000 + b"\x01\x01",
     ],
 )
 def test_other_messages_are_refused_at_once(front: Front, provider: Provider, data: bytes) -> None:
