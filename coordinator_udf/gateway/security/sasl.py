@@ -16,7 +16,7 @@ class Refused(Exception):
 
 #: The largest message of PLAIN and SCRAM. To prepare a text (RFC 4013) takes time that grows with its square: a frame
 #: full of combining characters would keep all others waiting for minutes.
-_BYTES_MAX: Final = 4_096
+_BYTES_MAX: Final = 2_048
 
 
 def refuse_larger(token: bytes, bytes_max: int) -> None:

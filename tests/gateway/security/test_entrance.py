@@ -183,7 +183,7 @@ def test_a_user_is_added_while_the_gateway_runs(tmp_path: Path) -> None:
 def test_a_huge_token_is_refused_without_work(tmp_path: Path, mechanism: str, token: bytes) -> None:
     Locked(tmp_path)
     exchange = user_mechanisms((mechanism,), UserFile(tmp_path / "users.json"))[mechanism]()
-    with pytest.raises(Refused, match=f"a message of {len(token)} bytes, expected 4096"):
+    with pytest.raises(Refused, match=f"a message of {len(token)} bytes, expected 2048"):
         exchange.answer(token)
 
 
