@@ -169,8 +169,8 @@ def test_topics_that_change_are_seen_by_clients_and_by_the_log(alone: Alone) -> 
         assert (topic["name"], len(topic["partitions"])) == ("t1", 8)
 
 
-def test_a_fetch_waits_as_long_as_it_is_told_unless_it_fails(tmp_path: Path) -> None:
-    fetch: dict[str, Any] = {
+def fetch_of_an_hour() -> dict[str, Any]:
+    return {
         "maxWaitMs": HOUR_MS,
         "minBytes": 1,
         "maxBytes": 1_000,
@@ -195,6 +195,10 @@ def test_a_fetch_waits_as_long_as_it_is_told_unless_it_fails(tmp_path: Path) -> 
         "forgottenTopicsData": [],
         "rackId": "",
     }
+
+
+def test_a_fetch_waits_as_long_as_it_is_told_unless_it_fails(tmp_path: Path) -> None:
+    fetch = fetch_of_an_hour()
     with Front(tmp_path / "log.db", KNOWN) as front, Wire(front.gateway.port) as wire:
         with Wire(front.gateway.port) as waiting, Wire(front.gateway.port) as other:
             waiting.send("Fetch", 16, fetch)
@@ -208,6 +212,23 @@ def test_a_fetch_waits_as_long_as_it_is_told_unless_it_fails(tmp_path: Path) -> 
         (topic,) = wire.ask("Fetch", 16, fetch)["responses"]
         assert topic["partitions"][0]["errorCode"] == 100
         assert wire.ask("Fetch", 16, fetch | {"sessionId": 5})["errorCode"] == 70
+
+
+def test_a_fetch_keeps_nothing_waiting_that_comes_behind_it_but_a_fetch(alone: Alone) -> None:
+    fetch = fetch_of_an_hour()
+    with alone.wire() as wire:
+        wire.send("Fetch", 16, fetch)
+        wire.send("Heartbeat", 4, HEARTBEAT)
+        assert wire.receive()["errorCode"] == 0
+        (row,) = alone.wait_for_requests(1)
+        alone.answer(row, errorCode=25)
+        assert wire.receive()["errorCode"] == 25
+        wire.send("Fetch", 16, fetch)
+        wire.send("Fetch", 16, fetch)
+        with alone.wire() as other:
+            # Sent later: when it is answered, the first would have been, too.
+            other.ask("Fetch", 16, fetch | {"maxWaitMs": 1})
+            assert wire.has_nothing()
 
 
 def test_addresses_and_limits_are_checked_by_name() -> None:

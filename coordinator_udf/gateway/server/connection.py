@@ -32,10 +32,13 @@ from coordinator_udf.protocol.wire import (
     response_bytes,
     told_response_bytes,
 )
+from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 
 _log = logging.getLogger(__name__)
 
 _LENGTH: Final = struct.Struct(">i")
+_API_KEY: Final = struct.Struct(">h")
+_FETCH: Final = KEYS_BY_NAME["Fetch"]
 
 #: The most answers of one write.
 _TOGETHER_MAX: Final = 64
@@ -126,12 +129,12 @@ class Connection:
         self._unanswered = 0
 
     async def _read_requests(self) -> None:
-        in_turn: asyncio.Future[MakeBody] | None = None
+        in_turn: Started | None = None
         while True:
             # The length first, as it is here that a client is seen to go; the rest stays with TCP until its turn.
             size = await self._read_length()
             if in_turn is not None:
-                await asyncio.wait([in_turn])
+                await self._wait_for(in_turn, size)
             await self._slots.acquire()
             await self._shared.in_flight.acquire()
             self._unanswered += 1
@@ -146,7 +149,7 @@ class Connection:
                 raise
             in_turn = None
             if isinstance(outgoing, _Outgoing) and outgoing.started.in_turn:
-                in_turn = outgoing.started.answer
+                in_turn = outgoing.started
             throttle_ms = self._throttle_ms()
             if isinstance(outgoing, Passed) and outgoing.answer is None:
                 self._note_answered()
@@ -161,6 +164,19 @@ class Connection:
             if self._buffer:
                 # What is in the buffer is read without a pause; the others shall have their turn nonetheless.
                 await asyncio.sleep(0)
+
+    async def _wait_for(self, earlier: Started, size: int) -> None:
+        """Waits for the answer of a request, whose client has sent the next one, of ``size`` bytes.
+
+        A client with one connection for all (kafkajs) commits behind its Fetch, which here never gets a record: it
+        would wait in vain. A Fetch behind a Fetch has to wait, or the client would send the next at once, and so on.
+        """
+        if earlier.cut_short is not None and size >= _API_KEY.size and not earlier.answer.done():
+            start = await self._read_exactly(_API_KEY.size)
+            self._buffer = start + self._buffer
+            if _API_KEY.unpack(start) != (_FETCH,):
+                earlier.cut_short()
+        await asyncio.wait([earlier.answer])
 
     def _enter(self, principal: str) -> None:
         allowance = self._shared.allowance

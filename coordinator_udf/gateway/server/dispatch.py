@@ -64,7 +64,12 @@ class Dispatcher:
             return Started(at_once(told), 0, False)
         if api == "Fetch":
             wait_ms = partitions.fetch_wait_ms(incoming.body, self._topics.catalog)
-            return Started(_later(lambda: self._local(api, version, read_again()), wait_ms), version, True)
+
+            def fetched() -> Mapping[str, Any]:
+                return self._local(api, version, read_again())
+
+            answer = _later(fetched, wait_ms)
+            return Started(answer, version, True, cut_short=partial(_set, answer, fetched))
         if api == "Produce" and not produce.is_answered(incoming.body):
             raise Closed(f"a Produce that wants no answer: {produce.REFUSAL}")
         if api in CHANGES and self._group_configs is None:

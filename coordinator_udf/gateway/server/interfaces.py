@@ -66,11 +66,13 @@ class Started(NamedTuple):
         version: the version in which it is to be written.
         in_turn: the next request is not looked at before the answer is there. Kafka does so with every request of a
             connection; for those that wait for others it makes a difference to what comes behind.
+        cut_short: lets the answer come now, as far as it is; None where it can't.
     """
 
     answer: asyncio.Future[MakeBody]
     version: int
     in_turn: bool
+    cut_short: Callable[[], None] | None = None
 
 
 class Handler(Protocol):
