@@ -337,13 +337,23 @@ class EmbeddedLog:
                     "can't go on from its checkpoint: start it with --recover-from-offsets and a new --checkpoint"
                 )
 
-    def trim(self, before: int) -> int:
-        """Deletes the appends numbered below `before` and gives their space back; returns how many were deleted."""
+    def trim(self, before: int, rows: pa.Table | None = None) -> int:
+        """Deletes the appends numbered below `before` and gives their space back; returns how many were deleted.
+
+        Args:
+            rows: the rows of these appends, in order, where they are at hand; else they are read again.
+        """
         extent = self.extent()
         before = min(before, extent.next)
+        known = 0 if rows is None else self.rows_until(extent.first)
         for start in range(extent.first, before, 1_000):
             stop = min(start + 1_000, before)
-            ends = next_offsets(self.read(start, stop))
+            if rows is None:
+                ends = next_offsets(self.read(start, stop))
+            else:
+                until = self.rows_until(stop)
+                ends = next_offsets(rows.slice(0, until - known).to_batches())
+                rows, known = rows.slice(until - known), until
             # In portions, so that appenders never wait for long.
             with self._transaction() as connection:
                 delete_appends(connection, stop, ends)

@@ -95,7 +95,7 @@ def fold(log: EmbeddedLog, history: LogHistory, before: int, stop: threading.Eve
         if stop is not None and stop.is_set():
             break
         history.append(rows, until)
-        moved += log.trim(until)
+        moved += log.trim(until, rows)
         history.keep_up()
     return moved
 

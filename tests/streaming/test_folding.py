@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from coordinator_udf.log.dataframe import _read_snapshot
 from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
 from coordinator_udf.log.history import LogHistory, next_offsets
+from coordinator_udf.log.record_batches import to_columns
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.streaming.checkpoint import CheckpointError, append_needed, committed_append
 from coordinator_udf.streaming.checkpoint_files import LocalFiles
@@ -39,7 +40,7 @@ history = folding.claim_history(log, str(root / "tables"))
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 folding._PIECE_ROWS = 30
 if when == "written":
-    log.trim = lambda before: die() if before > 10 else 0
+    log.trim = lambda before, rows=None: die() if before > 10 else 0
 elif when == "leaving":
     log._give_back = die
 folding.fold(log, history, 40)
@@ -165,6 +166,21 @@ def test_who_reads_while_the_log_is_folded_reads_each_row_once(log: EmbeddedLog,
         fold(log, history, before)
     reading.join()
     assert places(rows) == expected, "it was folded while the reader read"
+
+
+def test_rows_that_are_at_hand_tell_the_same_as_the_log(tmp_path: Path) -> None:
+    found = []
+    for name in ("at hand", "read again"):
+        log = EmbeddedLog.create(tmp_path / name, PARTITIONS)
+        ticks = control_rows(partitions=PARTITIONS, log_ts=1, api="Tick")
+        log.append_all(to_columns(ticks[number % PARTITIONS :]) for number in range(2_500))
+        log.trim(7)
+        rows = pa.Table.from_batches(list(log.read(7, 2_300))) if name == "at hand" else None
+        assert log.trim(2_300, rows) == 2_293
+        found.append(log.snapshot())
+        log.close()
+    assert found[0] == found[1]
+    assert found[0].first_offsets[0] < found[0].first_offsets[1] < found[0].first_offsets[2]
 
 
 def test_the_file_gets_smaller(tmp_path: Path) -> None:
