@@ -80,8 +80,9 @@ class Coordinator:
         self._member_ids = member_ids
         known = list(topics)
         self.shard = VirtualTimeShard(settings, known, now_ms)
-        self._elsewhere = VirtualTimeShard(settings, known, now_ms)
-        self._elsewhere.unload(now_ms)
+        #: Answers what comes to a broker that doesn't have the coordinator.
+        self.elsewhere = VirtualTimeShard(settings, known, now_ms)
+        self.elsewhere.unload(now_ms)
         self._node = 0
         self._is_down = False
         self._asked: dict[str, tuple[Connection, Request]] = {}
@@ -96,7 +97,7 @@ class Coordinator:
         self._asked[request_id] = connection, request
         client_id, _, run = connection.member.partition("/")
         here = request.to == f"coordinator-{self._node}" and not self._is_down
-        shard = self.shard if here else self._elsewhere
+        shard = self.shard if here else self.elsewhere
         rows = request_rows(
             partitions=1,
             log_ts=now_ms,
@@ -137,7 +138,7 @@ class Coordinator:
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
         known = list(topics)
-        for shard in (self.shard, self._elsewhere):
+        for shard in (self.shard, self.elsewhere):
             shard.set_topics(now_ms, known)
 
     def go_down(self, now_ms: int) -> list[Answered]:

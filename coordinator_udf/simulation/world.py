@@ -78,7 +78,7 @@ class World:
                 self._topics.grow(topic.name, topic.partitions)
         settings = Settings.from_kafka(plan.settings)
         self._network = self._make_network()
-        self._coordinator = Coordinator(settings, self._topics, plan.start_ms, self._make_member_ids())
+        self._coordinator = self._make_coordinator(settings)
         self._processes: dict[str, Process] = {}
         self._deadlines: list[tuple[int, int, str]] = []
         self._look_ms = plan.start_ms
@@ -109,8 +109,8 @@ class World:
     def _make_network(self) -> Network:
         return Network(self._plan.network, self._draws)
 
-    def _make_member_ids(self) -> MemberIds:
-        return MemberIds(self._plan.members, self._draws)
+    def _make_coordinator(self, settings: Settings) -> Coordinator:
+        return Coordinator(settings, self._topics, self._plan.start_ms, MemberIds(self._plan.members, self._draws))
 
     def _make_applications(self) -> Applications:
         records = Records(self._plan.topics, self._plan.start_ms)

@@ -58,11 +58,13 @@ class RecordedCoordinator:
         """
         settings = Settings.from_kafka(coordinator_settings(config))
         self._shard = VirtualTimeShard(settings, topics_of(config), config["ts"])
-        # Answers what comes to a broker that doesn't have the coordinator.
+        # Answers what comes to a broker that doesn't have the coordinator. It looks at no topics: it knows all.
         self._elsewhere = VirtualTimeShard(settings, topics_of(config), config["ts"])
         self._elsewhere.unload(config["ts"])
         self._member_ids = member_ids
         self._node = 0
+        self._is_down = False
+        self._ever = {topic.id: topic for topic in topics_of(config)}
         self._changes: deque[tuple[int, int, int | None]] = deque()
         for failover in failovers:
             self.fail_over(failover)
@@ -81,6 +83,7 @@ class RecordedCoordinator:
         """Lets happen what happens before a line: failovers, and the timers that are due."""
         while self._changes and self._changes[0][0] <= number:
             _, at_ms, node = self._changes.popleft()
+            self._is_down = node is None
             if node is None:
                 self._shard.unload(at_ms)
             else:
@@ -91,12 +94,13 @@ class RecordedCoordinator:
 
     def set_topics(self, line: Line) -> None:
         """Says which topics exist from a line of type ``topics`` on."""
-        for shard in (self._shard, self._elsewhere):
-            shard.set_topics(line["ts"], topics_of(line))
+        self._ever |= {topic.id: topic for topic in topics_of(line)}
+        self._shard.set_topics(line["ts"], topics_of(line))
+        self._elsewhere.set_topics(line["ts"], self._ever.values())
 
     def request(self, now_ms: int, key: RequestKey, sent: Line) -> None:
         """Takes a member's request off the network."""
-        here = sent["to"] == f"coordinator-{self._node}"
+        here = sent["to"] == f"coordinator-{self._node}" and not self._is_down
         shard = self._shard if here else self._elsewhere
         name, req = key
         rows = request_rows(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from random import Random
 
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.members.run import make_machine
-from coordinator_udf.simulation.coordinator import MemberIds
+from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.network import Connection, Moment, Network
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, WorldPlan
@@ -61,6 +64,21 @@ class RecordedMemberIds(MemberIds):
         return self._script.member_ids.get((member, request.req))
 
 
+class RecordedCoordinator(Coordinator):
+    """A coordinator beside which recorded brokers answered NOT_COORDINATOR without a look at the topics."""
+
+    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, member_ids: MemberIds) -> None:
+        super().__init__(settings, topics, now_ms, member_ids)
+        self._ever: dict[str, Topic] = {}
+
+    def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
+        """Says which topics exist from now on; those that are deleted are known elsewhere."""
+        known = list(topics)
+        self._ever |= {topic.id: topic for topic in known}
+        self.shard.set_topics(now_ms, known)
+        self.elsewhere.set_topics(now_ms, self._ever.values())
+
+
 class RecordedWorld(World):
     """A world in which a script's events happen."""
 
@@ -80,8 +98,8 @@ class RecordedWorld(World):
     def _make_network(self) -> Network:
         return RecordedNetwork(self._script, self._draws)
 
-    def _make_member_ids(self) -> MemberIds:
-        return RecordedMemberIds(self._script)
+    def _make_coordinator(self, settings: Settings) -> Coordinator:
+        return RecordedCoordinator(settings, self._topics, self._plan.start_ms, RecordedMemberIds(self._script))
 
     def _make_applications(self) -> RecordedApplications:
         return RecordedApplications(self, self._agenda)
