@@ -57,9 +57,14 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The answer to the last `MetadataRequest`: the cluster, of which the topics that were asked for count."""
+    """The answer to the last `MetadataRequest`: the cluster, of which the topics that were asked for count.
+
+    Attributes:
+        is_asked: False lets a classic member learn of the cluster though it has not asked; by default it ignores that.
+    """
 
     view: ClusterView
+    is_asked: bool = True
 
 
 class CallbackError(NamedTuple):

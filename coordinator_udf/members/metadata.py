@@ -108,8 +108,11 @@ class ConsumerMetadata:
         self._asked = self.query()
         return self._asked
 
-    def take(self, view: ClusterView, now_ms: int) -> bool:
-        """Takes the answer that is awaited. Returns False where none is."""
+    def take(self, view: ClusterView, now_ms: int, *, is_asked: bool = True) -> bool:
+        """Takes the answer that is awaited, or what was not asked for. Returns False where an answer is to none."""
+        if not is_asked:
+            self.update(self.query(), view, now_ms)
+            return True
         asked, self._asked = self._asked, None
         if asked is None:
             return False

@@ -63,9 +63,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class MetadataArrives:
-    """A member learns what the cluster looks like."""
+    """A member learns what the cluster looks like, mostly because it has asked."""
 
     member: str
+    is_asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,8 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
             yield stall.at_ms, Stalls(member.name, stall.length_ms)
         for at_ms, topics in member.resubscribes:
             yield at_ms, Resubscribes(member.name, topics)
+        for at_ms in member.learns_ms:
+            yield at_ms, MetadataArrives(member.name, is_asked=False)
         if member.close_at_ms is not None:
             yield member.close_at_ms, Closes(member.name)
         if member.crash_at_ms is not None:

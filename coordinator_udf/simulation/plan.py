@@ -65,6 +65,7 @@ class MemberPlan:
         looks_ms: when its application looked at what a thread behind it has for it, where that is known.
         sent_ms: requests (API) that answer to something, where it is known when that came and when they went.
         resubscribes: the topics that it wants from a time on.
+        learns_ms: when it learned of the cluster, where it is known that it did so without having to.
         member_ids: the ids that it has, one after the other; drawn where there are no more.
     """
 
@@ -88,6 +89,7 @@ class MemberPlan:
     looks_ms: tuple[int, ...] = ()
     sent_ms: tuple[tuple[str, int, int], ...] = ()
     resubscribes: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    learns_ms: tuple[int, ...] = ()
     member_ids: tuple[str, ...] = ()
 
     @property

@@ -247,8 +247,8 @@ class World:
                     self._lose(connection)
             case e.Lost(connection):
                 self._lose(connection)
-            case e.MetadataArrives(member):
-                self._to_member(member, inputs.Metadata(self._topics.view()))
+            case e.MetadataArrives(member, is_asked) if member in self._processes:
+                self._to_member(member, inputs.Metadata(self._topics.view(), is_asked))
             case e.Batch():
                 self._delivery.handle_batch()
             case _:

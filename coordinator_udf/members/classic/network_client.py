@@ -115,9 +115,9 @@ class NetworkClient:
             self.progress += 1
         return bool(lost)
 
-    def give_metadata(self, view: ClusterView) -> bool:
+    def give_metadata(self, view: ClusterView, *, is_asked: bool = True) -> bool:
         """Takes the answer to the last metadata request. Returns False if there is none under way."""
-        taken = self._metadata.take(view, self._clock.now_ms)
+        taken = self._metadata.take(view, self._clock.now_ms, is_asked=is_asked)
         self.progress += taken
         return taken
 

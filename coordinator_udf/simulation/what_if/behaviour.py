@@ -14,7 +14,7 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins
 
 #: The Java assignors by the names under which members vote for them.
 STRATEGIES = {
@@ -48,6 +48,7 @@ class Behaviour:
         beats_ms: when each heartbeat came.
         looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
         sent_ms: requests (API) that answer to something: when that was answered, and when they came.
+        learned_ms: when it joined again though nobody had told it to, and it wanted the same topics: those had changed.
         member_ids: its ids, one after the other.
         unknown: what the requests don't tell, in words.
     """
@@ -68,6 +69,7 @@ class Behaviour:
     beats_ms: tuple[float, ...]
     looks_ms: tuple[float, ...]
     sent_ms: tuple[tuple[str, float, float], ...]
+    learned_ms: tuple[float, ...]
     member_ids: tuple[str, ...]
     unknown: tuple[str, ...]
 
@@ -96,6 +98,7 @@ def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
         tuple(_beats(process)),
         tuple(_looks(process)),
         tuple(_sent(process)),
+        tuple(_learned(process)),
         tuple(_member_ids(process)),
         tuple(unknown),
     )
@@ -194,11 +197,12 @@ def _end(
     process: Process, interval_ms: int, commit_ms: int | None, log_end_ms: float, unknown: list[str]
 ) -> tuple[float | None, float | None]:
     """Returns when the process closed its consumer, or was killed."""
-    last = process.entries[-1]
+    place = _last_leave(process)
+    last = process.entries[place if place is not None else -1]
     last_ms = arrived_ms(last)
-    leaves = last.api == "LeaveGroup" and not is_expiry(last.request)  # Most clients don't say why, but they come back.
-    if leaves or (last.api == "ConsumerGroupHeartbeat" and last.request.get("memberEpoch", 0) < 0):
-        before = process.entries[-2] if len(process.entries) > 1 else last
+    # Most clients don't say why they leave, but they come back.
+    if place is not None and not is_expiry(last.request):
+        before = process.entries[max(0, place - 1)]
         # A commit goes before it.
         is_one = before.api == "OffsetCommit" and last_ms - arrived_ms(before) <= _CLOSING_MS
         return arrived_ms(before) if is_one else last_ms, None
@@ -221,6 +225,31 @@ def _end(
     return None, ended_ms
 
 
+def _last_leave(process: Process) -> int | None:
+    """Returns the place of the request with which a process left for good; None if it didn't."""
+    for place in range(len(process.entries) - 1, -1, -1):
+        if _leaves(process.entries[place]):
+            return place
+        if begins(process.entries[place]):
+            return None
+    return None
+
+
+def _leaves(entry: Entry) -> bool:
+    return entry.api == "LeaveGroup" or (
+        entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch", 0) < 0
+    )
+
+
+def was_let_in(process: Process) -> bool:
+    """Returns whether a process became a member, or its request to join has no answer in the log."""
+    return any(
+        entry.response is None or entry.response.get("errorCode") in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
+        for entry in process.entries
+        if begins(entry)
+    )
+
+
 def process_is_static(process: Process) -> bool:
     """Returns whether a process is a static member, which says nothing when it closes."""
     return any(entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
@@ -231,13 +260,27 @@ def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
     max_poll_ms = int(properties["max.poll.interval.ms"])
     stalls = []
     for place, entry in enumerate(process.entries):
-        leaves = entry.api == "LeaveGroup" or entry.request.get("memberEpoch", 0) < 0
-        back = process.entries[place + 1 :]
-        if leaves and (back or is_expiry(entry.request)):
+        back = [later for later in process.entries[place + 1 :] if begins(later)] if _leaves(entry) else []
+        if _leaves(entry) and (back or is_expiry(entry.request)):
             began_ms = arrived_ms(entry) - max_poll_ms
             ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
             stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))
-    return stalls or (_silences(process, properties, max_poll_ms) if process_is_static(process) else [])
+    stalls = stalls or (_silences(process, properties, max_poll_ms) if process_is_static(process) else [])
+    return [*stalls, *_unheeded(process)]
+
+
+def _unheeded(process: Process) -> Iterator[Stall]:
+    """Yields the time before a close in which a member had been told to join again and its application didn't poll."""
+    place = _last_leave(process)
+    told_ms: float | None = None
+    for entry in process.entries[: place or 0]:
+        if entry.api == "Heartbeat" and (entry.response or {}).get("errorCode") == Errors.REBALANCE_IN_PROGRESS:
+            told_ms = answered_ms(entry) if told_ms is None else told_ms
+        elif entry.api in {"JoinGroup", "SyncGroup"}:
+            told_ms = None
+    if place is not None and told_ms is not None and not is_expiry(process.entries[place].request):
+        began_ms = round(told_ms) - 1
+        yield Stall(began_ms, max(1, round(arrived_ms(process.entries[place])) - began_ms))
 
 
 def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int) -> list[Stall]:
@@ -305,6 +348,22 @@ def _looks(process: Process) -> Iterator[float]:
         tells = entry.request.get("topicPartitions") is not None and entry.request.get("memberEpoch", 0) > 0
         if entry.api == "OffsetCommit" or tells:
             yield arrived_ms(entry)
+
+
+def _learned(process: Process) -> Iterator[float]:
+    """Yields when a classic member joined again of its own accord: its metadata had changed."""
+    was_told = True
+    topics: tuple[str, ...] | None = None
+    for entry in process.entries:
+        code = (entry.response or {}).get("errorCode")
+        if entry.api == "JoinGroup":
+            if not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code:
+                yield arrived_ms(entry)
+            topics, was_told = _subscribed(entry), True
+        elif entry.api == "SyncGroup" and not code:
+            was_told = False
+        elif entry.api in {"Heartbeat", "OffsetCommit", "LeaveGroup"}:
+            was_told = was_told or bool(code)
 
 
 def _member_ids(process: Process) -> Iterator[str]:

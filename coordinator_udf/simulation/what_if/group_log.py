@@ -18,7 +18,7 @@ from coordinator_udf.simulation.what_if.behaviour import (
     Behaviour,
     accepted_session_ms,
     behaviour_of,
-    process_is_static,
+    was_let_in,
 )
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
 from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance, recorded_rebalances
@@ -94,8 +94,14 @@ def _group(
 ) -> GroupLog | None:
     group_id = processes[0].group_id
     removals = find_removals(leaves, processes)
+    unknown = [
+        f"what {process.client_id} ({process.run}) would do, which was never let in: it is left out"
+        for process in processes
+        if not was_let_in(process)
+    ]
+    processes = [process for process in processes if was_let_in(process)]
     behaviours = [behaviour_of(process, end_ms) for process in processes]
-    unknown = [text for behaviour in behaviours for text in behaviour.unknown]
+    unknown += [text for behaviour in behaviours for text in behaviour.unknown]
     rebalances = recorded_rebalances(processes, removals)
     if not rebalances:
         return None
@@ -163,6 +169,7 @@ def _member(
         looks_ms=sent(behaviour.looks_ms),
         sent_ms=tuple((api, round(came) - start_ms, sent([went])[0]) for api, came, went in behaviour.sent_ms),
         resubscribes=tuple((sent([time])[0], topics) for time, topics in behaviour.resubscribed_ms),
+        learns_ms=sent(behaviour.learned_ms),
         member_ids=behaviour.member_ids,
     )
 
@@ -226,8 +233,8 @@ def _consumer_session_ms(
             if behaviour.crash_ms is not None
             and behaviour.crash_ms < rebalance.start_ms
             and behaviour.process.of("ConsumerGroupHeartbeat")
-            # A static member's place waits for the process that comes after it.
-            and not process_is_static(behaviour.process)
+            # A static member's place waits for the process that comes after it, if one does.
+            and not any(_comes_after(other, behaviour) for other in behaviours)
         ]
     if not found:
         return None
@@ -237,6 +244,13 @@ def _consumer_session_ms(
         if session_ms > max(0, longest_ms - interval_ms) and (step_ms < _DEFAULT_SESSION_MS or session_ms == step_ms):
             return session_ms
     return max(1_000, int(longest_ms // 1_000) * 1_000)
+
+
+def _comes_after(later: Behaviour, earlier: Behaviour) -> bool:
+    """Returns whether a process takes the place of a static member's that ended."""
+    instance_id = earlier.properties.get("group.instance.id")
+    is_same = instance_id is not None and later.properties.get("group.instance.id") == instance_id
+    return is_same and later.start_ms > earlier.start_ms
 
 
 def _network(behaviours: list[Behaviour]) -> NetworkPlan:

@@ -66,7 +66,7 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
         group_id = entry.request.get("groupId") or ""
         process = _process_of(groups[group_id], entry, client_id)
         if process is None:
-            if not _begins(entry):
+            if not begins(entry):
                 continue
             process = _new_process(groups[group_id], entry, asked[client_id])
             groups[group_id].append(process)
@@ -120,7 +120,7 @@ def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Proce
     return None
 
 
-def _begins(entry: Entry) -> bool:
+def begins(entry: Entry) -> bool:
     """Returns whether a request can be a process's first: one that joins."""
     if entry.api == "JoinGroup":
         return True

@@ -77,7 +77,8 @@ def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float])
         if not span[0] < answered_ms(entry) <= span[1]:
             continue
         code = (entry.response or {}).get("errorCode")
-        if entry.api == "LeaveGroup" and not code:
+        if entry.api == "LeaveGroup" and not code and arrived_ms(entry) > span[0]:
+            # One that came before ended the phase before: it was the last that that one waited for.
             first.setdefault(MEMBER_LEFT, arrived_ms(entry))
         elif entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
             # It is told of what has happened: of something that no request did, unless one came just then.
