@@ -71,12 +71,14 @@ class Authenticator:
         mechanisms: SASL mechanism -> what begins an authentication.
         passwords: where passwords and tokens are checked.
         failure_delay_ms: how long a failure waits for its answer.
+        frame_bytes_max: the largest frame of it.
         reauthenticate_ms: how long one is known at most; 0 for as long as what was shown is good.
     """
 
     mechanisms: Mapping[str, Begin]
     passwords: ThreadPoolExecutor
     failure_delay_ms: int
+    frame_bytes_max: int
     reauthenticate_ms: int
 
     def session_ms(self, exchange: Exchange) -> int | None:
@@ -194,6 +196,8 @@ class Session:
 
     async def answer(self, frame: bytes) -> Passed:
         """See `server.interfaces.Session.answer`."""
+        if len(frame) > self._with.frame_bytes_max:
+            raise Closed(f"a SASL request has {len(frame)} bytes, expected {self._with.frame_bytes_max} at most")
         header = read_header(frame)
         if self._is_over:
             raise Closed("it authenticated again in vain")

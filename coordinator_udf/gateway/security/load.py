@@ -55,6 +55,7 @@ class Security:
                 # One thread: who tries passwords takes no more than that.
                 passwords=ThreadPoolExecutor(1, thread_name_prefix="gateway-passwords"),
                 failure_delay_ms=settings.failure_delay_ms,
+                frame_bytes_max=settings.token_bytes_max,
                 reauthenticate_ms=settings.reauthenticate_ms,
             ),
             strangers=Strangers(settings.strangers_max),

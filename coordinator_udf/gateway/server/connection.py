@@ -191,8 +191,9 @@ class Connection:
 
     async def _take(self, frame: bytes, held: HeldBytes) -> _Outgoing | Passed:
         if self._session is not None and self._session.concerns(frame):
+            answered = await self._session.answer(frame)
             held.release()
-            return await self._session.answer(frame)
+            return answered
         if self._passage is not None:
             try:
                 passed = await self._passage.pass_on(_header(frame), frame, self.principal, self._host)

@@ -247,6 +247,15 @@ def test_who_authenticates_again_in_time_stays(front: Front, provider: Provider)
         assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == UNKNOWN_MEMBER
 
 
+def test_who_authenticates_again_sends_no_larger_frames_than_before(front: Front, provider: Provider) -> None:
+    with Wire(front.gateway.port) as wire:
+        handshake(wire)
+        wire.ask("SaslAuthenticate", 2, message(provider.token()))
+        handshake(wire)
+        wire.send("SaslAuthenticate", 2, authenticate(b"a" * 600_000))
+        assert wire.is_closed()
+
+
 def test_a_session_ends_with_its_token(front: Front, provider: Provider) -> None:
     with Wire(front.gateway.port) as wire:
         handshake(wire)
