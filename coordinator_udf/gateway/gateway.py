@@ -61,6 +61,7 @@ class GatewayStatus:
         shed: requests that were dropped before the log, as nobody waited for them any more.
         withdrawn: members that were made to leave, as their clients had gone before they learnt their ids.
         closed: closed connections by the first words of the reason.
+        authentications: what came of authentications, by the names of Kafka's metrics.
     """
 
     connections: int
@@ -71,6 +72,7 @@ class GatewayStatus:
     shed: int
     withdrawn: int
     closed: dict[str, int]
+    authentications: dict[str, int]
 
 
 class Gateway:
@@ -241,6 +243,7 @@ class Gateway:
             shed=self._commit.shed,
             withdrawn=self._pending.withdrawn,
             closed=dict(self._closed),
+            authentications={} if self._security is None else dict(self._security.entrance.authenticator.counts),
         )
 
     def _status_if_begun(self) -> GatewayStatus | None:

@@ -89,6 +89,8 @@ class _StatusCollector(Collector):
         yield GaugeMetricFamily(
             "kafka_server_socketservermetrics_connection_count", "Open connections.", status.connections
         )
+        for name, count in status.authentications.items():
+            yield CounterMetricFamily(f"kafka_server_socketservermetrics_{name}", "Authentications by SASL.", count)
         yield GaugeMetricFamily("muster_gateway_unanswered", "On their way to the coordinator.", status.unanswered)
         yield CounterMetricFamily("muster_gateway_appends", "Group commits to the request log.", status.appends)
         yield CounterMetricFamily("muster_gateway_rows", "Rows appended to the request log.", status.rows)

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import time
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from coordinator_udf.gateway.security.sasl import Begin, Exchange, Refused
@@ -73,6 +74,7 @@ class Authenticator:
         failure_delay_ms: how long a failure waits for its answer.
         frame_bytes_max: the largest frame of it.
         reauthenticate_ms: how long one is known at most; 0 for as long as what was shown is good.
+        counts: what came of authentications, by the names of Kafka's metrics.
     """
 
     mechanisms: Mapping[str, Begin]
@@ -80,6 +82,7 @@ class Authenticator:
     failure_delay_ms: int
     frame_bytes_max: int
     reauthenticate_ms: int
+    counts: Counter[str] = field(default_factory=Counter)
 
     def session_ms(self, exchange: Exchange) -> int | None:
         """Returns for how long one is known from now on, None for ever; as Kafka's SaslServerAuthenticator."""
@@ -104,6 +107,7 @@ class Dialogue:
         self._with = authenticator
         self._peer = peer
         self._before = before
+        self._kind = "authentication" if before is None else "reauthentication"
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self.known: Known | None = None
@@ -153,6 +157,7 @@ class Dialogue:
             session_ms = self._with.session_ms(exchange)
             ends_s = None if session_ms is None else time.monotonic() + session_ms / 1_000
             self.known = Known(principal, self._mechanism, ends_s)
+            self._with.counts[f"successful_{self._kind}"] += 1
         return Said(
             _said(
                 header,
@@ -164,6 +169,7 @@ class Dialogue:
         )
 
     async def _failed(self, header: RequestHeader, told: str) -> Said:
+        self._with.counts[f"failed_{self._kind}"] += 1
         # Who tries passwords gets the answer late, whatever was wrong.
         await asyncio.sleep(self._with.failure_delay_ms / 1_000)
         failed = int(Errors.SASL_AUTHENTICATION_FAILED)
@@ -191,6 +197,7 @@ class Session:
         if self._dialogue is not None or self._is_over:
             raise Closed("it sent other requests while it authenticated again")
         if self._known.ends_s is not None and time.monotonic() >= self._known.ends_s:
+            self._with.counts["expired_connections_killed"] += 1
             raise Closed("its session has expired, and it didn't authenticate again")
         return False
 

@@ -257,12 +257,16 @@ def test_who_authenticates_again_sends_no_larger_frames_than_before(front: Front
 
 
 def test_a_session_ends_with_its_token(front: Front, provider: Provider) -> None:
+    before = front.gateway.status().authentications
     with Wire(front.gateway.port) as wire:
         handshake(wire)
         wire.ask("SaslAuthenticate", 2, message(provider.token(lifetime_s=0.2)))
         time.sleep(0.3)
         wire.send("Heartbeat", 4, HEARTBEAT)
         assert wire.is_closed()
+    after = front.gateway.status().authentications
+    for name in ("successful_authentication", "expired_connections_killed"):
+        assert after[name] == before.get(name, 0) + 1
 
 
 def test_nobody_becomes_another_by_authenticating_again(front: Front, provider: Provider) -> None:
