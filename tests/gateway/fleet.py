@@ -99,13 +99,13 @@ class Member:
     def close(self) -> None:
         """Lets it leave the group as its library does."""
         self.order("closed", do="close")
-        assert self.process.wait(20) == 0, self.tail()
+        assert self.process.wait(120) == 0, self.tail()
 
     def kill(self) -> None:
         """kill -9."""
         self.killed = True
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(120)
 
     def tail(self) -> str:
         return f"{self.name}: " + "\n".join(self.log_path.read_text().splitlines()[-25:])

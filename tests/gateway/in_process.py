@@ -64,7 +64,7 @@ class InProcessCoordinator:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(120)
         assert not self._thread.is_alive()
         if self.failure is not None:
             raise self.failure

@@ -61,26 +61,26 @@ def test_confluents_admin(front: Front, tmp_path: Path) -> None:
         members = [fleet.start("confluent", group="g", topics=["t1"]) for _ in range(2)]
         fleet.wait_for_assignment(members, PLACES)
         members[0].order("committed", do="commit", place=("t1", 1), offset=5)
-        listed = admin.list_consumer_groups().result(20)
+        listed = admin.list_consumer_groups().result(120)
         assert [(group.group_id, group.state.name) for group in listed.valid] == [("g", "STABLE")]
         assert not listed.errors
-        described = admin.describe_consumer_groups(["g"])["g"].result(20)
+        described = admin.describe_consumer_groups(["g"])["g"].result(120)
         places = {(p.topic, p.partition) for m in described.members for p in m.assignment.topic_partitions}
         assert (described.state.name, described.partition_assignor, places) == ("STABLE", "range", PLACES)
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-            admin.delete_consumer_groups(["g"])["g"].result(20)
+            admin.delete_consumer_groups(["g"])["g"].result(120)
         for member in members:
             member.close()
     asked = ConsumerGroupTopicPartitions("g", [TopicPartition("t1", 1), TopicPartition("t1", 2)])
-    found = admin.list_consumer_group_offsets([asked])["g"].result(20).topic_partitions
+    found = admin.list_consumer_group_offsets([asked])["g"].result(120).topic_partitions
     assert [(p.partition, p.offset) for p in found] == [(1, 5), (2, -1001)]
     altered = ConsumerGroupTopicPartitions("g", [TopicPartition("t1", 2, 77)])
-    admin.alter_consumer_group_offsets([altered])["g"].result(20)
-    found = admin.list_consumer_group_offsets([asked])["g"].result(20).topic_partitions
+    admin.alter_consumer_group_offsets([altered])["g"].result(120)
+    found = admin.list_consumer_group_offsets([asked])["g"].result(120).topic_partitions
     assert [(p.partition, p.offset) for p in found] == [(1, 5), (2, 77)]
-    admin.delete_consumer_groups(["g"])["g"].result(20)
-    assert admin.list_consumer_groups().result(20).valid == []
-    cluster = admin.describe_cluster().result(20)
+    admin.delete_consumer_groups(["g"])["g"].result(120)
+    assert admin.list_consumer_groups().result(120).valid == []
+    cluster = admin.describe_cluster().result(120)
     assert [(node.host, node.port) for node in cluster.nodes] == [("127.0.0.1", front.gateway.port)]
 
 

@@ -187,7 +187,7 @@ def test_thousands_of_frames_through_a_socket_and_a_shard(tmp_path: Path) -> Non
 
 
 def _send(port: int, frames: Sequence[bytes], rng: random.Random) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         try:
             for data in frames:
                 length = rng.choice([len(data)] * 30 + [len(data) + 1, -1, 2**31 - 1])

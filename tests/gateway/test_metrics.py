@@ -164,7 +164,7 @@ def test_metrics_health_and_readiness_are_served() -> None:
 
 def _get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as said:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as said:
             return said.status, said.read().decode()
     except urllib.error.HTTPError as error:
         with error:

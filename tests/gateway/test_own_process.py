@@ -103,7 +103,7 @@ def gateway_process(tmp_path: Path, log: Path, port: int | None = None, *, kille
         yield port
         if not killed:
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(120) == 0
     finally:
         process.kill()
         output.close()

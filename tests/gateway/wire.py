@@ -15,7 +15,7 @@ from coordinator_udf.protocol.wire import request_bytes, split_response
 class Wire:
     """One connection. Answers come in the order of the requests."""
 
-    def __init__(self, port: int, timeout_s: float = 10) -> None:
+    def __init__(self, port: int, timeout_s: float = 120) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._sent: list[tuple[str, int, int]] = []
         self._count = 0

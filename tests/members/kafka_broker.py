@@ -72,7 +72,7 @@ class KafkaBroker:
     def kill(self) -> None:
         """kill -9."""
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(120)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -86,7 +86,7 @@ class KafkaBroker:
             assert self._process.poll() is None, (self._directory / "server.log").read_text()[-2_000:]
             try:
                 # An answer that came late may have been about topics that are there now.
-                there = admin.list_topics(timeout=10).topics
+                there = admin.list_topics(timeout=120).topics
                 missing = {name: count for name, count in self._topics.items() if name not in there}
                 if not missing:
                     return

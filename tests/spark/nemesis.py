@@ -72,7 +72,7 @@ class Reader:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(120)
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

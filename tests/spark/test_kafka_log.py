@@ -92,7 +92,7 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
     producer = Producer({"bootstrap.servers": running.addresses[0], "log_level": 0})
     for number in range(100):
         producer.produce("t1", f"record {number}".encode(), partition=number % 4)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     fleet = Fleet(tmp_path, running.bootstrap, session_ms=45_000, heartbeat_ms=3_000)
     committer = history.Committer(running.addresses[1], "simple", PLACES, 1)
     try:

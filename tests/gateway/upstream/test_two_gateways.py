@@ -55,7 +55,7 @@ class GatewayProcess:
     def kill(self) -> None:
         """kill -9."""
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(120)
 
 
 def free_range() -> int:
@@ -103,7 +103,7 @@ def test_members_go_on_at_the_other_gateway_and_stay_in_their_group(tmp_path: Pa
         producer = Producer({"bootstrap.servers": both[0].address, "log_level": 0})
         for number in range(8):
             producer.produce("t1", b"record", partition=number)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         bootstrap = ",".join(gateway.address for gateway in both)
         fleet = Fleet(tmp_path, bootstrap, session_ms=SESSION_MS)
         try:

@@ -75,7 +75,7 @@ def test_a_topic_that_is_otherwise_is_refused(broker: KafkaBroker, setting: str,
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.TOPIC, place.topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([changed])[changed].result(20)
+    admin.incremental_alter_configs([changed])[changed].result(120)
     wait(lambda: complaint(place), "it is refused")
     assert complaint(place) == f"{setting} of the topic {place.topic} is {value}, expected {expected}"
     with pytest.raises(LogError):
@@ -94,7 +94,7 @@ def complaint(place: KafkaPlace) -> str:
 def test_a_topic_that_was_given_more_partitions_is_refused(broker: KafkaBroker) -> None:
     place = a_log(broker, "grown")
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    admin.create_partitions([NewPartitions(place.topic, 5)])[place.topic].result(20)
+    admin.create_partitions([NewPartitions(place.topic, 5)])[place.topic].result(120)
     expected = "partitions of the topic grown is 5, expected 2 as grown-answers has"
     wait(lambda: expected in complaint(place), "it is refused")
 
@@ -191,7 +191,7 @@ def test_a_checkpoint_belongs_to_one_topic(broker: KafkaBroker, tmp_path: Path) 
     with pytest.raises(RecoveryError, match="there is a checkpoint at"):
         starting_offsets(spark, log, "tables", LocalFiles(str(tmp_path)), config, recover=True)
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    admin.delete_topics([place.topic])[place.topic].result(20)
+    admin.delete_topics([place.topic])[place.topic].result(120)
 
     def is_made_again() -> bool:
         try:
