@@ -32,6 +32,7 @@ def test_a_sample_is_replayed_without_a_difference(path: Path) -> None:
     assert verdict.identical > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_recordings_are_replayed_without_a_difference(family: str) -> None:
     paths = sorted(shared("oracle-member", "traces").glob(f"{family}-[0-9]*.jsonl.gz"))

@@ -41,6 +41,7 @@ def told(offset: int, metadata: str, leader_epoch: int) -> dict[str, Any]:
     return {"offset": offset, "metadata": metadata} | ({"leaderEpoch": leader_epoch} if leader_epoch >= 0 else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ts"), DESCRIPTIONS)
 def test_replaying_the_rows_gives_the_groups_that_the_broker_described(name: str, ts: int) -> None:
     state = replay(line_to_row(read_line(line), "dump") for line in lines_until(ts))

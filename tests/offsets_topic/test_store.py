@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
@@ -61,6 +62,7 @@ def test_the_excerpt_comes_back_byte_for_byte(tmp_path: Path) -> None:
     _there_and_back(EXCERPT, tmp_path, 3244)
 
 
+@pytest.mark.slow
 def test_a_whole_topic_comes_back_byte_for_byte(tmp_path: Path) -> None:
     _there_and_back(shared("broker", "logs-dev", "consumer_offsets.jsonl.gz"), tmp_path, 29767)
 

@@ -68,6 +68,7 @@ def test_hundreds_of_random_cuts_say_what_the_whole_says(log: Log) -> None:
 ONE = read(*LOGS[0])
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.sets(st.integers(0, len(ONE[1])), max_size=30))
 def test_any_cut_says_what_the_whole_says(ends: set[int]) -> None:

@@ -26,6 +26,7 @@ def test_a_shipped_recording_is_the_same(path: Path) -> None:
     assert _identical(judge(path, "consumer")) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["member-consumer", "loop-consumer", "loop-mixed"])
 def test_all_recordings_of_a_family_are_the_same(family: str) -> None:
     paths = sorted(shared("oracle-member", "traces").glob(f"{family}-*.jsonl.gz"))
