@@ -76,11 +76,7 @@ def request_rows(
     Raises:
         BadRequest: the request can't be one: an API or version that isn't served, no group id, a wrong type.
     """
-    versions = VERSIONS.get(api)
-    if versions is None:
-        raise BadRequest("api", api, "one of " + ", ".join(VERSIONS))
-    if not isinstance(api_version, int) or not versions[0] <= api_version <= versions[1]:
-        raise BadRequest(f"api_version of {api}", api_version, f"{versions[0]} to {versions[1]}")
+    _refuse_unserved(api, api_version)
     row: dict[str, Any] = {
         **_NOTHING,
         "log_ts": log_ts,
@@ -108,6 +104,14 @@ def request_rows(
     if api != "Heartbeat":
         row["body"] = _json(body)
     return [row]
+
+
+def _refuse_unserved(api: str, api_version: int) -> None:
+    versions = VERSIONS.get(api)
+    if versions is None:
+        raise BadRequest("api", api, "one of " + ", ".join(VERSIONS))
+    if not isinstance(api_version, int) or not versions[0] <= api_version <= versions[1]:
+        raise BadRequest(f"api_version of {api}", api_version, f"{versions[0]} to {versions[1]}")
 
 
 def control_rows(
