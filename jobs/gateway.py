@@ -34,7 +34,9 @@ from coordinator_udf.user_errors import UserError
 def main(
     *,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect.")],
-    root: Annotated[Path, typer.Option(help="Where all is that has no option of its own.")] = Path("data/live"),
+    root: Annotated[
+        Path | None, typer.Option(help="Where all is that has no option of its own. [default: data/live]")
+    ] = None,
     log: Annotated[
         str | None,
         typer.Option(help="The coordinator's log: a path, or kafka://HOST:PORT,.../TOPIC. [default: ROOT/log]"),
@@ -64,11 +66,15 @@ def main(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports, security, gateways)
+    folder = root or Path("data/live")
     try:
+        place = LogPlace(log or str(folder / "log"), read_kafka_security(kafka_config))
         serve_alone(
             options,
-            log=LogPlace(log or str(root / "log"), read_kafka_security(kafka_config)),
-            tables=tables or str(root / "tables"),
+            log=place,
+            tables=tables or str(folder / "tables"),
+            # A topic may be of another coordinator than the one in the default folder.
+            watches=place.kafka is None or tables is not None or root is not None,
             poll_ms=poll,
             stop=stop,
             metrics=None if metrics is None else parse_address(metrics),

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -39,6 +39,7 @@ def serve_alone(
     tables: str,
     poll_ms: int,
     stop: threading.Event,
+    watches: bool = True,
     metrics: tuple[str, int] | None = None,
 ) -> None:
     """A gateway in a process of its own: it appends to the log and follows the table of answers, until ``stop`` is set.
@@ -46,6 +47,7 @@ def serve_alone(
     Args:
         tables: the folder of the coordinator's tables, a path or a URI: where partitions end, whether it is
             there at all, and with an embedded log its answers.
+        watches: whether the lease on the tables is that of this log's coordinator, and tells whether it is there.
         metrics: where metrics, health and readiness are told, if anywhere.
 
     Raises:
@@ -76,7 +78,7 @@ def serve_alone(
         follower.start()
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
-        watch = BackgroundThread(_watch_coordinator(gateway, tables), "coordinator-watch")
+        watch = BackgroundThread(_watch_coordinator(gateway, tables), "coordinator-watch") if watches else nullcontext()
         with _listening(gateway, options), _monitored(metrics, registry, gateway), watch:
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
             clock.start()
