@@ -44,10 +44,12 @@ class Timekeeper:
 
     def holds_up_ms(self, api: str, now_ms: int) -> int | None:
         """Returns how much later a request goes out that could now, if that is known."""
-        for known, came_ms, went_ms in self._sent_ms:
-            if known == api and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS):
-                return max(0, went_ms - now_ms)
-        return None
+        near = [
+            (abs(now_ms - came_ms), went_ms)
+            for known, came_ms, went_ms in self._sent_ms
+            if known == api and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS)
+        ]
+        return max(0, min(near)[1] - now_ms) if near else None
 
     def next_look_ms(self, now_ms: int, within_ms: int) -> int | None:
         """Returns when the application next looked, if that is known and not later than within a time."""

@@ -170,7 +170,7 @@ def test_a_log_of_any_settings_happens_again(run: str) -> None:
         ("evidence/dev/max-poll.request.log.gz", "max-poll-g"),  # A LeaveGroup ends one rebalance and begins none.
         ("evidence/dev/subscriptions.request.log.gz", "subscriptions-b"),  # The leader sees that its topic grew.
         ("evidence/dev/kip848.request.log.gz", "kip848-b"),  # A static member is killed, and its successor refused.
-        ("broker/logs-dev/migrate.log.gz", "migrate-g"),
+        ("broker/logs-dev/migrate.log.gz", "migrate-g"),  # Members give partitions up between others' SyncGroups.
         ("broker/logs-dev/txn.log.gz", "txn-a"),  # One closes that was told to join again.
     ],
 )

@@ -27,6 +27,8 @@ STRATEGIES = {
 _DEFAULT_HEARTBEAT_MS = 3_000
 #: A commit that comes so shortly before its member leaves is part of closing.
 _CLOSING_MS = 100
+#: A member that joins again so shortly after its SyncGroup was answered does it for what that told.
+_SOON_MS = 1_000
 #: A member that has been silent for so many of its intervals has ended.
 _SILENT_INTERVALS = 3
 #: One that was removed would have heard of it within one.
@@ -326,20 +328,27 @@ def _beats(process: Process) -> Iterator[float]:
 
 
 def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
-    """Yields each JoinGroup with when the heartbeat was answered that asked for it, and each SyncGroup likewise."""
+    """Yields each JoinGroup with when the heartbeat was answered that asked for it, and each SyncGroup likewise.
+
+    A first JoinGroup answers to nothing, a second one to the first. One that comes soon after a SyncGroup though nobody
+    asked for it is that of a member that gives something up.
+    """
     told_ms: float | None = None
     joined_ms: float | None = None
+    synced_ms: float | None = None
     for entry in process.entries:
         code = (entry.response or {}).get("errorCode")
         if entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
             told_ms = answered_ms(entry)
         elif entry.api == "JoinGroup":
-            if told_ms is not None:
-                yield "JoinGroup", told_ms, arrived_ms(entry)
-            told_ms, joined_ms = None, None if code else answered_ms(entry)
+            if told_ms is None and synced_ms is not None and arrived_ms(entry) - synced_ms <= _SOON_MS:
+                told_ms = synced_ms
+            yield "JoinGroup", arrived_ms(entry) if told_ms is None else told_ms, arrived_ms(entry)
+            synced_ms, joined_ms = None, None if code else answered_ms(entry)
+            told_ms = answered_ms(entry) if code == Errors.MEMBER_ID_REQUIRED else None
         elif entry.api == "SyncGroup" and joined_ms is not None:
             yield "SyncGroup", joined_ms, arrived_ms(entry)
-            joined_ms = None
+            joined_ms, synced_ms = None, answered_ms(entry)
 
 
 def _looks(process: Process) -> Iterator[float]:
