@@ -166,6 +166,19 @@ def test_topics_come_and_grow_and_go_as_the_log_tells(tmp_path: Path) -> None:
     assert topics_by_time(read(log, tmp_path)) == [[], [("new", 2)], [("new", 3)], []]
 
 
+def test_a_forwarded_growth_is_there_by_its_first_answer(tmp_path: Path) -> None:
+    log = KafkaLog()
+    asked = {"topics": [{"name": "new", "numPartitions": 2}]}
+    made = {"topics": [{"name": "new", "topicId": "x", "errorCode": 0, "numPartitions": 2}]}
+    log.add("CREATE_TOPICS", asked, made, arrives=10, takes=60)
+    log.add("CREATE_TOPICS", asked, made, arrives=20, takes=5, connection="b")
+    grown = {"topics": [{"name": "new", "count": 3}]}, {"results": [{"name": "new", "errorCode": 0}]}
+    log.add("CREATE_PARTITIONS", *grown, arrives=30, takes=5, connection="c")
+    log.heartbeat("m", 25, arrives=50, connection="d")
+    log.heartbeat("m", 25, arrives=90, connection="d")
+    assert topics_by_time(read(log, tmp_path)) == [[], [("new", 2)], [("new", 3)]]
+
+
 def test_growth_of_a_topic_that_was_not_asked_for_is_rejected_and_the_rest_is_read(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     other = [{"name": "other", "errorCode": 0}]

@@ -207,3 +207,22 @@ def test_an_interval_begins_no_later_than_its_window(tmp_path: Path) -> None:
     different, last = with_interval(tmp_path, takes=50)
     assert different
     assert set(different) <= set(last)
+
+
+def with_early_begin(tmp_path: Path, *, last: float) -> tuple[list[str | None], str]:
+    """An assignment that is made while a heartbeat is under way, and the next, told at a time; what differs, and it."""
+    log = KafkaLog()
+    beat(log, "m-1", 0, 2, gets=True, arrives=0, takes=600, connection="a")
+    beat(log, "m-2", 0, 2, gets=True, arrives=700, connection="b")
+    told = beat(log, "m-1", 2, 3, arrives=last, connection="a")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    return [difference.request_id for difference in verdict.differences], told
+
+
+def test_an_interval_begins_as_early_as_the_answers_say(tmp_path: Path) -> None:
+    assert with_early_begin(tmp_path, last=1_050)[0] == []
+
+
+def test_an_interval_begins_no_earlier_than_its_window(tmp_path: Path) -> None:
+    different, told = with_early_begin(tmp_path, last=950)
+    assert different == [told]

@@ -77,3 +77,28 @@ def test_a_list_of_groups_is_not_read_outside_its_window(tmp_path: Path) -> None
     answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
     wrong = log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
     assert different(read(log, tmp_path)) == [wrong]
+
+
+def test_a_list_that_was_not_refused_is_read_before_or_after_the_shard_is_loaded(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.join("", "", 16, arrives=0)
+    log.join("", "", 14, arrives=1_000)
+    none = {"throttleTimeMs": 0, "errorCode": 0, "groups": []}
+    log.add("LIST_GROUPS", {"statesFilter": []}, none, arrives=1_001, takes=30, connection="c")
+    log.heartbeat("m-1", 25, arrives=1_020)
+    assert different(read(log, tmp_path)) == []
+
+
+def test_what_the_asker_may_do_with_a_group_is_adopted(tmp_path: Path) -> None:
+    log = KafkaLog()
+    dead = {
+        "errorCode": 0, "errorMessage": None, "groupId": "g", "groupState": "Dead", "protocolType": "",
+        "protocolData": "", "members": [], "authorizedOperations": 3_400,
+    }  # fmt: skip
+    for asked in (True, False):
+        asks = {"groups": ["g"], "includeAuthorizedOperations": asked}
+        log.add("DESCRIBE_GROUPS", asks, {"throttleTimeMs": 0, "groups": [dead]}, arrives=1_000, version=5)
+    source = read(log, tmp_path)
+    told = [answer.body["groups"][0]["authorizedOperations"] for answer in source.recording.answers]
+    assert told == [-(2**31), 3_400]
+    assert source.notes["answers that tell what the asker may do, adopted"] == 1

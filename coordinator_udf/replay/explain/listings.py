@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from coordinator_udf.groups.admin import list_groups
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.results import Placed
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
-from coordinator_udf.replay.judge.compare import Difference
+from coordinator_udf.replay.judge.compare import Difference, answer_error
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
+from coordinator_udf.shard.apis import Availability
 from coordinator_udf.shard.shard import PoisonRow, Shard
 from schemas.requests import CONTROL_APIS
 
@@ -75,7 +77,7 @@ def place_listings(
 def _listing(
     source: ReplaySource, facts: LogFacts, difference: Difference, partition: int, place: int
 ) -> Listing | None:
-    """A shard's part of the list, if the groups of the shard are others than ours."""
+    """A shard's part of the list, if the groups of the shard are others than ours, or some shard refused ours."""
     entry = facts.entries[difference.request_id or ""]
     theirs, ours = (
         {
@@ -85,7 +87,9 @@ def _listing(
         }
         for side in (difference.recorded, difference.ours)
     )
-    if theirs == ours:
+    errors = [answer_error(side["body"]) for side in (difference.recorded, difference.ours)]
+    is_refused = errors[0] == Errors.NONE != errors[1]
+    if theirs == ours and not is_refused:
         return None
     states, types = (tuple(entry.request.get(name) or ()) for name in ("statesFilter", "typesFilter"))
     return Listing(place, entry, theirs, states, types)
@@ -133,6 +137,9 @@ def _look(
     for listing in looking:
         known = found.get(listing.place)
         if known is not None and abs(known[0] - listing.place) <= abs(number - listing.place):
+            continue
+        if shard.availability is Availability.LOADING:
+            # The whole list would be refused.
             continue
         groups = list_groups(shard.ctx, shard.store, listing.states, listing.types)
         ours = {group["groupId"]: group for group in groups if facts.knows(listing.entry, group["groupId"])}

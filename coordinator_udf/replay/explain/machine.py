@@ -64,12 +64,18 @@ class Snapshot(NamedTuple):
     log_length: int
     resolving: dict[str, dict[str, ResolvedRegex]]
 
-    def key(self) -> tuple[Any, ...]:
-        """What two snapshots have in common that will behave alike; numbers given to timers and outputs don't count."""
-        timers = tuple((deadline, key, data) for deadline, _, key, data in self.timers)
-        state = (self.groups, self.committed, self.pending, timers)
+    def key(self, until_ms: int) -> tuple[Any, ...]:
+        """What two snapshots have in common that behave alike up to a time, in milliseconds.
+
+        Numbers given to timers and outputs don't count, nor do timers that are due later.
+        """
+        timers = tuple((deadline, key, data) for deadline, _, key, data in self.timers if deadline <= until_ms)
         told_later = tuple(tuple(resolved.items()) for resolved in self.resolving.values())
-        return (self.now_ms, *state, told_later, self.topics_version, self.availability)
+        return (self.now_ms, *self.kept(), timers, told_later, self.topics_version, self.availability)
+
+    def kept(self) -> tuple[bytes, bytes, bytes]:
+        """What is on record: groups, committed offsets, and those of transactions."""
+        return self.groups, self.committed, self.pending
 
 
 class GroupMachine:

@@ -8,21 +8,12 @@ through again. The first order that explains the window is taken, and the walk g
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
-from coordinator_udf.replay.explain.walk import LaterBegin, Mismatch, Point, Tail, Walk
-
-
-class _Path(NamedTuple):
-    """A way from a point on: where it ended, what was noted on it, and what was moved."""
-
-    start: Point
-    end: Point
-    tail: Tail
-    moved: tuple[Option, ...]
+from coordinator_udf.replay.explain.walk import Mismatch, OtherBegin, Point, Walk
+from coordinator_udf.replay.explain.window import Path, Window
 
 
 class Search:
@@ -73,14 +64,8 @@ class Search:
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[0])
         goal = min(here.first + self._bounds.ahead, len(walk.steps))
-        window = _Window(walk, goal, mismatches[0].place, self._points[0], self._rebase.given_up)
-        most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
-        path = self._with_later_begin(window, mismatches[0].place)
-        if path is not None:
-            self._take(path, mismatches[0].place, window.tries)
-            return
-        most += window.tries
-        path = self._least_changed(window, self._starts(here.first), min(most, self._budget()))
+        window = Window(walk, goal, mismatches[0].place, self._points[0], self._rebase.given_up)
+        path = self._search(window, here)
         if path is not None:
             self._take(path, mismatches[0].place, window.tries)
             return
@@ -92,7 +77,16 @@ class Search:
         walk.forward_to(here, tail)
         self._give_up(mismatches, window)
 
-    def _least_changed(self, window: _Window, starts: Sequence[Point], limit: int) -> _Path | None:
+    def _search(self, window: Window, here: Point) -> Path | None:
+        """An order that explains the window; None within the tries that there are."""
+        most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
+        path = self._with_other_begin(window, window.place)
+        if path is not None:
+            return path
+        limit = min(window.tries + most, self._budget())
+        return self._least_changed(window, self._starts(here.first), limit)
+
+    def _least_changed(self, window: Window, starts: Sequence[Point], limit: int) -> Path | None:
         """The least changed order, of those the one from the nearest point; None up to that number of tries.
 
         Few changes are looked for everywhere, but not for long, before one search is gone through to its end.
@@ -118,20 +112,25 @@ class Search:
                 return True
         return False
 
-    def _with_later_begin(self, window: _Window, place: int) -> _Path | None:
-        """An order in which a step that began an interval was handled so late that the interval isn't over yet."""
+    def _with_other_begin(self, window: Window, place: int) -> Path | None:
+        """An order in which a step that began an interval was handled at another time, so that it is over or isn't.
+
+        Later, so late that the interval isn't over where the answer differs; or earlier, so that it is.
+        """
         walk = self._walk
         at_ms = walk.machine.now_ms
         walk.back_to(self._points[-1])
         while walk.first < place and (option := walk.usual()) is not None:
             walk.take(option)
-        for begun in walk.later_begins(at_ms):
-            earlier = [point for point in self._points if point.first <= begun.place and begun.place not in point.done]
-            if earlier and (path := self._begun_later(window, earlier[-1], begun)) is not None:
-                return path
+        later, earlier = walk.later_begins(at_ms), walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
+        for begins, follow in ((later, self._begun_later), (earlier, self._begun_earlier)):
+            for begun in begins:
+                before = [p for p in self._points if p.first <= begun.place and begun.place not in p.done]
+                if before and (path := follow(window, before[-1], begun)) is not None:
+                    return path
         return None
 
-    def _begun_later(self, window: _Window, start: Point, begun: LaterBegin) -> _Path | None:
+    def _begun_later(self, window: Window, start: Point, begun: OtherBegin) -> Path | None:
         """The same of one such step: as much later as the answers need that follow."""
         walk = self._walk
         step, was_delayed = walk.steps[begun.place], begun.place in walk.delayed
@@ -153,6 +152,23 @@ class Search:
             walk.delayed.discard(begun.place)
         return None
 
+    def _begun_earlier(self, window: Window, start: Point, begun: OtherBegin) -> Path | None:
+        """The same of one such step: as early as the answer needs, or else as early as can be."""
+        steps = self._walk.steps[start.first : begun.place + 1]
+        natural_ms = [step.natural_ms for step in steps]
+        limit = window.tries + self._bounds.tries
+        for needed_ms in dict.fromkeys((begun.needed_ms, steps[-1].arrived_ms)):
+            for step, own_ms in zip(steps, natural_ms, strict=True):
+                # What comes before it does so no later.
+                step.natural_ms = min(own_ms, max(needed_ms, step.arrived_ms))
+            for changes in range(3):
+                path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
+                if path is not None:
+                    return path
+        for step, own_ms in zip(steps, natural_ms, strict=True):
+            step.natural_ms = own_ms
+        return None
+
     def _starts(self, place: int) -> list[Point]:
         """The points from which the windows begin, nearest first."""
         starts: list[Point] = []
@@ -163,7 +179,7 @@ class Search:
                 starts.append(start)
         return starts
 
-    def _take(self, path: _Path, place: int, tries: int) -> None:
+    def _take(self, path: Path, place: int, tries: int) -> None:
         self._spend(tries)
         self._walk.forward_to(path.end, path.tail)
         self._outcome.explanations.append(Explanation(place, path.moved, tries))
@@ -171,7 +187,7 @@ class Search:
         self._points.append(path.end)
         self._farthest = max(self._farthest, path.end.first)
 
-    def _give_up(self, mismatches: list[Mismatch], window: _Window) -> None:
+    def _give_up(self, mismatches: list[Mismatch], window: Window) -> None:
         """Notes what stays unexplained and goes on from there."""
         for mismatch in mismatches:
             others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
@@ -224,101 +240,3 @@ class Search:
 
     def _spend(self, tries: int) -> None:
         self._outcome.tries += tries
-
-
-class _Window:
-    """The search of the windows before one answer that differs."""
-
-    def __init__(self, walk: Walk, goal: int, place: int, since: Point, given_up: Container[int]) -> None:
-        """A window that begins with no point before ``since``; what is given up needn't be explained again."""
-        self._walk = walk
-        self._given_up = given_up
-        self._here, self._tail = walk.point(), walk.tail(since)
-        self._start = self._since = since
-        self._goal = goal
-        self._place = place
-        self._visited: dict[Hashable, int] = {}
-        self._limit = 0
-        self.tries = 0
-        #: When the farthest answer differed that `follow` came to.
-        self.failed_ms = 0
-        #: The order that explains most of what comes next, if none explains all up to the goal.
-        self.best: _Path | None = None
-        #: What was answered in the orders that were tried, by step.
-        self.seen: dict[int, list[str]] = {}
-        self._moved: list[Option] = []
-
-    def search(self, start: Point, changes: int, limit: int) -> _Path | None:
-        """An order from a point on with so many changes at most that explains all up to the goal; None within tries."""
-        self._visited.clear()
-        self._limit = limit
-        self._begin(start)
-        self._moved = []
-        return self._path(self._walk.point()) if self._go_on(changes) else None
-
-    def follow(self, start: Point, moved: Option, changes: int, limit: int) -> _Path | None:
-        """The usual order from a point on, where a step has another time, if it explains all up to the goal.
-
-        Args:
-            changes: how many more there may be.
-            limit: up to which number of tries.
-        """
-        self._visited.clear()
-        self._limit, self.failed_ms = limit, 0
-        self._begin(start)
-        self._moved = []
-        if not self._go_on(changes):
-            return None
-        path = self._path(self._walk.point())
-        return path._replace(moved=(moved, *path.moved))
-
-    def _go_on(self, changes: int) -> bool:
-        """Whether the goal can be reached from where the walk is, with at most so many changes."""
-        walk = self._walk
-        if walk.is_finished or (walk.first >= self._goal < len(walk.steps) and not walk.done):
-            return True
-        if self.tries >= self._limit:
-            return False
-        here = walk.point()
-        key = (here.first, here.done, here.shared, here.held_ms, here.snapshot.key())
-        if self._visited.get(key, -1) >= changes:
-            return False
-        self._visited[key] = changes
-        if not walk.done and here.first > self._place and (self.best is None or here.first > self.best.end.first):
-            self.best = self._path(here)
-        for number, option in enumerate(list(walk.options())):
-            cost = 0 if option.usual else 1
-            if cost > changes:
-                continue
-            if number:
-                walk.back_to(here)
-            self.tries += 1
-            mismatches = [found for found in walk.take(option) if found.place not in self._given_up]
-            if option.resolves_late and not walk.machine.is_resolving:
-                continue
-            if mismatches:
-                self._note(mismatches)
-                self.failed_ms = max(self.failed_ms, option.at_ms)
-                continue
-            if cost:
-                self._moved.append(option)
-            if self._go_on(changes - cost):
-                return True
-            if cost:
-                self._moved.pop()
-        return False
-
-    def _begin(self, start: Point) -> None:
-        # What was noted before the start may have been cut by a search that began earlier.
-        self._walk.forward_to(self._here, self._tail)
-        self._walk.back_to(start)
-        self._start = start
-
-    def _path(self, end: Point) -> _Path:
-        return _Path(self._start, end, self._walk.tail(self._since), tuple(self._moved))
-
-    def _note(self, mismatches: list[Mismatch]) -> None:
-        for mismatch in mismatches:
-            said = self.seen.setdefault(mismatch.place, [])
-            if mismatch.ours not in said:
-                said.append(mismatch.ours)

@@ -35,8 +35,8 @@ class Point(NamedTuple):
     held_ms: int
 
 
-class LaterBegin(NamedTuple):
-    """A step that may have begun an interval later: the time (ms) that is needed at least, the interval's length."""
+class OtherBegin(NamedTuple):
+    """A step that may have begun an interval at another time: the one (ms) that is needed, the interval's length."""
 
     place: int
     needed_ms: int
@@ -294,18 +294,35 @@ class Walk:
             latest_ms = min(latest_ms, step.latest_ms)
         return [place for place in candidates if self.steps[place].asked_ms <= latest_ms], latest_ms
 
-    def later_begins(self, at_ms: int) -> list[LaterBegin]:
+    def later_begins(self, at_ms: int) -> list[OtherBegin]:
         """Steps that may have begun an interval so much later that it isn't over at a time."""
         found = []
         for begin_ms, length_ms in self.machine.intervals():
             needed_ms = at_ms - length_ms + 1
-            if begin_ms >= needed_ms:
-                continue
-            first = bisect_left(self.course, begin_ms, key=_time)
-            for place, _ in self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]:
-                if needed_ms <= self.steps[place].latest_ms:
-                    found.append(LaterBegin(place, needed_ms, length_ms))
+            if begin_ms < needed_ms:
+                found += [
+                    OtherBegin(place, needed_ms, length_ms)
+                    for place in self._begun_at(begin_ms)
+                    if needed_ms <= self.steps[place].latest_ms
+                ]
         return found
+
+    def earlier_begins(self, at_ms: int, latest_ms: int) -> list[OtherBegin]:
+        """Steps that may have begun an interval so much earlier that it is over at a time, or at a later one."""
+        found = []
+        for begin_ms, length_ms in self.machine.intervals():
+            if begin_ms + length_ms <= at_ms:
+                continue
+            for place in self._begun_at(begin_ms):
+                arrived_ms = self.steps[place].arrived_ms
+                if arrived_ms < begin_ms and arrived_ms + length_ms <= latest_ms:
+                    found.append(OtherBegin(place, max(arrived_ms, at_ms - length_ms), length_ms))
+        return found
+
+    def _begun_at(self, begin_ms: int) -> list[int]:
+        """The steps that happened at a time."""
+        first = bisect_left(self.course, begin_ms, key=_time)
+        return [place for place, _ in self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]]
 
     # -- what happens ---------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Answers that no group coordinator decides: they are adopted from the log, and their requests never reached it.
 
 Whoever may read a group or a topic is decided by the broker's authorizer, whether a producer's transaction is in order
-by the transaction coordinator (KIP-890), and whether the offsets topic is there and takes records by the broker.
+by the transaction coordinator (KIP-890), and whether the offsets topic is there and takes records by the broker. What
+the asker may do with a group stands beside what the coordinator says of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ TRANSACTION: Final = "verification of a transaction"
 UNAVAILABLE: Final = "availability of the offsets topic"
 
 
+#: What is told of the operations that the asker may do where it didn't ask for them.
+NO_OPERATIONS: Final = -(2**31)
+
+
 class Decided(NamedTuple):
     """An answer that the coordinator didn't decide: the line's number, who did, and whom it was told."""
 
@@ -33,6 +38,14 @@ class Decided(NamedTuple):
     who: str
     client_id: str | None
     api: str
+
+
+def tells_operations(entry: Entry) -> bool:
+    """Whether an answer tells what the asker may do, as it asked; that is the broker's authorizer's."""
+    if not entry.request.get("includeAuthorizedOperations") or entry.response is None:
+        return False
+    groups = entry.response.get("groups") or ()
+    return any(group.get("authorizedOperations", NO_OPERATIONS) != NO_OPERATIONS for group in groups)
 
 
 def decided(entry: Entry) -> Decided | None:

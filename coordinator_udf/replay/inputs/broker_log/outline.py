@@ -73,6 +73,8 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
         change._replace(ts_us=change.ts_us + int(order.later_us[place]))
         for place, change in sorted(traces.changes, key=lambda each: rank[each[0]])
     ]
+    # A request that was forwarded to the controller has two lines; what it changes is there by the first answer.
+    changes.sort(key=lambda change: change.ts_us)
     topics = topic_history(traces.topics, changes, entries, options.topics)
     elsewhere = decided_elsewhere(traces.decided)
     state = [] if options.state is None else read_state(options.state)
@@ -125,6 +127,8 @@ def _notes(outline: Outline, traces: Traces) -> Counter[str]:
     notes["topics known by id only"] = len(topics.nameless)
     notes["topic ids matched with names by what answers imply"] = topics.matched
     notes["answers that were throttled, adopted"] = sum(n not in outline.elsewhere for n in traces.throttled)
+    told = sum(n not in outline.elsewhere for n in traces.authorized)
+    notes["answers that tell what the asker may do, adopted"] = told
     notes["shard lost by the broker"] = sum(map(len, available.losses.values()))
     return notes
 

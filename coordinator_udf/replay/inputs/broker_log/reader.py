@@ -13,6 +13,7 @@ from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import VERSIONS, Topic
 from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder
+from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import NO_OPERATIONS, tells_operations
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.inputs.broker_log.order import entries_in_order, in_order, set_row_times
@@ -299,6 +300,9 @@ def _answer(entry: Entry, request_id: str, body: dict[str, Any]) -> Answer:
     if body.get("throttleTimeMs"):
         # Quotas are the broker's, not the coordinator's.
         body = {**body, "throttleTimeMs": 0}
+    if tells_operations(entry):
+        groups = [{**group, "authorizedOperations": NO_OPERATIONS} for group in body["groups"]]
+        body = {**body, "groups": groups}
     return Answer(request_id, entry.api, entry.api_version, body, entry.answered_us // 1000)
 
 

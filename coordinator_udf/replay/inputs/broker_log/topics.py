@@ -153,17 +153,20 @@ def _with_id(topic: Topic) -> Topic:
 
 
 def _replayed(topics: dict[str, Topic], changes: Iterable[Change]) -> list[TopicChange]:
+    """The topics after each change that is one: what was forwarded to the controller is told twice."""
     current, out = dict(topics), []
     for change in changes:
-        before, name = dict(current), change.name
-        if change.kind == "create":
+        name, known = change.name, current.get(change.name)
+        is_same = known is not None and change.topic_id in {"", ZERO_UUID, known.id}
+        if change.kind == "create" and not is_same:
             current[name] = _with_id(Topic(name, change.partitions, change.topic_id))
-        elif change.kind == "grow" and name in current:
-            current[name] = Topic(name, change.partitions, current[name].id)
-        elif change.kind == "delete":
-            current.pop(name, None)
-        if current != before:
-            out.append(TopicChange(change.ts_us, tuple(current.values())))
+        elif change.kind == "grow" and known is not None and change.partitions > known.partitions:
+            current[name] = Topic(name, change.partitions, known.id)
+        elif change.kind == "delete" and is_same:
+            del current[name]
+        else:
+            continue
+        out.append(TopicChange(change.ts_us, tuple(current.values())))
     return out
 
 

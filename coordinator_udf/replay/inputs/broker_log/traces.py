@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import Decided, decided
+from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import Decided, decided, tells_operations
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, findings
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
 from coordinator_udf.replay.inputs.broker_log.portion import group_hash
@@ -39,6 +39,7 @@ class Traces:
         longest_wait_ms: the longest that a member asked to be waited for.
         requests: how many requests the coordinator had.
         throttled: the numbers of lines whose answers were throttled.
+        authorized: the numbers of lines whose answers tell what the asker may do.
         foreign: how many requests others had, by API.
     """
 
@@ -51,6 +52,7 @@ class Traces:
         self.longest_wait_ms = 0
         self.requests = 0
         self.throttled: list[int] = []
+        self.authorized: list[int] = []
         self.foreign: Counter[str] = Counter()
 
     def note(self, entry: Entry, place: int) -> None:
@@ -68,6 +70,8 @@ class Traces:
         self.requests += 1
         if entry.response is not None and entry.response.get("throttleTimeMs"):
             self.throttled.append(entry.number)
+        if tells_operations(entry):
+            self.authorized.append(entry.number)
         by_others = decided(entry)
         if by_others is not None:
             self.decided.append(by_others)
@@ -94,6 +98,7 @@ class Traces:
         self.longest_wait_ms = max(self.longest_wait_ms, later.longest_wait_ms)
         self.requests += later.requests
         self.throttled += later.throttled
+        self.authorized += later.authorized
         self.foreign += later.foreign
 
 
