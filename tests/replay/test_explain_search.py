@@ -12,7 +12,14 @@ from coordinator_udf.replay.explain import explain
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.results import GroupKey
-from coordinator_udf.replay.explain.steps import Prompt, Step, shared_event, steps_of
+from coordinator_udf.replay.explain.steps import (
+    Prompt,
+    Row,
+    Step,
+    shared_event,
+    steps_of,
+    with_news_after_loading,
+)
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
@@ -93,3 +100,15 @@ def test_one_stretch_does_not_spend_the_tries_of_those_that_follow(
     moved = log.heartbeat("m-1", arrives=5_000.4, takes=1, connection="a")
     bounds = Bounds(tries=60, tries_a_step=again, tries_of_follow_ups=60)
     assert search(read(log, tmp_path), bounds) == ([wrong] if again else [wrong, moved])
+
+
+def test_topics_that_come_while_a_shard_is_loaded_are_heard_of_after_it() -> None:
+    def row(api: str, at_ms: int, request_id: str | None = None) -> Row:
+        return {"api": api, "log_ts": at_ms, "request_id": request_id}
+
+    told = [("TopicMetadata", 0), ("Unload", 10), ("TopicMetadata", 20), ("LoadGroup", 30), ("Failover", 40)]
+    rows = [*(row(api, at_ms) for api, at_ms in told), row("Heartbeat", 50, "r")]
+    ordered = [(found["api"], found["log_ts"]) for found in with_news_after_loading(rows)]
+    assert ordered == [*told[:2], *told[3:], ("TopicMetadata", 40), ("Heartbeat", 50)]
+    # What was never loaded again stays as it is.
+    assert with_news_after_loading(rows[:4]) == rows[:4]

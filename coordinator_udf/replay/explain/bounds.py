@@ -10,7 +10,8 @@ class Bounds(NamedTuple):
 
     Attributes:
         handover_ms: how long the coordinator may take to get to a request that then waits for others.
-        late_ms: how late a timer may fire, and news of topics be heard of.
+        late_ms: how late a timer may fire, and what happens to a shard.
+        news_ms: how long after its first answers a shard may hear of topics that came before these.
         back: how many steps before a difference the windows begin that are searched, one after the other.
         ahead: how many steps behind a difference an order has to explain before it is taken.
         changes: how many steps at most may be other than usual in one window.
@@ -30,6 +31,7 @@ class Bounds(NamedTuple):
 
     handover_ms: int = 100
     late_ms: int = 250
+    news_ms: int = 1_000
     back: tuple[int, ...] = (4, 16, 48)
     ahead: int = 16
     changes: int = 4

@@ -19,15 +19,19 @@ from coordinator_udf.replay.explain.search import Search
 from coordinator_udf.replay.explain.steps import (
     Prompt,
     Row,
+    SharedEvent,
     Step,
     loads_another,
     named_groups,
     part_of,
+    served_from,
     shared_event,
     split_by_group,
     steps_of,
+    with_news_after_loading,
 )
 from coordinator_udf.replay.explain.walk import Walk
+from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.undecided import LOST, LogFacts
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
@@ -57,21 +61,23 @@ def explain(
     for row in rows:
         by_shard[row["partition"]].append(row)
     source.rows[:] = []
-    for partition, of_shard in sorted(by_shard.items()):
+    for partition, in_order in sorted(by_shard.items()):
+        of_shard = with_news_after_loading(in_order)
         own: defaultdict[str, list[Row]] = defaultdict(list)
         for row in of_shard:
             for group_id in set(named_groups(row)):
                 own[group_id].append(row)
         controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
         courses: dict[str, list[Row]] = {}
+        shared = _shared(of_shard, facts.entries, bounds)
         late: dict[int, int] = {}
         asked = {row["request_id"] for row in of_shard if row["request_id"] in facts.entries}
         prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
         for group_id in (group_id for shard, group_id in wanted if shard == partition):
             steps = steps_of(own[group_id], group_id, facts.entries, answers, prompt)
             try:
-                mine = [row for row in controls if not loads_another(row, group_id)]
-                outcome = _search(source, facts, (partition, group_id), steps, controls=mine, bounds=bounds)
+                mine = [event for event in shared if not loads_another(event.row, group_id)]
+                outcome = _search(source, facts, (partition, group_id), steps, shared=mine, bounds=bounds)
             except PoisonRow as poison:
                 explained.broken[partition, group_id] = poison.details
                 continue
@@ -100,20 +106,40 @@ def _move_late(controls: Sequence[Row], late: Mapping[int, int]) -> list[Row]:
     return moved
 
 
+def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds) -> list[SharedEvent]:
+    """What happens to a shard; it begins when it does, and all else may be late.
+
+    Of topics that come up to its first answer after it was loaded a shard may hear some time after that.
+    """
+    served_ms = served_from(rows, entries)
+    events: list[SharedEvent] = []
+    lost = False
+    for place, row in enumerate(rows):
+        if row["api"] not in CONTROL_APIS:
+            continue
+        at_ms = row["log_ts"]
+        lost = row["api"] == "Unload" or (lost and at_ms <= served_ms[place])
+        slack_ms = bounds.late_ms
+        if not events or at_ms <= events[0].at_ms:
+            slack_ms = -1
+        elif row["api"] == "TopicMetadata" and lost:
+            slack_ms = max(slack_ms, served_ms[place] + bounds.news_ms - at_ms)
+        events.append(shared_event(row, slack_ms))
+    return events
+
+
 def _search(
     source: ReplaySource,
     facts: LogFacts,
     key: GroupKey,
     steps: list[Step],
     *,
-    controls: Sequence[Row],
+    shared: Sequence[SharedEvent],
     bounds: Bounds,
 ) -> Outcome:
     partition, group_id = key
-    keep_log = any(row["api"] == "Failover" for row in controls)
+    keep_log = any(event.row["api"] == "Failover" for event in shared)
     machine = GroupMachine(partition, source.settings, keep_log=keep_log)
-    start_ms = controls[0]["log_ts"] if controls else 0
-    shared = [shared_event(row, -1 if row["log_ts"] <= start_ms else bounds.late_ms) for row in controls]
     walk = Walk(machine, steps, shared, bounds, _excused(source.source, facts))
     outcome = Search(walk, Rebase(walk, group_id, source.settings)).run()
     outcome.request_ids = [step.row["request_id"] for step in steps]

@@ -9,11 +9,20 @@ through again. The first order that explains the window is taken, and the walk g
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Mismatch, OtherBegin, Point, Walk
 from coordinator_udf.replay.explain.window import Path, Window
+
+
+class _Begin(NamedTuple):
+    """A step that may have begun an interval at another time, later or earlier; the times (ms) that are tried."""
+
+    begun: OtherBegin
+    is_later: bool
+    times_ms: list[int]
 
 
 class Search:
@@ -123,50 +132,47 @@ class Search:
         while walk.first < place and (option := walk.usual()) is not None:
             walk.take(option)
         later, earlier = walk.later_begins(at_ms), walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
-        for begins, follow in ((later, self._begun_later), (earlier, self._begun_earlier)):
-            for begun in begins:
-                before = [p for p in self._points if p.first <= begun.place and begun.place not in p.done]
-                if before and (path := follow(window, before[-1], begun)) is not None:
-                    return path
-        return None
-
-    def _begun_later(self, window: Window, start: Point, begun: OtherBegin) -> Path | None:
-        """The same of one such step: as much later as the answers need that follow."""
-        walk = self._walk
-        step, was_delayed = walk.steps[begun.place], begun.place in walk.delayed
-        natural_ms = step.natural_ms
-        walk.delayed.add(begun.place)
-        times: list[int] = [begun.needed_ms]
+        begins = [
+            *(_Begin(begun, True, [begun.needed_ms]) for begun in later),
+            *(_Begin(begun, False, [begun.needed_ms, walk.steps[begun.place].arrived_ms]) for begun in earlier),
+        ]
         limit = window.tries + self._bounds.tries
         for changes in range(3):
-            for needed_ms in times:
-                step.natural_ms = needed_ms
-                path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
-                if path is not None:
+            for begin in begins:
+                begun = begin.begun
+                before = [p for p in self._points if p.first <= begun.place and begun.place not in p.done]
+                if before and (path := self._begun(window, before[-1], begin, changes, limit)) is not None:
                     return path
-                later_ms = window.failed_ms - begun.length_ms + 1
-                if not changes and needed_ms < later_ms <= step.latest_ms:
-                    times.append(later_ms)
-        step.natural_ms = natural_ms
-        if not was_delayed:
-            walk.delayed.discard(begun.place)
+            best = window.best
+            if best is not None and best.begun in walk.delayed and best.end.first > self._farthest:
+                # It was later than was taken before: as much as this answer needs; the next ones may need more.
+                return best
         return None
 
-    def _begun_earlier(self, window: Window, start: Point, begun: OtherBegin) -> Path | None:
-        """The same of one such step: as early as the answer needs, or else as early as can be."""
-        steps = self._walk.steps[start.first : begun.place + 1]
+    def _begun(self, window: Window, start: Point, begin: _Begin, changes: int, limit: int) -> Path | None:
+        """The same of one such step, at the times that are known and those that the answers need that follow."""
+        walk, begun = self._walk, begin.begun
+        steps = walk.steps[start.first : begun.place + 1]
         natural_ms = [step.natural_ms for step in steps]
-        limit = window.tries + self._bounds.tries
-        for needed_ms in dict.fromkeys((begun.needed_ms, steps[-1].arrived_ms)):
-            for step, own_ms in zip(steps, natural_ms, strict=True):
-                # What comes before it does so no later.
-                step.natural_ms = min(own_ms, max(needed_ms, step.arrived_ms))
-            for changes in range(3):
-                path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
-                if path is not None:
-                    return path
+        was_delayed = begun.place in walk.delayed
+        if begin.is_later:
+            walk.delayed.add(begun.place)
+        for needed_ms in begin.times_ms:
+            steps[-1].natural_ms = needed_ms
+            if not begin.is_later:
+                for step, own_ms in zip(steps, natural_ms, strict=True):
+                    # What comes before it does so no later.
+                    step.natural_ms = min(own_ms, max(needed_ms, step.arrived_ms))
+            path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
+            if path is not None:
+                return path
+            later_ms = window.failed_ms - begun.length_ms + 1
+            if begin.is_later and not changes and needed_ms < later_ms <= steps[-1].latest_ms:
+                begin.times_ms.append(later_ms)
         for step, own_ms in zip(steps, natural_ms, strict=True):
             step.natural_ms = own_ms
+        if not was_delayed:
+            walk.delayed.discard(begun.place)
         return None
 
     def _starts(self, place: int) -> list[Point]:
@@ -181,7 +187,13 @@ class Search:
 
     def _take(self, path: Path, place: int, tries: int) -> None:
         self._spend(tries)
-        self._walk.forward_to(path.end, path.tail)
+        walk = self._walk
+        if path.begun is not None:
+            step, at_ms = walk.steps[path.begun], path.moved[0].at_ms
+            if at_ms > step.natural_ms:
+                walk.delayed.add(path.begun)
+            step.natural_ms = at_ms
+        walk.forward_to(path.end, path.tail)
         self._outcome.explanations.append(Explanation(place, path.moved, tries))
         self._points = [point for point in self._points if point.course <= path.start.course]
         self._points.append(path.end)

@@ -255,3 +255,37 @@ def _arrived_us(entry: Entry) -> int:
 def shared_event(row: Row, slack_ms: int) -> SharedEvent:
     """A control row as an event of a group."""
     return SharedEvent(row, Request(*(row[name] for name in _REQUEST_FIELDS)), row["log_ts"], slack_ms)
+
+
+def with_news_after_loading(rows: Sequence[Row]) -> list[Row]:
+    """A shard's rows with what it hears of topics that came while it wasn't loaded right after it is, at that time.
+
+    A broker makes a change of its metadata known to one part after another, the groups' coordinator last: creating the
+    partitions that a shard is loaded from may keep what came after them waiting. Source: BrokerMetadataPublisher.
+    """
+    ordered: list[Row] = []
+    lost_at: int | None = None
+    for row in rows:
+        if row["api"] == "Unload" and lost_at is None:
+            lost_at = len(ordered)
+        ordered.append(row)
+        if row["api"] == "Failover" and lost_at is not None:
+            meanwhile = ordered[lost_at:]
+            news = ({**told, "log_ts": row["log_ts"]} for told in meanwhile if told["api"] == "TopicMetadata")
+            ordered[lost_at:] = [*(other for other in meanwhile if other["api"] != "TopicMetadata"), *news]
+            lost_at = None
+    return ordered
+
+
+def served_from(rows: Sequence[Row], entries: Mapping[str, Entry]) -> list[int]:
+    """By a shard's row, when the first answer to a request behind it was given, before the shard was lost (ms)."""
+    found: list[int] = []
+    first_ms = 0
+    for row in reversed(rows):
+        if row["api"] == "Unload":
+            first_ms = 0
+        elif row["request_id"] in entries and row["api"] not in CONTROL_APIS:
+            answered_ms = entries[row["request_id"]].answered_us // _US
+            first_ms = min(first_ms or answered_ms, answered_ms)
+        found.append(first_ms)
+    return found[::-1]

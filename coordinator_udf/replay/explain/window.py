@@ -10,12 +10,16 @@ from coordinator_udf.replay.explain.walk import Mismatch, Point, Tail, Walk
 
 
 class Path(NamedTuple):
-    """A way from a point on: where it ended, what was noted on it, and what was moved."""
+    """A way from a point on: where it ended, what was noted on it, and what was moved.
+
+    ``begun`` is the step that began an interval at another time, which is the first move then.
+    """
 
     start: Point
     end: Point
     tail: Tail
     moved: tuple[Option, ...]
+    begun: int | None = None
 
 
 class Window:
@@ -41,6 +45,7 @@ class Window:
         #: What was answered in the orders that were tried, by step.
         self.seen: dict[int, list[str]] = {}
         self._moved: list[Option] = []
+        self._begun: int | None = None
 
     def search(self, start: Point, changes: int, limit: int) -> Path | None:
         """An order from a point on with so many changes at most that explains all up to the goal; None within tries."""
@@ -61,6 +66,7 @@ class Window:
         self._limit = limit
         self._begin(start)
         self._moved = list(moved)
+        self._begun = moved[0].place if moved else None
         return self._path(self._walk.point()) if self._go_on(self._walk.point(), changes, frozenset()) else None
 
     def _go_on(self, here: Point, changes: int, asleep: frozenset[int]) -> bool:
@@ -131,7 +137,7 @@ class Window:
         self._start = start
 
     def _path(self, end: Point) -> Path:
-        return Path(self._start, end, self._walk.tail(self._since), tuple(self._moved))
+        return Path(self._start, end, self._walk.tail(self._since), tuple(self._moved), self._begun)
 
     def _note(self, mismatches: list[Mismatch]) -> None:
         for mismatch in mismatches:
