@@ -91,7 +91,7 @@ def test_a_list_that_was_not_refused_is_read_before_or_after_the_shard_is_loaded
 
 def test_what_the_asker_may_do_with_a_group_is_adopted(tmp_path: Path) -> None:
     log = KafkaLog()
-    dead = {
+    dead: dict[str, object] = {
         "errorCode": 0, "errorMessage": None, "groupId": "g", "groupState": "Dead", "protocolType": "",
         "protocolData": "", "members": [], "authorizedOperations": 3_400,
     }  # fmt: skip
