@@ -36,6 +36,8 @@ _CONCERNED: Final = frozenset((b"\x00\x11", b"\x00\x24"))
 #: As in Kafka's KafkaChannel.
 _AGAIN_AT_MOST_EVERY_S: Final = 1.0
 
+_SESSION_MAX_MS: Final = 2**53
+
 _ILLEGAL_STATE: Final = int(Errors.ILLEGAL_SASL_STATE)
 
 
@@ -89,7 +91,8 @@ class Authenticator:
         limits = [self.reauthenticate_ms] if self.reauthenticate_ms else []
         if exchange.expires_s is not None:
             limits.append(int((exchange.expires_s - time.time()) * 1_000))
-        return max(0, min(limits)) if limits else None
+        # Issuers may say any number; the answer has 64 bits for it.
+        return max(0, min(*limits, _SESSION_MAX_MS)) if limits else None
 
 
 class Dialogue:

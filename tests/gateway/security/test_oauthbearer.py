@@ -229,6 +229,14 @@ def test_a_good_token_says_who_one_is_and_for_how_long(front: Front, provider: P
         assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == UNKNOWN_MEMBER
 
 
+def test_a_token_may_be_good_for_ages(front: Front, provider: Provider) -> None:
+    with Wire(front.gateway.port) as wire:
+        handshake(wire)
+        said = wire.ask("SaslAuthenticate", 2, message(provider.token(exp=10**30)))
+        assert (said["errorCode"], said["sessionLifetimeMs"]) == (0, 2**53)
+        assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == UNKNOWN_MEMBER
+
+
 def test_who_authenticates_again_in_time_stays(front: Front, provider: Provider) -> None:
     with Wire(front.gateway.port) as wire:
         handshake(wire)
