@@ -65,7 +65,8 @@ class TokenCheck:
             algorithm, key_id = header.get("alg"), header.get("kid")
             key = self.keys.find(key_id, algorithm) if isinstance(algorithm, str) else None
             if key is None:
-                raise Refused(f"a token signed by an unknown key {key_id!r}, or not by what is believed: {algorithm!r}")
+                named = f"{str(key_id)[:100]!r} for {str(algorithm)[:100]!r}"
+                raise Refused(f"a token that no key is known for: {named}")
             claims = jwt.decode(
                 text,
                 key,
