@@ -23,6 +23,7 @@ from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, Mea
 from coordinator_udf.gateway.peers import FIRST_ID, FIRST_ID_BEFORE_CLUSTER, Peers
 from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
 from coordinator_udf.gateway.security.load import Security
+from coordinator_udf.gateway.security.operations import OperationsHandler
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
@@ -342,6 +343,7 @@ class Gateway:
             handler = self._behind.dispatcher
         if judge is not None:
             handler = JudgedHandler(handler, judge)
+        handler = OperationsHandler(handler, self._security.acls if self._security is not None else lambda: None)
         return handler if self._metrics is None else MeasuredHandler(handler, self._metrics)
 
     def _share(self, handler: Handler) -> Shared:
