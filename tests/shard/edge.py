@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.tasks.in_process import request_batch
 from coordinator_udf.shard.batches import process_batch
@@ -24,6 +25,23 @@ class Output:
 
     def __getattr__(self, name: str) -> Any:
         return self.columns.get(name)
+
+
+def rows_of(
+    api: str, version: int, body: Mapping[str, Any], log_ts: int, request_id: str, *, partitions: int = 1, **more: Any
+) -> list[dict[str, Any]]:
+    """The rows of a client's request, before they have offsets."""
+    return request_rows(
+        partitions=partitions,
+        log_ts=log_ts,
+        request_id=request_id,
+        api=api,
+        api_version=version,
+        client_id="c",
+        client_host="/h",
+        body=body,
+        **more,
+    )
 
 
 def as_batch(rows: Iterable[Request], source: str = "live") -> pa.RecordBatch:

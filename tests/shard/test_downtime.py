@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
-from tests.shard.edge import Output, process_rows
+from tests.shard.edge import Output, process_rows, rows_of
 from tests.shard.test_cuts import LOGS, Log, read, run_cut
 
 START_MS = 1_700_000_000_000
@@ -62,17 +62,7 @@ class World:
 
     def ask(self, api: str, version: int, log_ts: int, **body: Any) -> list[Output]:
         self.count += 1
-        rows = request_rows(
-            partitions=1,
-            log_ts=log_ts,
-            request_id=f"r{self.count}",
-            api=api,
-            api_version=version,
-            client_id="c",
-            client_host="/h",
-            body=body,
-            proposed_member_id=f"m{self.count}",
-        )
+        rows = rows_of(api, version, body, log_ts, f"r{self.count}", proposed_member_id=f"m{self.count}")
         return process_rows(self.shard, [as_request(row) for row in rows])
 
     def join(self, log_ts: int, member_id: str = "") -> list[Output]:

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
-from tests.shard.edge import Output, process_rows
+from tests.shard.edge import Output, process_rows, rows_of
 from tests.shard.invariants import check_shard, parked
 
 GROUPS = st.sampled_from(["g", "h"])
@@ -258,19 +258,7 @@ class ShardMachine(RuleBasedStateMachine):
     def ask(self, api: str, version: int, body: dict[str, Any], who: Who, new_id: str | None = None) -> None:
         request_id = f"r{len(self.rows)}"
         self.asked[request_id] = (api, who[0], who[1])
-        self.feed(
-            request_rows(
-                partitions=1,
-                log_ts=self.now_ms,
-                request_id=request_id,
-                api=api,
-                api_version=version,
-                client_id="c",
-                client_host="/h",
-                body=body,
-                proposed_member_id=new_id,
-            )
-        )
+        self.feed(rows_of(api, version, body, self.now_ms, request_id, proposed_member_id=new_id))
 
     def feed(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:

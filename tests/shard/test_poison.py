@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from coordinator_udf.groups.model.classic import ClassicGroup
-from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
@@ -18,23 +17,13 @@ from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.protocol.sample_requests import apis_and_versions, sample_request
 from tests.protocol.test_failed_answer import places_of_errors, says_it_on_top
-from tests.shard.edge import Output, process_rows
+from tests.shard.edge import Output, process_rows, rows_of
 
 T0 = 1_700_000_000_000
 
 
 def row(offset: int, api: str, version: int, body: dict[str, Any], ts: int, *, proposed: str | None = None) -> Request:
-    (made,) = request_rows(
-        partitions=1,
-        log_ts=ts,
-        request_id=f"r{offset}",
-        api=api,
-        api_version=version,
-        client_id="c",
-        client_host="/h",
-        body=body,
-        proposed_member_id=proposed,
-    )
+    (made,) = rows_of(api, version, body, ts, f"r{offset}", proposed_member_id=proposed)
     return Request(**{**made, "offset": offset})
 
 
@@ -156,16 +145,7 @@ EXTENDED = Settings(group_consumer_client_assignors_enable=True, group_classic_c
 
 def sample(api: str, version: int, request_id: str) -> Request:
     """The row of a sample request, to one shard."""
-    (made,) = request_rows(
-        partitions=1,
-        log_ts=T0,
-        request_id=request_id,
-        api=api,
-        api_version=version,
-        client_id="c",
-        client_host="/h",
-        body=sample_request(api, version),
-    )
+    (made,) = rows_of(api, version, sample_request(api, version), T0, request_id)
     return Request(**{**made, "offset": 0})
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
-from tests.shard.edge import process_rows
+from tests.shard.edge import process_rows, rows_of
 
 START_MS = 1_700_000_000_000
 
@@ -27,20 +27,8 @@ def test_each_cause_has_the_principal_of_its_request() -> None:
             offset += 1
 
     def ask(ms: int, api: str, principal: str | None, **body: Any) -> None:
-        feed(
-            request_rows(
-                partitions=1,
-                log_ts=START_MS + ms,
-                request_id=f"r{offset}",
-                body={"groupId": "g", **body},
-                proposed_member_id=f"m{offset}",
-                api=api,
-                api_version=3,
-                client_id="c",
-                client_host="/h",
-                principal=principal,
-            )
-        )
+        who: dict[str, Any] = {"proposed_member_id": f"m{offset}", "principal": principal}
+        feed(rows_of(api, 3, {"groupId": "g", **body}, START_MS + ms, f"r{offset}", **who))
 
     member = {"sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000, "memberId": "", "protocolType": "x"}
     protocols = [{"name": "p", "metadata": "AA=="}]

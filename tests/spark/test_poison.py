@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import ShardOutputs
@@ -20,6 +19,7 @@ from coordinator_udf.streaming import shard_function
 from schemas.requests import CONTROL_APIS
 from tests.protocol.sample_requests import apis_and_versions, sample_request
 from tests.protocol.test_failed_answer import places_of_errors, says_it_on_top
+from tests.shard.edge import rows_of
 from tests.spark.conftest import Run, Scenario, read_tables
 
 pytestmark = pytest.mark.spark
@@ -127,16 +127,8 @@ def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_fai
     for api, version in everything:
         # Batches begin with each of them.
         for kind, changed in kinds.items():
-            rows = request_rows(
-                partitions=2,
-                log_ts=1_700_000_000_000,
-                request_id=f"{kind} {api} {version}",
-                api=api,
-                api_version=version,
-                client_id="c",
-                client_host="/h",
-                body=sample_request(api, version),
-            )
+            asked = sample_request(api, version)
+            rows = rows_of(api, version, asked, 1_700_000_000_000, f"{kind} {api} {version}", partitions=2)
             log.append([{**row, **changed} for row in rows])
     extended = Settings(group_consumer_client_assignors_enable=True, group_classic_client_extensions_enable=True)
     run(extended, max_rows=10)
