@@ -35,6 +35,15 @@ WITH joins AS (
            'how = "expelled" AND kind = "classic"' AS whose
     FROM waited_for WHERE how = 'expelled' AND kind = 'classic' GROUP BY source, group_id
     UNION ALL
+    SELECT source, group_id, 'slow member held up the group', count(*), sum(lag_ms),
+           concat('all others had joined again and waited for ',
+                  array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), ', for up to ',
+                  CAST(round(max(lag_ms) / 1000, 1) AS STRING), ' s'),
+           'max.poll.interval.ms', min(started),
+           'waited_for',
+           'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= 3000'
+    FROM waited_for WHERE how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= 3000 GROUP BY source, group_id
+    UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
            concat(count(*), CASE WHEN count(*) = 1 THEN ' time' ELSE ' times' END, ' a timer put a member out (',
                   array_join(array_sort(collect_set(coalesce(current_client_id, member_id, 'one that is not told'))),
@@ -82,11 +91,15 @@ WITH joins AS (
     FROM incarnations WHERE same_connection AND ended_before = 'left' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'removed by an admin', count(*), NULL,
-           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), ' removed members'),
+           concat('an administrator removed ',
+                  array_join(array_sort(collect_set(coalesce(current_client_id, client_id, member_id))), ', ')),
            'group.instance.id', min(at),
            'member_events',
            'event = "left" AND client_reason LIKE "%removed by an admin%"'
-    FROM member_events WHERE event = 'left' AND client_reason LIKE '%removed by an admin%' GROUP BY source, group_id
+    FROM member_events
+    LEFT JOIN (SELECT source, group_id, member_id, max(current_client_id) AS current_client_id FROM incarnations
+               GROUP BY source, group_id, member_id) names USING (source, group_id, member_id)
+    WHERE event = 'left' AND client_reason LIKE '%removed by an admin%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'duplicate instance id', count(*), NULL,
            concat('two processes used the instance id ',
@@ -105,14 +118,19 @@ WITH joins AS (
     UNION ALL
     SELECT source, group_id, 'zombie commits', count(*), NULL,
            concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after it was put out'),
-           'max.poll.interval.ms', min(at),
+           CASE WHEN bool_or(error = 'FENCED_INSTANCE_ID') THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END,
+           min(at),
            'refused',
            'why LIKE "zombie%"'
     FROM refused WHERE why LIKE 'zombie%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
-           concat(sum(rebalances), ' rebalances in a row, first by ', min_by(first_trigger, started), ' of ',
-                  coalesce(min_by(first_client_id, started), 'unknown')),
+           concat(sum(rebalances), ' rebalances, each an effect of the one before',
+                  CASE looks_like WHEN 'flapping' THEN ' (the same clients keep coming and going)'
+                                  WHEN 'deploy' THEN ' (clients were restarted one by one)'
+                                  WHEN 'crashes' THEN ' (clients that died came back)' ELSE '' END,
+                  '; the first was set off by ', coalesce(min_by(first_client_id, started), 'one that is not told'),
+                  ' (', min_by(first_trigger, started), ')'),
            CASE WHEN looks_like = 'deploy' THEN 'group.instance.id' ELSE 'session.timeout.ms' END, min(started),
            'storms',
            concat('looks_like = "', looks_like, '"')

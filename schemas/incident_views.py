@@ -171,18 +171,25 @@ WITH stored AS (
 ), dead AS (
     SELECT source, group_id, member_id, max(ts) AS expelled_ts, max(unix_millis(last_request)) AS last_ts
     FROM expulsions GROUP BY source, group_id, member_id
+), instances AS (
+    SELECT source, group_id, member_id, max(group_instance_id) AS instance_id FROM incarnations
+    WHERE group_instance_id IS NOT NULL GROUP BY source, group_id, member_id
+), placed AS (
+    -- A static member that comes back under a new member id keeps its partitions.
+    SELECT merged.*, coalesce(instance_id, member_id) AS owner
+    FROM merged LEFT JOIN instances USING (source, group_id, member_id)
 )
-SELECT source, group_id, topic, partition, member_id, coalesce(merged.client_id, clients.client_id) AS client_id,
+SELECT source, group_id, topic, partition, member_id, coalesce(placed.client_id, clients.client_id) AS client_id,
        timestamp_millis(from_ts) AS since, timestamp_millis(to_ts) AS until, to_ts - from_ts AS held_ms,
-       CASE WHEN lag(member_id) OVER before IS NULL THEN 'first' WHEN lag(member_id) OVER before = member_id THEN 'kept'
-            WHEN array_contains(collect_list(member_id) OVER earlier, member_id) THEN 'returned' ELSE 'moved'
+       CASE WHEN lag(owner) OVER before IS NULL THEN 'first' WHEN lag(owner) OVER before = owner THEN 'kept'
+            WHEN array_contains(collect_list(owner) OVER earlier, owner) THEN 'returned' ELSE 'moved'
        END AS change,
        greatest(from_ts - lag(to_ts) OVER before, 0) AS idle_before_ms,
        expelled_ts IS NOT NULL AND expelled_ts >= from_ts
            AND (to_ts IS NULL OR last_ts IS NULL OR last_ts < to_ts) AS on_paper,
        CASE WHEN expelled_ts >= from_ts
             THEN greatest(coalesce(to_ts, expelled_ts) - greatest(last_ts, from_ts), 0) END AS on_paper_ms
-FROM merged LEFT JOIN clients USING (source, group_id, member_id) LEFT JOIN dead USING (source, group_id, member_id)
+FROM placed LEFT JOIN clients USING (source, group_id, member_id) LEFT JOIN dead USING (source, group_id, member_id)
 WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, number),
        earlier AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, number
                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)

@@ -72,7 +72,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "process; null where the evidence names no connections",
     "process": "counts the processes behind the identity from 1, one that connected anew as another",
     "ended_before": "how the incarnation before it ended",
-    "change": "first, kept, moved, or returned (to an owner from before)",
+    "change": "first, kept (also by a static member that came back under a new member id), moved, or returned (to an "
+    "owner from before)",
     "idle_before_ms": "how long nobody owned the partition before",
     "on_paper": "whether the owner was silent until it was put out",
     "on_paper_ms": "how long the owner was silent before that",

@@ -123,7 +123,7 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
         marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
         if life.until is not None and life.ended_by in {"left", "expelled"}:
             marks.append({"at": _iso(life.until), "lane": life.identity, "event": life.ended_by})
-    owners, idle = _partitions(_shown_owners(facts), end)
+    owners, idle = _partitions(facts, end)
     return {"phases": phases, "lanes": lanes, "marks": marks, "owners": owners, "idle": idle}
 
 
@@ -154,12 +154,18 @@ def cut_short(facts: GroupFacts) -> list[str]:
     return lines
 
 
-def _partitions(owned: list[Ownership], end: datetime) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _partitions(facts: GroupFacts, end: datetime) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     owners, idle = [], []
-    for each in owned:
+    for each in _shown_owners(facts):
         name, last = f"{each.topic}-{each.partition}", each.until or end
         owners.append(
-            _bar(each.since, last, partition=name, owner=each.client_id or each.member_id, change=each.change)
+            _bar(
+                each.since,
+                last,
+                partition=name,
+                owner=facts.name_of(each.member_id, each.client_id) or "",
+                change=each.change,
+            )
         )
         if each.idle_before_ms:
             before = each.since.timestamp() - each.idle_before_ms / 1000

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 #: A section lists so many rebalances; where there are more, those that took longest.
@@ -37,6 +38,7 @@ class Rebalance:
     waited_member_id: str | None
     lag_ms: int | None
     expelled: tuple[str, ...]
+    members_left: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Life:
     until: datetime | None
     ended_by: str | None
     without_rebalance: bool
+    current_client_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Expulsion:
     session_timeout_ms: int | None
     came_back_as: str | None
     came_back_after_ms: int | None
+    group_instance_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,17 @@ class GroupFacts:
     findings: list[Finding] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     refused: list[Refusals] = field(default_factory=list)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {life.member_id: life.current_client_id for life in self.lives if life.current_client_id is not None}
+
+    def name_of(self, member_id: str | None, client_id: str | None) -> str | None:
+        """What a member's process calls itself, where that is told; else its member id.
+
+        The coordinator goes on calling a static member by its first process's client id.
+        """
+        return self._names.get(member_id or "") or client_id or member_id
 
     @property
     def stopped_ms(self) -> int:

@@ -46,7 +46,7 @@ def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
     """What set a rebalance off, for whom all waited, and how it ended."""
     r = rebalance
     parts = [_trigger(r, facts)]
-    waited = _waited(r)
+    waited = _waited(r, facts)
     if waited is not None:
         parts.append(waited)
     if r.outcome in _OUTCOMES:
@@ -55,7 +55,10 @@ def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
 
 
 def _trigger(r: Rebalance, facts: GroupFacts) -> str:
-    who = r.trigger_client_id or r.trigger_member_id or "a member that is not told"
+    who = facts.name_of(r.trigger_member_id, r.trigger_client_id) or "a member that is not told"
+    words = r.client_reason
+    if r.trigger == "MEMBER_LEFT" and words and "removed by an admin" in words:
+        return _removal(r, facts)
     text = _TRIGGERS.get(r.trigger, r.trigger.lower().replace("_", " ") + ": {who}")
     silence = ""
     if r.trigger == "SESSION_EXPIRED":
@@ -63,10 +66,16 @@ def _trigger(r: Rebalance, facts: GroupFacts) -> str:
         if gone is not None and gone.silence_ms is not None:
             silence = f" after {seconds(gone.silence_ms)} of silence"
     told = text.format(who=who, silence=silence, reason=r.reason or "a topic changed")
-    words = r.client_reason
     if words and words != "not provided" and not words.startswith("need to re-join with the given member-id"):
         told += f" (it says: {words})"
     return told
+
+
+def _removal(r: Rebalance, facts: GroupFacts) -> str:
+    """An administrator's removal: the one who asked for it is no member."""
+    names = [facts.name_of(member_id, None) or "" for member_id in r.members_left or ()]
+    by = f" ({r.trigger_client_id})" if r.trigger_client_id not in {None, *names} else ""
+    return f"an administrator{by} removed {', '.join(names) or 'a member that is not told'}"
 
 
 def _expulsion(facts: GroupFacts, r: Rebalance) -> Expulsion | None:
@@ -74,9 +83,10 @@ def _expulsion(facts: GroupFacts, r: Rebalance) -> Expulsion | None:
     return min(of_member, key=lambda gone: abs((gone.at - r.started).total_seconds()), default=None)
 
 
-def _waited(r: Rebalance) -> str | None:
-    who = r.waited_client_id or r.waited_member_id
-    if r.how is None or who is None or who in {r.trigger_client_id, r.trigger_member_id} or not r.duration_ms:
+def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
+    who = facts.name_of(r.waited_member_id, r.waited_client_id)
+    set_off = {r.trigger_client_id, r.trigger_member_id, facts.name_of(r.trigger_member_id, r.trigger_client_id)}
+    if r.how is None or who is None or who in set_off or not r.duration_ms:
         return "for whom all waited is not told" if r.how == "not told" and r.duration_ms else None
     lag = f" ({seconds(r.lag_ms)} after the one before)" if r.lag_ms else ""
     if r.how == "expelled":
@@ -85,6 +95,8 @@ def _waited(r: Rebalance) -> str | None:
         return f"all waited for {who}, until it left{lag}"
     if r.how == "initial delay":
         return f"the initial delay ran out; last to join was {who}"
+    if r.how == "overtaken":
+        return f"{who} didn't have its partitions yet"
     if r.how == "reconciled":
         return f"last to have its partitions was {who}{lag}"
     return f"all waited for {who}, the last to join again{lag}"

@@ -23,6 +23,9 @@ REQUIRED: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # No timers of Spark's are used, so a batch without data has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Each state has few rows, which is soon read without a new snapshot: that snapshots lag is no news.
+    "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
+    "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
 }
 
 #: Half of the JVM's CPU time in a start was for its second compiler, which compiles once more what the first has, and

@@ -83,6 +83,28 @@ def test_a_sentence_tells_the_trigger_whom_all_waited_for_and_the_silence(facts:
     assert third == "topic t grew from 3 to 6 partitions; for whom all waited is not told"
 
 
+def test_a_static_member_is_called_as_its_process_calls_itself(facts: GroupFacts) -> None:
+    facts.lives.append(
+        Life("inst-0", "inst-0-b", "first", 2, at(1), None, None, without_rebalance=True, current_client_id="second")
+    )
+    expired = rebalance(
+        40, trigger="SESSION_EXPIRED", trigger_client_id="first", trigger_member_id="inst-0-b", how=None
+    )
+    assert rebalance_sentence(expired, facts) == "second expired"
+    removed = rebalance(
+        50, trigger="MEMBER_LEFT", trigger_client_id="admin-1", trigger_member_id="", how=None,
+        client_reason="member was removed by an admin", members_left=("inst-0-b",),
+    )  # fmt: skip
+    assert rebalance_sentence(removed, facts) == "an administrator (admin-1) removed second"
+
+
+def test_who_was_overtaken_is_not_said_to_have_joined(facts: GroupFacts) -> None:
+    overtaken = rebalance(60, kind="consumer", joined=None, outcome="Superseded", how="overtaken")
+    assert rebalance_sentence(overtaken, facts) == (
+        "flapper-2 joined; flapper-1 didn't have its partitions yet; the next one began before all members were through"
+    )
+
+
 def test_markdown_has_a_line_a_rebalance(facts: GroupFacts) -> None:
     text = render([facts], ReportFormat.MARKDOWN, ["storm.log: requests 741"])
     assert "1. 06:52:10.000, 5.0 s, generation 6: flapper-2 joined; all waited for" in text
@@ -105,7 +127,7 @@ def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
         "dead member held up the group (3 times, 9.0 s)",  # Is it a storm, what is wrong?
         "Look at session.timeout.ms",  # Which setting?
         "OffsetCommit UNKNOWN_MEMBER_ID flapper-1 2 zombie commit",  # Whose requests were refused?
-        "06:52:21.500 flapper-1 2 expelled at 06:52:14",  # Which processes were behind a client id?
+        "06:52:21.500 flapper-1 flapper-1 2 expelled at 06:52:14",  # Which processes were behind a client id?
         "Not shown (unanswered, from 06:52:01.000 to 06:52:02.000): 2 requests",  # What can't be known?
     ):
         assert answer in text, answer

@@ -23,6 +23,7 @@ from coordinator_udf.replay.tasks.recorded import Job, run_recorded
 from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
 from coordinator_udf.tables.parquet_files import commit
 from tests.conftest import shared
+from tests.forensics.pairs import expulsion_differences, rebalance_differences
 from tests.forensics.timeline import Process, Timeline, read_timeline
 
 pytestmark = pytest.mark.slow
@@ -327,6 +328,15 @@ def test_refused_requests_are_told_with_who_asked(answers: Answers, scenario: Sc
             if row["client_id"] == process.client_id and not row["is_normal"]
         ]  # fmt: skip
         assert refused, f"{process} never got in, and nothing tells why"
+
+
+@pytest.mark.parametrize("scenario", [one for one in ALL if one.is_info], ids=lambda scenario: scenario.source)
+def test_a_brokers_own_log_tells_what_its_requests_tell(answers: Answers, scenario: Scenario) -> None:
+    requests = scenario.source.replace(".server.", ".request.")
+    for group in scenario.timeline.groups:
+        for view, differences in (("rebalances", rebalance_differences), ("expulsions", expulsion_differences)):
+            found = differences(answers[view][requests, group], answers[view][scenario.source, group])
+            assert list(found) == [], (view, group)
 
 
 @each_scenario
