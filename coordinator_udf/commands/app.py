@@ -10,6 +10,7 @@ from typing import Final
 import typer
 
 from coordinator_udf import stopping
+from coordinator_udf.user_errors import UserError
 
 _EXAMPLES: Final = """
 Kafka's group coordinator, to replay, to explain and to run.
@@ -45,7 +46,11 @@ def main() -> None:
     app.add_typer(
         offsets, name="offsets", help="Bring offsets to and from tables, Kafka's topic of them, and a cluster."
     )
-    stopping.run(app)
+    try:
+        stopping.run(app)
+    except UserError as error:
+        typer.echo(f"{named}: {error}", err=True)
+        sys.exit(1)
 
 
 def _words() -> list[str]:

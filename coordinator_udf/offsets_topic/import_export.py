@@ -127,6 +127,8 @@ def only_source(tables: Folder) -> str:
         StoreError: it has none, or several.
     """
     found = sources(tables) | sources(tables, REJECTED)
+    if not found:
+        raise StoreError(f"{tables} holds no records: expected a folder with the Delta table consumer_offsets")
     if len(found) != 1:
         raise StoreError(f"{tables} has the sources: {_listed(tables)}. Name one with --source.")
     return found.pop()

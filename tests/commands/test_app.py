@@ -1,9 +1,11 @@
-"""What a shell offers where somebody types ``muster`` and presses the tab key."""
+"""What ``muster`` offers where somebody presses the tab key, and says where it can't do what it is told."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,32 @@ def test_a_shell_completes_commands_and_options(line: str, offered: list[str]) -
     }
     ran = subprocess.run([sys.executable, "-c", _MUSTER], env=asked, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["offsets", "migrate", "--group", "g", "--upstream", "127.0.0.1:1", "--gateway", "127.0.0.1:1"],
+         "offsets: the cluster at 127.0.0.1:1 can't be asked"),
+        (["offsets", "export", "--tables", "nowhere"], "offsets: nowhere holds no records"),
+        (["sql", "--root", "nowhere"], "sql: no table in nowhere"),
+        (["compact", "--tables", "nowhere"], "nowhere/consumer_offsets is no Delta table"),
+        (["report", "nowhere.log"], "report: there is no input nowhere.log"),
+        (["replay", "nowhere.log"], "replay: there is no input nowhere.log"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_a_line_and_nothing_is_made(words: list[str], told: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-c", _MUSTER, *words],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode in {1, 2}
+    (line,) = ran.stderr.splitlines()
+    assert told in line
+    assert list(tmp_path.iterdir()) == []
