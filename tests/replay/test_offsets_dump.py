@@ -100,6 +100,68 @@ def test_what_a_console_consumer_prints_is_the_same_without_places(tmp_path: Pat
     assert all(row["ts"] > 0 for row in again.rows[1:])
 
 
+OLDER = """\
+[shop,orders,2]::OffsetAndMetadata(offset=41, leaderEpoch=Optional[3], metadata=by, hand, \
+commitTimestamp=1795000000000, expireTimestamp=None)
+[a,b,orders,0]::OffsetAndMetadata(offset=7, leaderEpoch=Optional.empty, metadata=, \
+commitTimestamp=1795000000500, expireTimestamp=Some(1795600000500))
+shop::GroupMetadata(groupId=shop, generation=4, protocolType=Some(consumer), currentState=Stable, members=HashMap(\
+c-1-x -> MemberMetadata(memberId=c-1-x, groupInstanceId=None, clientId=c-1, clientHost=/10.0.0.1, \
+sessionTimeoutMs=45000, rebalanceTimeoutMs=300000, supportedProtocols=List(range)), \
+i-2-y -> MemberMetadata(memberId=i-2-y, groupInstanceId=Some(i-2), clientId=c-2, clientHost=/10.0.0.2, \
+sessionTimeoutMs=10000, rebalanceTimeoutMs=60000, supportedProtocols=List(range))))
+[shop,orders,1]::[OffsetMetadata[5,NO_METADATA],CommitTime 1795000001000,ExpirationTime 1795086401000]
+[shop,orders,2]::NULL
+shop::NULL
+[shop,orders,2]::OffsetAndMetadata(offset=none)
+"""
+
+
+def test_what_an_older_console_consumer_prints_is_read(tmp_path: Path) -> None:
+    console = tmp_path / "console.txt"
+    console.write_text(OLDER)
+    assert detect_format(console) is Format.OFFSETS
+    read = read_dumps([console], "d")
+    (rejection,) = read.rejections
+    assert rejection.reason.startswith("console.txt line 7 is no record")
+    assert (
+        "'OffsetAndMetadata(offset=none)' is no offset, expected OffsetAndMetadata(offset=..., ...)" in rejection.reason
+    )
+    first, second, group, oldest, gone, ended = read.rows
+    assert (first["group_id"], first["topic"], first["topic_partition"]) == ("shop", "orders", 2)
+    assert (first["offset_commit"]["offset"], first["offset_commit"]["metadata"]) == (41, "by, hand")
+    assert (second["group_id"], second["offset_commit"]["expire_timestamp"]) == ("a,b", 1795600000500)
+    assert (group["group_metadata"]["generation"], group["group_metadata"]["protocol"]) == (4, "range")
+    members = group["group_metadata"]["members"]
+    assert [(member["member_id"], member["group_instance_id"], member["session_timeout"]) for member in members] == [
+        ("c-1-x", None, 45000),
+        ("i-2-y", "i-2", 10000),
+    ]
+    assert (oldest["offset_commit"]["offset"], oldest["offset_commit"]["metadata"], oldest["ts"]) == (
+        5, "", 1795000001000,
+    )  # fmt: skip
+    assert gone["offset_commit"] is None
+    assert (ended["group_id"], ended["group_metadata"]) == ("shop", None)
+
+
+def test_a_dump_in_the_words_of_an_older_console_consumer_tells_generations(tmp_path: Path) -> None:
+    console = tmp_path / "console.txt"
+    console.write_text("".join(line for line in OLDER.splitlines(keepends=True) if "offset=none" not in line))
+    views = views_on([console], tmp_path / "tables")
+    assert [(row["group_id"], row["generation"], row["outcome"]) for row in views.ask("SELECT * FROM rebalances")] == [
+        ("shop", 4, "Stable")
+    ]
+    assert {row["offset"] for row in views.ask("SELECT * FROM offsets")} == {5, 7}
+
+
+def test_a_console_consumer_of_3_9_calls_a_type_version(tmp_path: Path) -> None:
+    kept = [row for row in read_dumps([DUMP_LOG], "d").rows if row["record_type"] in {"GroupMetadata", "OffsetCommit"}]
+    console = tmp_path / "console.txt"
+    console.write_text(as_console(kept).replace('{"key":{"type":', '{"key":{"version":'))
+    assert detect_format(console) is Format.OFFSETS
+    assert len(read_dumps([console], "d").rows) == len(kept)
+
+
 def test_records_tell_the_generations_that_the_request_log_tells() -> None:
     tables = tables_of(CRASH)
     told = completed(transitions(tables["consumer_offsets"]))

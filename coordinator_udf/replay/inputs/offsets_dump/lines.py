@@ -3,7 +3,7 @@
 - JSON lines with the raw bytes in base64, as ``muster offsets export`` writes them (offsets_topic.lines).
 - ``kafka-dump-log --offsets-decoder``: a line a batch and one a record, with key and payload as JSON.
 - ``kafka-console-consumer`` with OffsetsMessageFormatter or GroupMetadataMessageFormatter: key and value as JSON, one
-  behind the other, without partition, offset and time.
+  behind the other, without partition, offset and time; and what these print before 4.0 (older_console).
 
 Source: DumpLogSegments and CoordinatorRecordMessageFormatter of kafka-tools 4.3.1.
 """
@@ -24,6 +24,7 @@ from coordinator_udf.offsets_topic.messages import RECORD_TYPES
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER, Record
 from coordinator_udf.offsets_topic.rows import to_columns
 from coordinator_udf.protocol.consumer_protocol import Subscription, encode_assignment
+from coordinator_udf.replay.inputs.offsets_dump.older_console import is_older_line, read_older
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.recording import Rejection, clip
 
@@ -41,14 +42,14 @@ _MARKER: Final = re.compile(r"endTxnMarker: (?P<what>COMMIT|ABORT) coordinatorEp
 _DUMPING: Final = re.compile(r"^(?:Dumping .*|.*/)__consumer_offsets-(?P<partition>\d+)(?:/|$)")
 _OF_A_FILE: Final = re.compile(r"__consumer_offsets-(\d+)")
 #: What a console consumer writes, and our own export.
-_CONSOLE: Final = re.compile(r'^\s*\{"key":\{"type":\d+,"data":\{')
+_CONSOLE: Final = re.compile(r'^\s*\{"key":\{"(?:type|version)":"?\d+"?,"data":\{')
 _EXPORT: Final = re.compile(r'^\s*\{"partition":\d+,"offset":\d+,"timestamp":-?\d+,')
 _DECODER: Final = json.JSONDecoder()
 
 
 def is_record_line(text: str) -> bool:
     """Whether a line is one of a dump of ``__consumer_offsets``."""
-    if _EXPORT.match(text) or _CONSOLE.match(text) or _DUMPING.match(text):
+    if _EXPORT.match(text) or _CONSOLE.match(text) or _DUMPING.match(text) or is_older_line(text):
         return True
     return text.startswith("| offset:") and ('"type":"' in text or "endTxnMarker" in text)
 
@@ -106,6 +107,8 @@ class _Reader:
             self._partition = int(named["partition"])
         elif text.lstrip().startswith('{"key":'):
             yield from self._of_console(text.strip())
+        elif (older := read_older(text)) is not None:
+            yield self._timed(older)
 
     def _of_dump(self, text: str) -> Iterator[Row]:
         place = _RECORD.match(text)
@@ -132,11 +135,13 @@ class _Reader:
         start = 0
         while start < len(text):
             told, start = _DECODER.raw_decode(text, start)
-            record = _record(told["key"], told["value"])
-            value = record.value or {}
-            ts = max(value.get("commitTimestamp") or 0, value.get("currentStateTimestamp") or 0)
-            self._ts = max(self._ts, ts)
-            yield self._row(record)
+            yield self._timed(_record(told["key"], told["value"]))
+
+    def _timed(self, record: Record) -> Row:
+        """The row of a record that says when it was made in itself alone."""
+        value = record.value or {}
+        self._ts = max(self._ts, value.get("commitTimestamp") or 0, value.get("currentStateTimestamp") or 0)
+        return self._row(record)
 
     def _row(self, record: Record) -> Row:
         offset, self._next = self._next, self._next + 1
@@ -150,9 +155,11 @@ class _Reader:
 
 
 def _record(key: Mapping[str, Any], value: Mapping[str, Any] | None) -> Record:
-    name = _NAMES.get(str(key["type"]))
+    # Before 4.0 a key's type goes by the name of version.
+    number = key["type"] if "type" in key else key["version"]
+    name = _NAMES.get(str(number))
     if name is None:
-        raise CodecError(f"record type is {key['type']}, expected one of {', '.join(_NAMES)}")
+        raise CodecError(f"record type is {number}, expected one of {', '.join(_NAMES)}")
     told_key = {"type": name, **key["data"]}
     if value is None or value["data"] is None:
         return Record(told_key, None, None)
