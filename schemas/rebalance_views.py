@@ -145,8 +145,11 @@ SELECT ended.source, ended.group_id, outcome.generation,
        timestamp_millis(start.ts) AS started, timestamp_millis(joined.ts) AS joined,
        CASE WHEN finish.to_state = 'Stable' THEN timestamp_millis(finish.ts) END AS stable,
        timestamp_millis(end_ts) AS ended,
-       -- Of a classic group the offsets topic tells only when its rebalance was through.
-       CASE WHEN start.rule <> 'NOT_TOLD' THEN end_ts - start.ts END AS duration_ms,
+       -- Of a classic group the offsets topic tells only when its rebalance was through, and of an epoch a broker's own
+       -- log only when it began.
+       CASE WHEN start.rule <> 'NOT_TOLD'
+                 AND NOT (is_consumer AND is_by_lines AND coalesce(finish.rule, 'LOADED') IN ('LOADED', 'UNLOADED'))
+            THEN end_ts - start.ts END AS duration_ms,
        CASE WHEN NOT is_consumer AND start.rule <> 'NOT_TOLD' THEN coalesce(joined.ts, end_ts) - start.ts
        END AS waiting_for_joins_ms,
        end_ts - joined.ts AS waiting_for_sync_ms,
@@ -281,16 +284,18 @@ WITH reached AS (
 ), last AS (
     SELECT r.*, settled[0] AS first, get(settled, 1) AS second, coalesce(expelled, array()) AS expelled,
            late_member_id, late_client_id,
-           unix_millis(coalesce(CASE WHEN kind = 'classic' THEN joined END, ended)) AS end_ts
+           unix_millis(coalesce(CASE WHEN kind = 'classic' THEN joined END, ended)) AS end_ts,
+           -- Who was in the group before, a broker's own log doesn't tell, but whether anybody was.
+           coalesce(lag(outcome) OVER before IN ('Empty', 'Dead'), generation <= 1, false) AS was_empty
     FROM rebalances r LEFT JOIN ranked USING (source, group_id, number)
     LEFT JOIN (SELECT source, group_id, number, member_id AS late_member_id, client_id AS late_client_id
                FROM unreached) USING (source, group_id, number)
+    WINDOW before AS (PARTITION BY source, group_id ORDER BY number)
 ), told AS (
     SELECT *,
            -- A broker's own log doesn't tell who of the old members joined again, or reached the epoch.
            (first IS NULL AND late_member_id IS NULL) OR outcome = 'NotTold' OR trigger = 'NOT_TOLD'
-               OR (join_ended_by = 'JOIN_PHASE_ENDED' AND size(members_before) > 0 AND end_ts + first.back > 50)
-               AS is_untold
+               OR (join_ended_by = 'JOIN_PHASE_ENDED' AND NOT was_empty AND end_ts + first.back > 50) AS is_untold
     FROM last
 )
 SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS until,
@@ -301,7 +306,9 @@ SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS 
        END AS client_id,
        CASE WHEN late_member_id IS NOT NULL THEN 'overtaken'
             WHEN is_untold THEN 'not told'
-            WHEN join_ended_by = 'JOIN_EXPIRED' AND first.how = 'joined' THEN 'initial delay'
+            WHEN first.how = 'joined' AND (
+                join_ended_by = 'JOIN_EXPIRED' OR (join_ended_by = 'JOIN_PHASE_ENDED' AND end_ts + first.back > 50))
+                THEN 'initial delay'
             ELSE first.how END AS how,
        CASE WHEN NOT is_untold THEN first.rule END AS rule,
        CASE WHEN NOT is_untold THEN first.client_reason END AS client_reason,

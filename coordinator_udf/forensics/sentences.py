@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Rebalance
@@ -35,6 +36,8 @@ _OUTCOMES: Final = {
     "Lost": "the coordinator went away meanwhile",
 }
 _MS: Final = 1000
+#: What was done at once has moments that are as near.
+_AT_ONCE: Final = timedelta(milliseconds=50)
 
 
 def seconds(ms: int | None) -> str:
@@ -73,7 +76,12 @@ def _trigger(r: Rebalance, facts: GroupFacts) -> str:
 
 def _removal(r: Rebalance, facts: GroupFacts) -> str:
     """An administrator's removal: the one who asked for it is no member."""
-    names = [facts.name_of(member_id, None) or "" for member_id in r.members_left or ()]
+    names = [facts.name_of(member_id, None) or "" for member_id in r.members_left or ()] or [
+        # A broker's own log doesn't list members, but tells each that goes.
+        facts.name_of(life.member_id, life.client_id) or life.identity
+        for life in facts.lives
+        if life.ended_by == "left" and life.until is not None and abs(life.until - r.started) <= _AT_ONCE
+    ]
     by = f" ({r.trigger_client_id})" if r.trigger_client_id not in {None, *names} else ""
     return f"an administrator{by} removed {', '.join(names) or 'a member that is not told'}"
 
@@ -87,7 +95,8 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
     who = facts.name_of(r.waited_member_id, r.waited_client_id)
     set_off = {r.trigger_client_id, r.trigger_member_id, facts.name_of(r.trigger_member_id, r.trigger_client_id)}
     if r.how is None or who is None or who in set_off or not r.duration_ms:
-        return "for whom all waited is not told" if r.how == "not told" and r.duration_ms else None
+        is_asked = r.how == "not told" and r.duration_ms and r.outcome != "NotTold"
+        return "for whom all waited is not told" if is_asked else None
     lag = f" ({seconds(r.lag_ms)} after the one before)" if r.lag_ms else ""
     if r.how == "expelled":
         return f"all waited for {who}, dead, until a timer put it out{lag}"
