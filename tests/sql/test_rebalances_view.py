@@ -125,7 +125,7 @@ ENDS: dict[str, tuple[list[Any], list[tuple[int | None, str, int | None, int | N
     ),
     "the shard went away": (
         history((0, PREPARING, "MEMBER_ADDED", 4, ["a"]), (30, DEAD, "UNLOADED", 4, ["a"])),
-        [(4, "Dead", 30, 30, None)],
+        [(4, "Lost", 30, 30, None)],
     ),
     "it waits for joins": (
         history((0, PREPARING, "MEMBER_ADDED", 4, ["a"])),
