@@ -31,7 +31,7 @@ class Records:
         self._gap_ms: dict[str, float] = {}
         self._partitions: dict[str, int] = {}
         for topic in topics:
-            if topic.records_s > 0:
+            if topic.records_s > 0 and topic.partitions:
                 self._gap_ms[topic.name] = 1000 / topic.records_s
                 self._partitions[topic.name] = topic.partitions
 

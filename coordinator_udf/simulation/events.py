@@ -76,7 +76,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TopicGrows:
-    """A topic appears, or has more partitions."""
+    """A topic appears, or has more partitions, or (none) is deleted."""
 
     name: str
     partitions: int

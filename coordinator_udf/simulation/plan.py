@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic, from a time on with so many partitions. The last one said of a name counts; none delete it.
+    """A topic, from a time on with so many partitions, or none: then it is deleted. The last one of a name counts.
 
     Attributes:
         records_s: how many records a second come to each of its partitions.

@@ -21,7 +21,10 @@ class Topics:
         return iter(self._topics.values())
 
     def grow(self, name: str, partitions: int) -> None:
-        """Gives a topic so many partitions; makes it, if there is none of the name."""
+        """Gives a topic so many partitions; makes it, if there is none of the name, and deletes it, if it gets none."""
+        if not partitions:
+            self._topics.pop(name, None)
+            return
         known = self._topics.get(name)
         topic = self._topics[name] = Topic(name, partitions, topic_id(name) if known is None else known.id)
         self._names[topic.id] = name

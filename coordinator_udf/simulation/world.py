@@ -36,7 +36,7 @@ from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import History, MemberEvent, Waiting
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
 from coordinator_udf.simulation.network import Connection, Network
-from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
 from coordinator_udf.simulation.stretches import (
     boundaries_ms,
@@ -52,6 +52,10 @@ from coordinator_udf.simulation.watcher import Watcher
 _LOOK_MS = 1_000
 
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
+
+
+def _partitions_at_end(topics: Iterable[TopicPlan]) -> dict[str, int]:
+    return {name: count for name, count in {topic.name: topic.partitions for topic in topics}.items() if count}
 
 
 class World:
@@ -82,7 +86,7 @@ class World:
         self._processes: dict[str, Process] = {}
         self._deadlines: list[tuple[int, int, str]] = []
         self._look_ms = plan.start_ms
-        self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, {t.name: t.partitions for t in plan.topics})
+        self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, _partitions_at_end(plan.topics))
         self._delivery = Delivery(
             plan,
             agenda=self._agenda,

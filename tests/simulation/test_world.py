@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 
@@ -91,6 +92,22 @@ def test_a_topic_grows_under_a_group(protocol: str) -> None:
     )
     topics = TopicPlan("t", _PARTITIONS), TopicPlan("t", _PARTITIONS + 4, at_ms=20_000)
     assert _is_shared_out(World(_plan(protocol, members=members, topics=topics), 2).run(), _PARTITIONS + 4)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_is_deleted_under_a_group(protocol: str) -> None:
+    members = tuple(
+        replace(member, topics=("t", "u"), properties={**member.properties, "metadata.max.age.ms": 5_000})
+        for member in _plan(protocol).members
+    )
+    topics = TopicPlan("t", _PARTITIONS), TopicPlan("u", 3, records_s=1.0), TopicPlan("u", 0, at_ms=20_000)
+    plan = _plan(protocol, members=members, topics=topics)
+    history = World(plan, 2).run()
+    assert _is_shared_out(history, _PARTITIONS)
+    of_deleted = [own for partition, own in _owners(history).items() if partition.topic == "u"]
+    assert len(of_deleted) == 3
+    assert not any(of_deleted)
+    assert violations(history) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -108,6 +108,7 @@ def _group(
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
     topics = _topics(behaviours, history, processes, start_ms, unknown)
     grown_ms = [start_ms + topic.at_ms for topic in topics if topic.at_ms > 0]
+    deleted = {topic.name for topic in topics if not topic.partitions}
     network = _network(behaviours)
     everybodys_ms = tuple(late for behaviour in behaviours for late in behaviour.lateness_ms)
     plan = WorldPlan(
@@ -134,7 +135,14 @@ def _group(
     return GroupLog(
         group_id,
         plan,
-        tuple(dict.fromkeys(TopicPartition(one.name, number) for one in topics for number in range(one.partitions))),
+        tuple(
+            dict.fromkeys(
+                TopicPartition(one.name, number)
+                for one in topics
+                if one.name not in deleted
+                for number in range(one.partitions)
+            )
+        ),
         tuple(rebalances),
         min(disturbances, default=None),
         tuple(unknown),
@@ -312,6 +320,10 @@ def _topics(
             if count > partitions.get(name, 0):
                 partitions[name] = count
                 plans.append(TopicPlan(name, count, max(0, ts_us // 1000 - start_ms), _records_s(name, processes)))
-        unknown += [f"what deleting {name} did" for name in partitions if name not in here and ts_us]
+        for name in [name for name, count in partitions.items() if count and name not in here]:
+            partitions[name] = 0
+            plans.append(TopicPlan(name, 0, max(0, ts_us // 1000 - start_ms)))
+    deleted = [name for name, count in partitions.items() if not count]
+    unknown += [f"who should have the partitions of {name} when it is deleted: they aren't counted" for name in deleted]
     unknown += [f"the partitions of the topic {name}, which is left out" for name in sorted(wanted - partitions.keys())]
     return tuple(plans)
