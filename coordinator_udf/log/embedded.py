@@ -61,6 +61,8 @@ _log: Final = logging.getLogger(__name__)
 #: After how long without an append time is said to have stood still: some ticks, and less than the shortest session.
 DOWNTIME_AFTER_MS: Final = 3_000
 
+#: How many appends leave the log in one transaction, for which appenders wait.
+_TRIMMED_AT_ONCE: Final = 1_000
 #: The most pages of the file that are given back while appenders wait.
 _VACUUM_PAGES: Final = 2_000
 
@@ -345,9 +347,11 @@ class EmbeddedLog:
         """
         extent = self.extent()
         before = min(before, extent.next)
-        known = 0 if rows is None else self.rows_until(extent.first)
-        for start in range(extent.first, before, 1_000):
-            stop = min(start + 1_000, before)
+        known = self.rows_until(extent.first) if rows is not None and before > extent.first else 0
+        if rows is not None and len(rows) != self.rows_until(before) - known:
+            rows = None  # some of them are gone already
+        for start in range(extent.first, before, _TRIMMED_AT_ONCE):
+            stop = min(start + _TRIMMED_AT_ONCE, before)
             if rows is None:
                 ends = next_offsets(self.read(start, stop))
             else:

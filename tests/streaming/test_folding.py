@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from coordinator_udf.log import embedded
 from coordinator_udf.log.dataframe import _read_snapshot
 from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
 from coordinator_udf.log.history import LogHistory, next_offsets
@@ -168,18 +169,21 @@ def test_who_reads_while_the_log_is_folded_reads_each_row_once(log: EmbeddedLog,
     assert places(rows) == expected, "it was folded while the reader read"
 
 
-def test_rows_that_are_at_hand_tell_the_same_as_the_log(tmp_path: Path) -> None:
+def test_rows_that_are_at_hand_tell_the_same_as_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_TRIMMED_AT_ONCE", 10)
     found = []
-    for name in ("at hand", "read again"):
+    for name in ("at hand", "read again", "too many at hand"):
         log = EmbeddedLog.create(tmp_path / name, PARTITIONS)
         ticks = control_rows(partitions=PARTITIONS, log_ts=1, api="Tick")
-        log.append_all(to_columns(ticks[number % PARTITIONS :]) for number in range(2_500))
+        log.append_all(to_columns(ticks[number % PARTITIONS :]) for number in range(50))
         log.trim(7)
-        rows = pa.Table.from_batches(list(log.read(7, 2_300))) if name == "at hand" else None
-        assert log.trim(2_300, rows) == 2_293
+        rows = None if name == "read again" else pa.Table.from_batches(list(log.read(7, 43)))
+        first = 15 if name == "too many at hand" else 7
+        log.trim(first)
+        assert log.trim(43, rows) == 43 - first
         found.append(log.snapshot())
         log.close()
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert found[0].first_offsets[0] < found[0].first_offsets[1] < found[0].first_offsets[2]
 
 
