@@ -15,6 +15,8 @@ from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import READ_EMBEDDED_PROTOCOL, VIEWS
 
+#: A Hive metastore refuses longer ones.
+_LONGEST_COMMENT: Final = 256
 _MADE: Final = re.compile(r"CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) (\S+)")
 
 
@@ -78,7 +80,10 @@ def _columns(view: str, names: list[str]) -> str:
 
 def _comment(view: str, column: str) -> str:
     comment = COLUMN_COMMENTS.get(f"{view}.{column}", COLUMN_COMMENTS.get(column))
-    return "" if comment is None else f" COMMENT '{quoted(comment)}'"
+    if comment is None:
+        return ""
+    short = comment if len(comment) <= _LONGEST_COMMENT else f"{comment[: _LONGEST_COMMENT - 4]} ..."
+    return f" COMMENT '{quoted(short)}'"
 
 
 def quoted(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,10 @@ def test_what_needs_a_function_of_python_is_left_out(tmp_path: Path) -> None:
     assert left_out == ["members", "assignments", "assignment_history"]
     views = [statement for statement in statements if statement.startswith("CREATE OR REPLACE VIEW")]
     assert len(views) > 12
+    comments = [text for view in views for text in re.findall(r"COMMENT '((?:[^'\\]|\\.)*)'", view)]
+    assert max(map(len, comments)) >= 200
+    # More a Hive metastore refuses.
+    assert all(len(comment.replace("\\'", "'")) <= 256 for comment in comments)
     assert all(translate(view.partition(") AS ")[2]) for view in views)
 
 
