@@ -10,6 +10,7 @@ Row = dict[str, Any]
 
 #: As far apart may moments of the same event be.
 APART = timedelta(milliseconds=50)
+TIED = timedelta(milliseconds=1)
 
 
 def rebalance_differences(requests: Sequence[Row], lines: Sequence[Row]) -> Iterator[str]:
@@ -27,7 +28,9 @@ def rebalance_differences(requests: Sequence[Row], lines: Sequence[Row]) -> Iter
             continue
         found = min(same, key=lambda each: abs(each["started"] - row["started"]))
         left.remove(found)
-        for column, one, other in unlike(row, found):
+        # What of one millisecond came first, requests don't tell.
+        is_tied = sum(abs(each["started"] - row["started"]) <= TIED for each in requests) > 1
+        for column, one, other in unlike(row, found, knows_who=not is_tied):
             yield f"{told(row)}: {column} is {one} in the requests and {other} in the lines"
     for row in left:
         # What a broker that died hadn't answered is in no request log.
@@ -36,10 +39,12 @@ def rebalance_differences(requests: Sequence[Row], lines: Sequence[Row]) -> Iter
 
 
 def is_same(row: Row, line: Row) -> bool:
-    return bool(row["kind"] == line["kind"] and abs(row["started"] - line["started"]) <= APART)
+    """Whether both tell of one rebalance; epochs may follow each other at once."""
+    is_one = row["kind"] == "classic" or row["generation"] == line["generation"]
+    return bool(is_one and row["kind"] == line["kind"] and abs(row["started"] - line["started"]) <= APART)
 
 
-def unlike(row: Row, line: Row) -> Iterator[tuple[str, object, object]]:
+def unlike(row: Row, line: Row, *, knows_who: bool) -> Iterator[tuple[str, object, object]]:
     is_untold = line["outcome"] == "NotTold"
     for column in ("joined", "ended"):
         one, other = row[column], line[column]
@@ -49,11 +54,13 @@ def unlike(row: Row, line: Row) -> Iterator[tuple[str, object, object]]:
         ("generation", True),
         ("outcome", not is_untold),
         ("trigger", line["trigger"] != "EPOCH_BUMPED"),
-        ("trigger_member_id", line["trigger_member_id"] is not None),
-        ("members_after", line["members_after"] is not None),
+        ("trigger_member_id", knows_who and line["trigger_member_id"] is not None),
     ):
         if is_told and row[column] != line[column]:
             yield column, row[column], line[column]
+    members = line["members_after"]
+    if knows_who and members is not None and sorted(row["members_after"] or ()) != sorted(members):
+        yield "members_after", row["members_after"], members
 
 
 def is_near(one: datetime | None, other: datetime | None) -> bool:
