@@ -10,12 +10,12 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
-from tests.conftest import SAMPLE_LOG, SHARED
+from tests.conftest import SAMPLE_LOG, SHARED, shared
 
 
 def logs() -> list[Path]:
     folder = SHARED / "evidence" / "dev"
-    return [path for name in ("storm", "max-poll", "static-restart", "rolling-strategy")
+    return [path for name in ("storm", "max-poll", "static-restart", "rolling-strategy", "subscriptions")
             if (path := folder / f"{name}.request.log.gz").exists()]  # fmt: skip
 
 
@@ -32,3 +32,24 @@ def test_each_finding_has_rows_and_a_setting(log: Path, tmp_path: Path) -> None:
         rows = views.ask(finding["evidence"])
         assert rows, finding
         assert {row["group_id"] for row in rows} == {finding["group_id"]}
+
+
+def test_a_member_that_was_slow_to_join_again_is_named(tmp_path: Path) -> None:
+    log = shared("evidence", "dev", "subscriptions.request.log.gz")
+    replay(None, ReplayRequest((log,), tmp_path / "tables", ReplayOptions()), print)
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("findings"))
+    (found,) = views.ask("SELECT * FROM findings WHERE finding LIKE 'slow member%'")
+    assert (found["group_id"], found["cost_ms"]) == ("subscriptions-a", 25769)
+    assert found["text"] == "all others had joined again and waited for kafkapython-1, for up to 25.8 s"
+
+
+def test_who_was_removed_by_an_administrator_is_called_as_it_calls_itself(tmp_path: Path) -> None:
+    log = shared("evidence", "dev", "static-restart.request.log.gz")
+    replay(None, ReplayRequest((log,), tmp_path / "tables", ReplayOptions()), print)
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("findings assignment_history"))
+    (found,) = views.ask("SELECT * FROM findings WHERE finding = 'removed by an admin'")
+    assert found["text"] == "an administrator removed duplicate-2, restarted-1"
+    kept = views.ask("SELECT DISTINCT topic, partition FROM assignment_history WHERE change = 'kept'")
+    assert len(kept) == 4
