@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Sequence
 
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, TopicPlan, WorldPlan
@@ -54,6 +55,15 @@ def _cpu_s(plan: WorldPlan, seed: int = 1) -> float:
     return time.process_time() - started
 
 
+def _peak_mb(plan: WorldPlan) -> float:
+    """Returns the most memory that a world held at once, in megabytes."""
+    tracemalloc.start()
+    World(plan, 1).run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
 def run(options: Options) -> Outcome:
     """Measures worlds on one core, by the CPU's time."""
     outcome = Outcome()
@@ -66,6 +76,8 @@ def run(options: Options) -> Outcome:
         minutes = max(4, round(60 * options.scale))
         spent_s = _cpu_s(restless(protocol, minutes))
         outcome.add(f"one rebalance a minute, {protocol}", _MEMBERS * minutes / 60 / spent_s, "member-hours/CPU-s")
+        one, ten = _peak_mb(stable(protocol, hours)), _peak_mb(stable(protocol, 10 * hours))
+        outcome.add(f"memory of ten times as long, {protocol}", ten / one, "x", "lower")
     outcome.add("a day of a group of 10 with a deploy", _cpu_s(deployed()), "CPU-s", "lower")
     for path in sorted((ROOT / "conf" / "scenarios").glob("*.toml")):
         if path.stem in {"thundering-restart", "fleet"}:
