@@ -131,7 +131,7 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
             make_views(spark, views_named(" ".join(FACTS_VIEWS)))
             groups = load_facts(lambda text: [row.asDict() for row in spark.sql(text).collect()], window)
     else:
-        views = ViewsInProcess(folder)
+        views = ViewsInProcess(folder, group_id=window.group_id)
         views.make(views_named(" ".join(FACTS_VIEWS)))
         groups = load_facts(views.ask, window)
     if not groups:

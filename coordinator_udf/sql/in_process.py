@@ -24,12 +24,16 @@ from sqlglot import exp
 from coordinator_udf.log.dataframe import request_log_table
 from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
 from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
+from schemas.coordinator_log import COORDINATOR_LOG_TABLE
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
 
 #: The views that explain an incident, and those that they stand on.
 VIEWS_IN_PROCESS: Final = tuple(views_named(" ".join(INCIDENT_VIEWS)))
 _EMBEDDED: Final = "STRUCT(topics VARCHAR[], partitions MAP(VARCHAR, INTEGER[]), details VARCHAR, error VARCHAR)"
+#: The tables whose rows are of one group each, and tell nothing of others. Of the offsets topic it counts which records
+#: are there at all.
+_OF_GROUPS: Final = frozenset({REQUEST_LOG_TABLE, "group_responses", "group_transitions", COORDINATOR_LOG_TABLE})
 #: Spark's functions that DuckDB has under other names, or with other arguments.
 _MACROS: Final = (
     "CREATE MACRO timestamp_millis(ms) AS make_timestamp(CAST(ms AS BIGINT) * 1000)",
@@ -47,12 +51,13 @@ class ViewsInProcess:
     Args:
         folder: where the Delta tables are, on this machine.
         log: the embedded request log, if there is one: then request_log is what it holds and its history.
+        group_id: the group that is asked about alone, so that less is to be computed: rows of others may be left out.
 
     Raises:
         LogError: the embedded log can't be read.
     """
 
-    def __init__(self, folder: str, log: Path | None = None) -> None:
+    def __init__(self, folder: str, log: Path | None = None, group_id: str | None = None) -> None:
         self._duck = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
         for macro in _MACROS:
             self._duck.execute(macro)
@@ -64,16 +69,19 @@ class ViewsInProcess:
             null_handling=FunctionNullHandling.SPECIAL,
         )
         for name in SHAPES:
-            self._register(name, table_path(folder, name))
+            self._register(name, table_path(folder, name), group_id if name in _OF_GROUPS else None)
         if log is not None:
             self._duck.register(REQUEST_LOG_TABLE, request_log_table(log))
         self._made: set[str] = set()
 
-    def _register(self, name: str, path: str) -> None:
+    def _register(self, name: str, path: str, group_id: str | None) -> None:
         files = files_alone(path)
         if files:
             listed = ", ".join(exp.Literal.string(file).sql(dialect="duckdb") for file in files)
-            self._duck.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listed}], union_by_name => true)")
+            rows = f"SELECT * FROM read_parquet([{listed}], union_by_name => true)"
+            if group_id is not None:
+                rows += f" WHERE group_id IS NULL OR group_id = {exp.Literal.string(group_id).sql(dialect='duckdb')}"
+            self._duck.execute(f"CREATE VIEW {name} AS {rows}")
         elif deltalake.DeltaTable.is_deltatable(path):
             self._duck.register(name, deltalake.DeltaTable(path).to_pyarrow_table())
         else:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_udf.commands.report import facts_of
+from coordinator_udf.forensics.facts import Window
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess
@@ -53,3 +55,10 @@ def test_who_was_removed_by_an_administrator_is_called_as_it_calls_itself(tmp_pa
     assert found["text"] == "an administrator removed duplicate-2, restarted-1"
     kept = views.ask("SELECT DISTINCT topic, partition FROM assignment_history WHERE change = 'kept'")
     assert len(kept) == 4
+
+
+def test_the_facts_of_one_group_are_those_that_it_has_among_others(tmp_path: Path) -> None:
+    replay(None, ReplayRequest((SAMPLE_LOG,), tmp_path, ReplayOptions()), print)
+    for of_all in facts_of(str(tmp_path), Window()):
+        (alone,) = facts_of(str(tmp_path), Window(of_all.group_id))
+        assert alone == of_all
