@@ -1,8 +1,8 @@
 """Kills, with real clients through TLS and SASL to two gateways before a real broker, and what came of it.
 
 ``scripts/nemesis --seed 1 --minutes 3``. While a producer writes and groups read and commit, what the seed chooses is
-killed with SIGKILL and started again: a member, a gateway, the driver, an executor's worker, the broker. In the end all
-must hold that the histories of clients and the coordinator's tables can show:
+killed with SIGKILL and started again: a member, a gateway, the driver, an executor's worker (with ``--executors`` an
+executor), the broker. In the end all must hold that the histories of clients and the coordinator's tables can show:
 
 - no acknowledged commit is lost;
 - no partition has two owners in one generation;
@@ -29,6 +29,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from coordinator_udf.background import BackgroundThread
+from tests.conftest import ROOT
 from tests.gateway import history
 from tests.gateway.security.locked import PASSWORDS, Locked
 from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, write_kafka_config
@@ -47,6 +48,10 @@ GROUPS = {
 PAUSE_S, AWAY_S = (6.0, 14.0), (0.0, 6.0)
 #: How long groups may take to read what is left when all is quiet, in seconds.
 QUIET_S = 240.0
+
+#: Executors are processes of their own with this master (--executors).
+_CLUSTER = "local-cluster[2,1,1024]"
+_EXECUTOR = "CoarseGrainedExecutorBackend"
 
 Record = tuple[int, int]
 
@@ -183,13 +188,11 @@ class Nemesis:
         self._fleet.job.start()
 
     def _executor(self) -> None:
-        workers = [
-            pid
-            for pid in below(self._fleet.job.pid)
-            if "pyspark/daemon" in title(pid) or "pyspark.daemon" in title(pid)
-        ]
-        if workers:
-            os.kill(self._random.choice(workers), signal.SIGKILL)
+        titles = {pid: title(pid) for pid in below(self._fleet.job.pid)}
+        found = [pid for pid, name in titles.items() if _EXECUTOR in name]
+        found = found or [pid for pid, name in titles.items() if "pyspark/daemon" in name or "pyspark.daemon" in name]
+        if found:
+            os.kill(self._random.choice(found), signal.SIGKILL)
 
     def _kill_broker(self) -> None:
         self._broker.kill()
@@ -220,15 +223,20 @@ def title(pid: int) -> str:
 
 
 @contextmanager
-def everything(directory: Path, seed: int) -> Iterator[tuple[Nemesis, KafkaFleet, Writer, dict[str, list[Reader]]]]:
+def everything(
+    directory: Path, seed: int, *, executors: bool
+) -> Iterator[tuple[Nemesis, KafkaFleet, Writer, dict[str, list[Reader]]]]:
     """Starts all processes, and ends them."""
     locked = Locked(directory)
     config = ["--kafka-config", str(write_kafka_config(locked))]
     locked.security("SASL_SSL", UPSTREAM)
     spark_conf = directory / "spark.conf"
-    shipped = (Path(__file__).parents[2] / "conf" / "spark.conf").read_text()
+    shipped = (ROOT / "conf" / "spark.conf").read_text()
     # A worker that is killed costs its task an attempt; a local master gives one where nothing is said.
-    spark_conf.write_text(shipped.replace("local[2]", "local[2,4]"))
+    own = f"spark.executorEnv.PYTHONPATH {ROOT}\nspark.task.maxFailures 10\nspark.executor.memory 700m\n"
+    spark_conf.write_text(
+        shipped.replace("local[2]", _CLUSTER) + own if executors else shipped.replace("local[2]", "local[2,4]")
+    )
     (directory / "broker").mkdir()
     with ExitStack() as stack:
         broker = stack.enter_context(locked_broker(directory / "broker", locked, {TOPIC: PARTITIONS}))
@@ -268,13 +276,16 @@ def unread(writer: Writer, readers: dict[str, list[Reader]]) -> dict[str, int]:
     return {group: len(writer.acknowledged - found) for group, found in read.items()}
 
 
-def run(directory: Path, seed: int, minutes: float) -> None:
+def run(directory: Path, seed: int, minutes: float, *, executors: bool = False) -> None:
     """Runs and checks.
+
+    Args:
+        executors: whether executors are processes of their own.
 
     Raises:
         AssertionError: something that must hold doesn't.
     """
-    with everything(directory, seed) as (nemesis, fleet, writer, readers):
+    with everything(directory, seed, executors=executors) as (nemesis, fleet, writer, readers):
         nemesis.run(time.monotonic() + minutes * 60)
         writer.stop()
         end = time.monotonic() + QUIET_S
@@ -301,13 +312,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="what is killed, in which order and after which pauses")
     parser.add_argument("--minutes", type=float, default=3.0, help="how long")
     parser.add_argument("--keep", type=Path, help="a directory for tables and logs, which stay there")
+    parser.add_argument(
+        "--executors", action="store_true", help="run Spark with two executors in processes of their own"
+    )
     asked = parser.parse_args()
     if asked.keep is not None:
         asked.keep.mkdir(parents=True)
-        run(asked.keep, asked.seed, asked.minutes)
+        run(asked.keep, asked.seed, asked.minutes, executors=asked.executors)
         return
     with tempfile.TemporaryDirectory(prefix="muster-nemesis-") as directory:
-        run(Path(directory), asked.seed, asked.minutes)
+        run(Path(directory), asked.seed, asked.minutes, executors=asked.executors)
 
 
 if __name__ == "__main__":
