@@ -53,7 +53,7 @@ def assert_idle(members: Sequence[Member]) -> None:
         (("franz-go", "sarama", "kafka-go"), "classic"),
         (("kafkajs", "kafkajs"), "classic"),
         (("confluent", "java", "java-2.8"), "classic"),
-        (("confluent", "java"), "consumer"),
+        (("confluent", "java", "platformatic"), "consumer"),
     ],
     ids=["go", "node", "librdkafka-and-java", "kip-848"],
 )

@@ -20,6 +20,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "must
 #: Kafka's Java client by the name that tests call it by: the artifact and its version.
 JAVA = {"java": ("kafka-tools", "4.3.1"), "java-2.8": ("kafka-clients", "2.8.2")}
 GO = ("franz-go", "sarama", "kafka-go")
+NODE = ("kafkajs", "platformatic")
 
 
 def command(client: str, config: Mapping[str, Any]) -> list[str]:
@@ -28,9 +29,9 @@ def command(client: str, config: Mapping[str, Any]) -> list[str]:
         return [*java_command(client), "Member", *_java_settings(config)]
     if client in GO:
         return [str(go_members() / client.replace("-", "")), json.dumps(config)]
-    if client == "kafkajs":
-        return ["node", str(_node_members() / "member.js"), json.dumps(config)]
-    raise ValueError(f"client is {client!r}, expected one of {', '.join((*JAVA, *GO, 'kafkajs'))}")
+    if client in NODE:
+        return ["node", str(_node_members() / f"{client}.js"), json.dumps(config)]
+    raise ValueError(f"client is {client!r}, expected one of {', '.join((*JAVA, *GO, *NODE))}")
 
 
 def java_command(client: str = "java") -> list[str]:
