@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,6 +24,10 @@ from coordinator_udf.replay.explain.walk import Point, Walk
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.adopt import Adoption, ArmedTimer, encode_adoption
 from coordinator_udf.shard.shard import PoisonRow
+
+#: After so many answers in a row for which no state was found fewer are tried; then at least one of so many.
+_PATIENCE: Final = 8
+_LONGEST_REST: Final = 32
 
 
 class Chosen(NamedTuple):
@@ -45,6 +49,9 @@ class Rebase:
         self.group_id = group_id
         self._steps_left = walk.bounds.tries + walk.bounds.rebase_steps * len(walk.steps)
         self._settings = settings
+        #: How many times in a row no state made the next answers agree; and for how many answers none is looked for.
+        self._fruitless = 0
+        self._rest = 0
 
     def choose(self, before: Point | None) -> Chosen | None:
         """The state, from where the walk is or from a point before it, with which the fewest answers differ soon.
@@ -56,6 +63,9 @@ class Rebase:
         """
         walk = self._walk
         if self._steps_left <= 0:
+            return None
+        if self._rest > 0:
+            self._rest -= 1
             return None
         here = walk.point()
         tail = walk.tail(here if before is None else before)
@@ -84,7 +94,17 @@ class Rebase:
             if not fewest:
                 break
         walk.forward_to(here, tail)
+        self._note(is_fruitful=not fewest)
         return chosen
+
+    def _note(self, *, is_fruitful: bool) -> None:
+        """Notes whether all answers agree soon; where that fails again and again, fewer answers are tried.
+
+        No state makes up for other settings than the broker had, and a wrong one makes more answers differ.
+        """
+        self._fruitless = 0 if is_fruitful else self._fruitless + 1
+        if self._fruitless >= _PATIENCE:
+            self._rest = min(2 ** (self._fruitless - _PATIENCE), _LONGEST_REST)
 
     def _differing(self, until: int, body: str | None, most: int) -> int:
         """How many answers differ up to a step, from where the walk is."""
