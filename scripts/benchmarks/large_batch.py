@@ -59,4 +59,6 @@ def _taken(options: Options, size: int, way: str) -> Taken:
     arguments = [*places, "--master", MASTER, "--large-batch", str(_WAYS[way])]
     with running("scripts/benchmarks/large_batch_job.py", arguments, options.data / "batch.log") as job:
         job.wait(_TIMEOUT_S)
-    return msgspec.json.decode((root / "taken").read_bytes(), type=Taken)
+    taken = msgspec.json.decode((root / "taken").read_bytes(), type=Taken)
+    say(f"{taken}")
+    return taken
