@@ -7,10 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from coordinator_udf.log.kafka.answers import ANSWER_COLUMNS, PATIENCE_S, AnswersWriter, answer_records
 from coordinator_udf.log.kafka.client import RECORD_BYTES_MAX
 from coordinator_udf.log.kafka.place import KafkaPlace
+from schemas.tables import GROUP_RESPONSES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +48,8 @@ class AnswersTopic:
         Raises:
             PySparkException: they may not be, for minutes; the micro-batch has to run again.
         """
-        answers = spark.read.parquet(*files).select(*ANSWER_COLUMNS)
+        schema = StructType([GROUP_RESPONSES[name] for name in ANSWER_COLUMNS])
+        answers = spark.read.schema(schema).parquet(*files)
         records = answers.mapInArrow(partial(_records, self._partitions), _RECORD)
         records.write.format("kafka").options(**self._options()).save()
 
