@@ -45,7 +45,8 @@ def submit(root: Path, scenario: Scenario) -> subprocess.Popen[bytes]:
         # Executors die in this test, more often than a cluster would forgive.
         *("--conf", "spark.task.maxFailures=10"),
         *(*delta, "--py-files", str(package(root)), str(ROOT / "jobs" / "coordinator_stream.py")),
-        *("--root", str(root), "--available-now", "--max-rows", "40"),
+        # The executors write the tables, too, but for the last rows, which are fewer.
+        *("--root", str(root), "--available-now", "--max-rows", "40", "--large-batch", "40"),
         *("--set", f"group.initial.rebalance.delay.ms={settings.group_initial_rebalance_delay_ms}"),
         *("--set", f"offsets.topic.partition.check={str(settings.offsets_topic_partition_check).lower()}"),
     ]
