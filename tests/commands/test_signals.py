@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -134,6 +134,15 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def hears_of_ctrl_c() -> Iterator[None]:
+    """Lets commands hear of SIGINT, also where the tests were started in the background: children inherit deafness."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_of_ctrl_c")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.number.name}")
 def test_a_command_that_is_told_to_stop_does_so_quietly(case: Case, inputs: Path, tmp_path: Path) -> None:
     place = Place(inputs, tmp_path)
