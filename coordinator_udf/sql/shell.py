@@ -83,6 +83,8 @@ class Statements(ABC):
             except (PySparkException, UserError) as error:
                 well = False
                 say(in_a_line(error))
+            # Who reads along through a pipe, or a file, waits for it.
+            sys.stdout.flush()
         return well
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,10 +36,7 @@ class Place:
 
     inputs: Path
     home: Path
-
-    @property
-    def temporary(self) -> Path:
-        return self.home / "temporary"
+    temporary: Path
 
     @property
     def work(self) -> Path:
@@ -128,10 +126,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "other.log.gz").write_bytes(SAMPLE_LOG.read_bytes())
     replay(None, ReplayRequest((SAMPLE_LOG,), folder / "tables", ReplayOptions()), print)
     (folder / "queries.sql").write_text(
-        "SELECT 'has begun'; SELECT sum(sha2(a.id || b.id, 256) LIKE 'f%') FROM range(3000000) a, range(3000000) b"
+        "SELECT 'has begun'; SELECT count_if(sha2(a.id || b.id, 256) LIKE 'f%') FROM range(3000000) a, range(3000000) b"
     )
     os.mkfifo(folder / "pipe")
     return folder
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder whose path is short, for the address of a socket in it has no more than 108 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -144,9 +149,10 @@ def hears_of_ctrl_c() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hears_of_ctrl_c")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.number.name}")
-def test_a_command_that_is_told_to_stop_does_so_quietly(case: Case, inputs: Path, tmp_path: Path) -> None:
-    place = Place(inputs, tmp_path)
-    place.temporary.mkdir()
+def test_a_command_that_is_told_to_stop_does_so_quietly(
+    case: Case, inputs: Path, tmp_path: Path, temporary: Path
+) -> None:
+    place = Place(inputs, tmp_path, temporary)
     place.work.mkdir()
     words = [word.format(inputs=inputs, port=free_port()) for word in case.words]
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={place.temporary}"

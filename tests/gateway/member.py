@@ -12,6 +12,7 @@ import logging
 import queue
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,6 +79,7 @@ def kafka_python(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> N
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from kafka.errors import KafkaConnectionError
     from kafka.structs import OffsetAndMetadata
 
     strategies = {
@@ -93,7 +95,11 @@ def kafka_python(config: dict[str, Any], todo: queue.Queue[dict[str, Any]]) -> N
     )
     reporter = Reporter()
     while True:
-        consumer.poll(timeout_ms=100)
+        try:
+            consumer.poll(timeout_ms=100)
+        except KafkaConnectionError:
+            # Now and then it says so of a coordinator that isn't there yet; whoever polls again is back with it.
+            time.sleep(0.1)
         reporter.report((place.topic, place.partition) for place in consumer.assignment())
         for order in taken(todo):
             place = TopicPartition(*order.get("place", ("", 0)))

@@ -11,6 +11,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
+from coordinator_udf.stopping import deferred
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -34,7 +36,7 @@ def in_processes(
                 done(unit)
         return results
     with process_pool(workers) as pool:
-        futures = {pool.submit(work, unit): unit for unit in units}
+        futures = {_submit(pool, work, unit): unit for unit in units}
         for number, future in enumerate(as_completed(futures), 1):
             if done is None:
                 say(f"{number} of {len(units)} logs read")
@@ -49,7 +51,7 @@ def mapped_in_processes(work: Callable[[T], R], units: Iterable[T]) -> Iterator[
     with process_pool(workers) as pool:
         pending: deque[Future[R]] = deque()
         for unit in units:
-            pending.append(pool.submit(work, unit))
+            pending.append(_submit(pool, work, unit))
             if len(pending) > 2 * workers:
                 yield pending.popleft().result()
         while pending:
@@ -73,6 +75,12 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def _submit(pool: ProcessPoolExecutor, work: Callable[[T], R], unit: T) -> Future[R]:
+    # It may start a process, which nobody would know of, to end it, were this left in the middle.
+    with deferred():
+        return pool.submit(work, unit)
 
 
 def _end_at_signals() -> None:
