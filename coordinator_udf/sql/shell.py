@@ -69,6 +69,8 @@ class Statements(ABC):
             if statement.lower() in _END:
                 return
             self.run(statement)
+            # Who reads along through a pipe, or a file, waits for it.
+            sys.stdout.flush()
 
     def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> bool:
         """Runs statements until the input ends, also after one that fails; whether all went well."""
@@ -83,7 +85,6 @@ class Statements(ABC):
             except (PySparkException, UserError) as error:
                 well = False
                 say(in_a_line(error))
-            # Who reads along through a pipe, or a file, waits for it.
             sys.stdout.flush()
         return well
 
