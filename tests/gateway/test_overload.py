@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from coordinator_udf.gateway.server.pending_requests import STOOD_STILL_S
+from coordinator_udf.gateway.server.standstill import STOOD_STILL_S
 from tests.gateway.alone import Alone
 from tests.gateway.fleet import wait
 from tests.gateway.wire import HEARTBEAT
@@ -66,6 +66,28 @@ def test_time_in_which_the_gateway_itself_stood_still_makes_no_request_time_out(
         # Time that it doesn't stand still counts as ever.
         wire.send("Heartbeat", 4, HEARTBEAT)
         assert wire.receive()["errorCode"] == 15
+
+
+@pytest.mark.parametrize("alone", [{"append_linger_ms": 0}], indirect=True)
+def test_clients_that_gave_up_while_the_gateway_stood_still_do_not_live_on_in_the_log(alone: Alone) -> None:
+    with alone.wire() as patient, alone.wire() as leaving:
+        gone = [alone.wire() for _ in range(20)]
+        wait(lambda: alone.gateway.status().connections == len(gone) + 2, "all are connected")
+        resume = alone.stand_still()
+        for number, wire in enumerate(gone):
+            wire.send("Heartbeat", 4, HEARTBEAT | {"memberId": f"gone-{number}"})
+            wire.close()
+        patient.send("Heartbeat", 4, HEARTBEAT | {"memberId": "patient"})
+        leaving.send("OffsetCommit", 8, commit(7))
+        leaving.close()
+        # Since the time was looked at last.
+        time.sleep(1 + STOOD_STILL_S + 0.5)
+        resume()
+        (beat,) = [row for row in alone.wait_for_requests(2) if row["api"] == "Heartbeat"]
+        assert beat["member_id"] == "patient"
+        assert alone.gateway.status().shed == len(gone)
+        alone.answer(beat)
+        assert patient.receive()["errorCode"] == 0
 
 
 @FEW

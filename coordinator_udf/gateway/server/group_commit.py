@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, Protocol
 
+from coordinator_udf.gateway.server.standstill import Standstill
 from coordinator_udf.log.kafka.appender import NotAppendedError
 from coordinator_udf.protocol.errors import BadRequest
 
@@ -73,6 +74,7 @@ class GroupCommit:
         self._lanes: dict[object, deque[Entry]] = {}
         self._wake = asyncio.Event()
         self._more_room = asyncio.Event()
+        self._standstill = Standstill()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-append")
         self._said_at = float("-inf")
         self._unsaid = 0
@@ -94,11 +96,14 @@ class GroupCommit:
     async def run(self) -> None:
         """Appends until it is cancelled."""
         loop = asyncio.get_running_loop()
+        watching = asyncio.create_task(self._standstill.watch())
         try:
             while True:
                 await self._wake.wait()
                 await asyncio.sleep(self._linger_s)
                 while self._lanes:
+                    # Clients that gave up since they asked mustn't live on in the log.
+                    await self._standstill.wait_until_read()
                     rows_max = self._rows_max if self.room is None else min(self._rows_max, self.room())
                     if rows_max <= 0:
                         self._more_room.clear()
@@ -111,6 +116,7 @@ class GroupCommit:
                             entry.done(error)
                 self._wake.clear()
         finally:
+            watching.cancel()
             self._thread.shutdown(wait=True)
 
     def _next_group(self, rows_max: int) -> list[Entry]:

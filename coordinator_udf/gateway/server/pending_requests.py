@@ -17,6 +17,7 @@ from coordinator_udf.gateway.server.calls import WAITING, Call, Nameless, find_n
 from coordinator_udf.gateway.server.futures import Unanswered
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.server.interfaces import Closed, MakeBody, ToldBody
+from coordinator_udf.gateway.server.standstill import STOOD_STILL_S
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.answer_parts import merge_parts
@@ -29,10 +30,6 @@ _log = logging.getLogger(__name__)
 #: How long a SyncGroup may wait for its leader on top of the request timeout: its request doesn't say, so as long as
 #: Kafka's longest session.
 _SYNC_WAIT_MS: Final = 1_800_000
-
-
-#: A timer that comes so much too late says that this process stood still: it was stopped, or the machine slept.
-STOOD_STILL_S: Final = 3.0
 
 
 @dataclass(slots=True)
