@@ -106,6 +106,8 @@ class World:
     Attributes:
         held: the partitions that the application was given and has not had to give back.
         in_flight: the requests that wait for an answer.
+        held_at_lookup: what the application held when it made calls that may commit, by the lookup of the coordinator
+            that such a commit waits for.
     """
 
     def __init__(self, strategy: str, *, auto_commit: bool = True, static: bool = False) -> None:
@@ -118,10 +120,12 @@ class World:
         }
         self.now_ms = START_MS
         self.member = ClassicMember(MemberConfig.parse(properties), lambda: 1.0, fetches=False)
+        self._commits_itself = auto_commit
         self.coordinator = OneMemberCoordinator()
         self.partitions = {"t0": 3, "t1": 2}
         self.held: set[TopicPartition] = set()
         self.in_flight: dict[int, outputs.Request] = {}
+        self.held_at_lookup: dict[int, list[frozenset[TopicPartition]]] = {}
         self.callback: str | None = None
         self.wants_metadata = False
         self.calls_under_way = 0
@@ -133,8 +137,10 @@ class World:
 
     def give(self, event: inputs.Input) -> None:
         """Gives the member an input, and checks what it does."""
+        held = frozenset(self.held)
         for output in self.member.handle(self.now_ms, event):
             self._check(output)
+        self._remember_waiting(event, held)
 
     def call(self, event: inputs.Input) -> None:
         """Makes a call, if the application isn't in one."""
@@ -203,12 +209,21 @@ class World:
                 pass
 
     def _check_commit(self, request: outputs.Request) -> None:
-        committed = {
-            TopicPartition(topic["name"], partition["partitionIndex"])
-            for topic in request.body["topics"]
-            for partition in topic["partitions"]
-        }
-        assert committed <= self.held, "a commit for a partition that the member has lost"
+        committed = partitions_of(request)
+        # Kafka fixes what an asynchronous commit commits when it is called, and sends it once the coordinator is found
+        # (ConsumerCoordinator.commitOffsetsAsync).
+        waited = [held for each in self.held_at_lookup.values() for held in each]
+        assert any(committed <= held for held in (self.held, *waited)), "a commit for a partition that it has lost"
+
+    def _remember_waiting(self, event: inputs.Input, held: frozenset[TopicPartition]) -> None:
+        """Remembers what a commit may be made of that waits for a lookup; forgets it when that is over."""
+        lookups = [req for req, request in self.in_flight.items() if request.api == "FindCoordinator"]
+        if self.callback is None:
+            # Answers that come while a callback runs are taken after it.
+            self.held_at_lookup = {req: each for req, each in self.held_at_lookup.items() if req in lookups}
+        by_itself = self._commits_itself and isinstance(event, inputs.Poll | inputs.CallbackDone)
+        if lookups and (by_itself or isinstance(event, inputs.CommitAsync)):
+            self.held_at_lookup.setdefault(max(lookups), []).append(held)
 
     def _check_callback(self, method: str, partitions: set[TopicPartition]) -> None:
         assert self.callback is None, "two callbacks at once"
@@ -259,6 +274,15 @@ class World:
         if state is None or state.state != "STABLE" or state.rejoin_needed or self.callback is not None:
             return False
         return not self.in_flight and not self.wants_metadata and self.held == set(state.assignment) != set()
+
+
+def partitions_of(commit: outputs.Request) -> set[TopicPartition]:
+    """Returns what an OffsetCommit commits of."""
+    return {
+        TopicPartition(topic["name"], partition["partitionIndex"])
+        for topic in commit.body["topics"]
+        for partition in topic["partitions"]
+    }
 
 
 def encode(data: bytes) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator_udf.members import inputs
-from tests.members.classic_world import FAILED_JOIN, TIMES_MS, World, commit_answer
+from tests.members.classic_world import FAILED_JOIN, TIMES_MS, World, commit_answer, partitions_of
 
 STRATEGIES = ("RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor")
 #: All but FENCED_INSTANCE_ID, after which a member with an instance id is to stay away; 4711 is no code of Kafka's.
@@ -156,3 +156,40 @@ ClassicMemberMachine.TestCase.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestClassicMember = ClassicMemberMachine.TestCase
+
+
+def _without_coordinator(*, auto_commit: bool) -> World:
+    """A member that has partitions, and has just lost its coordinator while a heartbeat was on its way."""
+    world = World("StickyAssignor", auto_commit=auto_commit, static=True)
+    world.call(inputs.Subscribe(("t0", "t1")))
+    world.heal(BOUND_MS)
+    world.pass_time(TIMES_MS["heartbeat.interval.ms"])
+    world.disconnect("coordinator-0")
+    assert world.state is not None
+    assert (world.state.coordinator, world.in_flight) == (None, {})
+    return world
+
+
+def test_a_commit_that_waits_for_the_coordinator_is_sent_after_the_member_has_given_up_its_partitions() -> None:
+    """As Kafka's is, and as one of a consumer without a group then (ConsumerCoordinator.sendOffsetCommitRequest)."""
+    world = _without_coordinator(auto_commit=False)
+    held = set(world.held)
+    world.call(inputs.CommitAsync())
+    world.call(inputs.Unsubscribe())
+    world.end_callback()
+    assert not world.held
+    (lookup,) = world.in_flight
+    world.answer(lookup)
+    (commit,) = world.in_flight.values()
+    assert (commit.api, partitions_of(commit)) == ("OffsetCommit", held)
+    assert (commit.body["generationIdOrMemberEpoch"], commit.body["memberId"]) == (-1, "")
+    assert commit.body["groupInstanceId"] is None
+
+
+def test_what_a_commit_may_be_made_of_is_forgotten_with_its_lookup() -> None:
+    """So the property is as strict as ever for what is committed later."""
+    world = _without_coordinator(auto_commit=True)
+    world.call(inputs.CommitAsync())
+    (lookup,) = world.held_at_lookup
+    world.answer(lookup)
+    assert not world.held_at_lookup
