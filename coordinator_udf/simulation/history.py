@@ -90,6 +90,7 @@ class History:
         process_of: the process that had a member id.
         removals: when the coordinator removed which member id, for it was silent or missed a phase of a rebalance.
         subscribed: the topics that a group's members want.
+        misbehaving: the processes that don't keep to the protocol.
     """
 
     start_ms: int
@@ -106,6 +107,7 @@ class History:
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[tuple[int, str]] = field(default_factory=list)
     subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    misbehaving: frozenset[str] = frozenset()
 
     def acknowledge(self, commit: Commit) -> None:
         """Takes note of a commit that was acknowledged."""

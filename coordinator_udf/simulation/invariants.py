@@ -114,6 +114,9 @@ def _falling_numbers(history: History) -> Iterator[Violation]:
 def _commits(history: History) -> Iterator[Violation]:
     """Yields commits that were acknowledged, and overtaken by one of an earlier owner or lost."""
     for before, after in history.overtaken:
+        if before.process == after.process and after.process in history.misbehaving:
+            # It harms itself: the partition is its own.
+            continue
         where = f"{after.partition.topic}-{after.partition.partition}"
         detail = (
             f"{after.process} committed {after.offset} of {where} after {before.process} had committed {before.offset}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 
@@ -46,6 +47,25 @@ class Slow:
     by_ms: int
 
 
+class Habit(StrEnum):
+    """How a member misbehaves.
+
+    deaf: it sends heartbeats, and doesn't hear in their answers that it is to join again, or of an assignment.
+    never-syncs: it never sends SyncGroup, or (KIP-848) never says which partitions it has.
+    repeats: it sends every request twice.
+    forgetful: besides, it joins again and again as somebody else, and makes nothing of it.
+    stranger: besides, it sends requests of members and generations that there never were.
+    zombie: besides, it goes on to commit what it committed in generations that are over.
+    """
+
+    DEAF = "deaf"
+    NEVER_SYNCS = "never-syncs"
+    REPEATS = "repeats"
+    FORGETFUL = "forgetful"
+    STRANGER = "stranger"
+    ZOMBIE = "zombie"
+
+
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
     """One process of a member.
@@ -67,6 +87,8 @@ class MemberPlan:
         resubscribes: the topics that it wants from a time on.
         learns_ms: when it learned of the cluster, where it is known that it did so without having to.
         member_ids: the ids that it has, one after the other; drawn where there are no more.
+        habit: how it misbehaves, if it does.
+        habit_every_ms: how often it then does what a member doesn't.
     """
 
     client_id: str
@@ -91,6 +113,8 @@ class MemberPlan:
     resubscribes: tuple[tuple[int, tuple[str, ...]], ...] = ()
     learns_ms: tuple[int, ...] = ()
     member_ids: tuple[str, ...] = ()
+    habit: Habit | None = None
+    habit_every_ms: int = 1_000
 
     @property
     def name(self) -> str:

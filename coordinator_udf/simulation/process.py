@@ -22,6 +22,7 @@ from coordinator_udf.members.inputs import (
 from coordinator_udf.members.machine import Jitter, MemberMachine
 from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange, Output
 from coordinator_udf.simulation.lateness import Timekeeper
+from coordinator_udf.simulation.misbehaviour import Misbehaving
 from coordinator_udf.simulation.plan import MemberPlan
 
 
@@ -161,6 +162,8 @@ def make_process(
         machine = ConsumerMember(config, jitter, member_id=member_id, fetches=False, lateness=timekeeper.late_ms)
     elif machine is None:
         machine = ClassicMember(config, jitter, fetches=False, lateness=timekeeper.late_ms)
+    if plan.habit is not None:
+        machine = Misbehaving(machine, plan.group_id, plan.habit, plan.habit_every_ms, draws)
     return Process(plan, machine, config, timekeeper, is_threaded)
 
 

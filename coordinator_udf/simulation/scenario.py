@@ -13,7 +13,17 @@ import msgspec
 from msgspec import Meta
 
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import (
+    Cut,
+    Failover,
+    Habit,
+    MemberPlan,
+    NetworkPlan,
+    Slow,
+    Stall,
+    TopicPlan,
+    WorldPlan,
+)
 from coordinator_udf.user_errors import InputError
 
 Seconds = Annotated[float, Meta(ge=0)]
@@ -31,7 +41,16 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some members that are set up alike, with client ids ``<name>1``, ``<name>2`` and so on."""
+    """Some members that are set up alike, with client ids ``<name>1``, ``<name>2`` and so on.
+
+    Attributes:
+        poll_s: how long a poll lasts that brings nothing.
+        process_s: how long the application works between two polls.
+        callback_s: how long a rebalance callback takes.
+        habit: how they misbehave. Other faults don't happen to such members, and they are killed at ``until_s``, by
+            default ``quiet_s`` before the world's end.
+        every_s: how often they do what a member doesn't.
+    """
 
     count: Count
     name: str = "c"
@@ -41,6 +60,12 @@ class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     static: bool = False
     topics: tuple[str, ...] = ()
     properties: dict[str, Any] = {}
+    poll_s: Span = 0.2
+    process_s: Span = 0.02
+    callback_s: Span = 0.0
+    habit: Habit | None = None
+    every_s: Annotated[float, Meta(ge=0.001)] = 1.0
+    until_s: Span | None = None
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +100,7 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A scenario file. ``quiet_s`` is how long before its end a world has its last fault."""
+    """A scenario file. A world goes on for ``quiet_s`` after its last fault, up to ``end_s`` at least."""
 
     title: str
     end_s: Seconds
@@ -110,7 +135,7 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
     """Draws the world of a seed."""
     draws = Random(f"{scenario.title}/{seed}")
     names = tuple(topic.name for topic in scenario.topics)
-    members = [member for family in scenario.members for member in _family(family, names, draws)]
+    members = [member for family in scenario.members for member in _family(scenario, family, names, draws)]
     topics = [TopicPlan(topic.name, topic.partitions, records_s=topic.records_s) for topic in scenario.topics]
     failovers: list[Failover] = []
     for fault in scenario.faults:
@@ -122,7 +147,7 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
             topics.append(TopicPlan(name, fault.partitions, _ms(fault.at_s, draws), rate))
         else:
             members = _disturbed(members, fault, draws)
-    return WorldPlan(
+    plan = WorldPlan(
         members=tuple(members),
         topics=tuple(topics),
         end_ms=round(scenario.end_s * 1000),
@@ -131,9 +156,22 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         failovers=_apart(failovers),
         cadence_ms=scenario.cadence_ms,
     )
+    return replace(plan, end_ms=max(plan.end_ms, _last_fault_ms(plan) + round(scenario.quiet_s * 1000)))
 
 
-def _family(family: Members, topics: tuple[str, ...], draws: Random) -> list[MemberPlan]:
+def _last_fault_ms(plan: WorldPlan) -> int:
+    """Returns when the last of what happens to members, topics and the coordinator is over."""
+    moments = [topic.at_ms for topic in plan.topics]
+    moments += [failover.at_ms + failover.down_ms for failover in plan.failovers]
+    for member in plan.members:
+        moments += [time for time in (member.start_ms, member.close_at_ms, member.crash_at_ms) if time is not None]
+        moments += [stall.at_ms + stall.length_ms for stall in member.stalls]
+        moments += [cut.at_ms + cut.length_ms for cut in member.cuts]
+        moments += [slow.at_ms + slow.length_ms + slow.by_ms for slow in member.slow]
+    return max(moments, default=0)
+
+
+def _family(scenario: Scenario, family: Members, topics: tuple[str, ...], draws: Random) -> list[MemberPlan]:
     made = []
     for number in range(1, family.count + 1):
         client_id = f"{family.name}{number}"
@@ -141,7 +179,26 @@ def _family(family: Members, topics: tuple[str, ...], draws: Random) -> list[Mem
         if family.static:
             properties["group.instance.id"] = client_id
         start_ms = _ms(family.start_s, draws)
-        made.append(MemberPlan(client_id, 1, family.group, family.topics or topics, start_ms, properties))
+        member = MemberPlan(
+            client_id,
+            1,
+            family.group,
+            family.topics or topics,
+            start_ms,
+            properties,
+            poll_ms=_ms(family.poll_s, draws),
+            process_ms=_ms(family.process_s, draws),
+            callback_ms=_ms(family.callback_s, draws),
+        )
+        if family.habit is not None:
+            until_s = scenario.end_s - scenario.quiet_s if family.until_s is None else family.until_s
+            member = replace(
+                member,
+                habit=family.habit,
+                habit_every_ms=round(family.every_s * 1000),
+                crash_at_ms=max(start_ms + 1, _ms(until_s, draws)),
+            )
+        made.append(member)
     return made
 
 
@@ -149,7 +206,7 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     """Returns the members with what a fault does to some of their processes, and the processes that replace these."""
     if fault.kind == "scale":
         return [*members, *_added(members, fault, draws)]
-    newest = {member.client_id: place for place, member in enumerate(members)}
+    newest = {member.client_id: place for place, member in enumerate(members) if member.habit is None}
     everybody = list(newest.values())
     chosen = everybody
     if fault.kind in {"crash", "stall", "cut", "slow"}:
@@ -186,7 +243,7 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
 
 def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[MemberPlan]:
     """Returns more members, set up as the first of each group is, the groups in turn."""
-    first = list({member.group_id: member for member in reversed(members)}.values())
+    first = list({member.group_id: member for member in reversed(members) if member.habit is None}.values())
     start_ms = _ms(fault.at_s, draws)
     return [
         MemberPlan(

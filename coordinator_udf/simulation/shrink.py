@@ -60,6 +60,8 @@ def _simpler(plan: WorldPlan) -> Iterator[WorldPlan]:
 
 
 def _calmer(member: MemberPlan) -> Iterator[MemberPlan]:
+    if member.habit is not None:
+        yield replace(member, habit=None)
     if member.crash_at_ms is not None:
         yield replace(member, crash_at_ms=None)
     if member.close_at_ms is not None:
@@ -77,7 +79,8 @@ def event_list(plan: WorldPlan) -> Iterator[str]:
     events: list[tuple[int, str]] = []
     for member in plan.members:
         protocol = member.properties.get("group.protocol", "classic")
-        events.append((member.start_ms, f"{member.name} starts, in the group {member.group_id} ({protocol})"))
+        kind = protocol if member.habit is None else f"{protocol}, {member.habit}"
+        events.append((member.start_ms, f"{member.name} starts, in the group {member.group_id} ({kind})"))
         events += [(one.at_ms, f"{member.name} doesn't poll for {one.length_ms} ms") for one in member.stalls]
         events += [(one.at_ms, f"{member.name} is cut off for {one.length_ms} ms") for one in member.cuts]
         events += [

@@ -80,7 +80,11 @@ def requests_of(processes: Collection[Process], consumer_heartbeat_ms: int) -> I
 def is_settled(processes: Collection[Process]) -> bool:
     """Tells whether all processes only wait for time to pass."""
     return all(
-        process.is_settled and process.doing is Doing.RUNNING and process.in_callback is None for process in processes
+        process.is_settled
+        and process.doing is Doing.RUNNING
+        and process.in_callback is None
+        and process.plan.habit is None
+        for process in processes
     )
 
 

@@ -35,6 +35,7 @@ from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import History, MemberEvent, Waiting
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
+from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import MemberPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
@@ -87,6 +88,7 @@ class World:
         self._deadlines: list[tuple[int, int, str]] = []
         self._look_ms = plan.start_ms
         self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, _partitions_at_end(plan.topics))
+        self.history.misbehaving = frozenset(member.name for member in plan.members if member.habit is not None)
         self._delivery = Delivery(
             plan,
             agenda=self._agenda,
@@ -320,7 +322,7 @@ class World:
             self._watcher.did(process, self._agenda.now_ms, output)
         match output:
             case Request():
-                if output.api == "JoinGroup":
+                if output.api == "JoinGroup" and not is_added(output):
                     process.join_req = output.req
                 self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():

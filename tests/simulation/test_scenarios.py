@@ -111,3 +111,39 @@ def test_a_setting_of_the_coordinator_that_there_is_not_is_refused(tmp_path: Pat
     path.write_text(f"{SCENARIOS[0].read_text()}\n[coordinator]\n'no.such.setting' = 1\n")
     with pytest.raises(SettingsError, match=r"no\.such\.setting"):
         read_scenario(path)
+
+
+_SMALL = """
+title = "x"
+end_s = 100
+quiet_s = {quiet_s}
+topics = [{{ name = "t", partitions = 4 }}]
+faults = [{{ kind = "crash", at_s = 80, count = 9, back_s = 5 }}]
+members = [
+    {{ count = 2, poll_s = 0.5, process_s = [1, 3], callback_s = 0.1 }},
+    {{ count = 1, name = "z", habit = "zombie", every_s = 0.5, until_s = {until_s} }},
+]
+"""
+
+
+def test_a_world_goes_on_after_its_last_fault(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(_SMALL.format(quiet_s=60, until_s=20))
+    plan = draw_world(read_scenario(path), 3)
+    assert plan.end_ms == 145_000
+    path.write_text(_SMALL.format(quiet_s=10, until_s=20))
+    assert draw_world(read_scenario(path), 3).end_ms == 100_000
+
+
+def test_members_are_set_up_as_a_scenario_says_and_those_that_misbehave_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(_SMALL.format(quiet_s=60, until_s="[20, 30]"))
+    *decent, zombie = sorted(draw_world(read_scenario(path), 3).members, key=lambda member: member.client_id)
+    assert {(member.client_id, member.run) for member in decent} == {("c1", 1), ("c1", 2), ("c2", 1), ("c2", 2)}
+    assert {(member.poll_ms, member.callback_ms, member.habit) for member in decent} == {(500, 100, None)}
+    assert all(1_000 <= member.process_ms <= 3_000 for member in decent)
+    assert (zombie.habit, zombie.habit_every_ms) == ("zombie", 500)
+    assert 20_000 <= (zombie.crash_at_ms or 0) <= 30_000
+    path.write_text(_SMALL.format(quiet_s=60, until_s=20).replace("zombie", "naughty"))
+    with pytest.raises(InputError, match="naughty"):
+        read_scenario(path)
