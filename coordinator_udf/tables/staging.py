@@ -158,5 +158,4 @@ def _log_last(path: Path) -> tuple[bool, str]:
 
 def _send(files: FileSystem, source: Path, target: str) -> None:
     with source.open("rb") as data, files.open_output_stream(target) as out:
-        while chunk := data.read(1 << 20):
-            out.write(chunk)
+        shutil.copyfileobj(data, out, 1 << 20)
