@@ -50,10 +50,11 @@ from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace
 from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.failures import told_in_words
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
 from coordinator_udf.streaming.metrics import CoordinatorMetrics
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
 from coordinator_udf.streaming.sink import DEFAULT_LARGE_BATCH_ROWS

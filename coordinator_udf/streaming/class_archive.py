@@ -12,7 +12,8 @@ from typing import Final
 
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.tables.spark_session import CLASS_ARCHIVE, end_jvm, settings_to_archive
 

@@ -16,7 +16,8 @@ import typer
 from pyspark.sql import SparkSession
 
 from coordinator_udf.settings.file import load_settings
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.session import coordinator_session
 from scripts.benchmarks.running import tree_use
 

@@ -26,7 +26,8 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.shard.state_row.codec import STATE_VERSION
 from coordinator_udf.streaming import coordinator
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.shard_function import leave_garbage_to_spark

@@ -20,7 +20,8 @@ from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.sink import Rows
 from coordinator_udf.tables.rows import to_tables
 from schemas.requests import LIVE, REQUEST_COLUMNS

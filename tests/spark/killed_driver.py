@@ -33,9 +33,10 @@ from coordinator_udf.shard.state_row.codec import encode
 from coordinator_udf.streaming import recovery, shard_function
 from coordinator_udf.streaming.checkpoint import Start
 from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.folding import Folder
 from coordinator_udf.streaming.large_batch import LargeBatch, WrittenFiles
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.sink import CoordinatorSink
 from coordinator_udf.tables.delta import OutputTables

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
+from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.sources.requests import SourceError
 from schemas.requests import LIVE, request_log_arrow
 from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables

@@ -18,8 +18,9 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
-from coordinator_udf.streaming.coordinator import Coordinator, StreamOptions
+from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.lease import StartError
+from coordinator_udf.streaming.options import StreamOptions
 from schemas.requests import LIVE
 from tests.conftest import SAMPLE_LOG
 from tests.shard.samples import SAMPLES
