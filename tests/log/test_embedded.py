@@ -12,22 +12,15 @@ from coordinator_udf.log.clock import LogClock
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.partition_bytes import from_bytes
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import BadRequest
 from schemas.requests import REQUEST_COLUMNS
+from tests.shard.edge import rows_of
 
 
 def heartbeat(group: str, log_ts: int, partitions: int, request_id: str = "c/1") -> list[dict[str, object]]:
-    return request_rows(
-        partitions=partitions,
-        log_ts=log_ts,
-        request_id=request_id,
-        api="Heartbeat",
-        api_version=4,
-        client_id="c",
-        client_host="/10.0.0.1",
-        body={"groupId": group, "generationId": 1, "memberId": "m"},
-    )
+    body = {"groupId": group, "generationId": 1, "memberId": "m"}
+    return rows_of("Heartbeat", 4, body, log_ts, request_id, partitions=partitions)
 
 
 def column(log: EmbeddedLog, name: str) -> list[object]:

@@ -7,24 +7,16 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.answer_parts import merge_parts
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.partitioner import java_hash, partition_for
 from schemas.requests import REQUEST_COLUMNS
+from tests.shard.edge import rows_of
 
 
 def rows(api: str, version: int, body: dict[str, Any], partitions: int = 8) -> list[dict[str, Any]]:
-    return request_rows(
-        partitions=partitions,
-        log_ts=1,
-        request_id="r",
-        api=api,
-        api_version=version,
-        client_id="c",
-        client_host="/h",
-        body=body,
-    )
+    return rows_of(api, version, body, 1, "r", partitions=partitions)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ import pytest
 from deltalake import DeltaTable
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.log.rows import request_rows
 from coordinator_udf.tables.delta import WRITE_ORDER
 from tests.conftest import ROOT
 from tests.gateway.fleet import wait
+from tests.shard.edge import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -55,18 +55,7 @@ class Client:
         self.asked.append(name)
         topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": len(self.asked)}]}]
         body = {"groupId": name, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
-        self.log.append(
-            request_rows(
-                partitions=2,
-                log_ts=self.log.now_ms(),
-                request_id=name,
-                api="OffsetCommit",
-                api_version=8,
-                client_id="c",
-                client_host="/10.0.0.1",
-                body=body,
-            )
-        )
+        self.log.append(rows_of("OffsetCommit", 8, body, self.log.now_ms(), name, partitions=2))
 
     def is_answered(self) -> bool:
         return {*self.asked} <= {*rows(self._root, "group_responses").column("request_id").to_pylist()}

@@ -13,13 +13,13 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log.rows import request_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.options import StreamOptions
 from coordinator_udf.streaming.sources.requests import SourceError
 from schemas.requests import LIVE, request_log_arrow
+from tests.shard.edge import rows_of
 from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables
 
 pytestmark = pytest.mark.spark
@@ -89,16 +89,7 @@ def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: Spark
 
     def ask(number: int, api: str, body: dict[str, Any]) -> None:
         """A request stamped by a clock that is a day ahead."""
-        rows = request_rows(
-            partitions=2,
-            log_ts=now_ms + 86_400_000,
-            request_id=f"r{number}",
-            api=api,
-            api_version=3,
-            client_id="c",
-            client_host="/10.0.0.1",
-            body=body,
-        )
+        rows = rows_of(api, 3, body, now_ms + 86_400_000, f"r{number}", partitions=2)
         write_lines(folder, f"{number}.jsonl", [json.dumps({**row, "source": LIVE, "offset": number}) for row in rows])
 
     with Coordinator(coordinator_spark, options, CoordinatorConfig(settings)) as coordinator:

@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.group_configs import group_config_rows
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.lease import StartError
 from coordinator_udf.streaming.recovery import RecoveryError
 from tests.groups.bodies import consumer_heartbeat
+from tests.shard.edge import rows_of
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
 from tests.spark.test_kills import Death, drivers, wait_for_death
 
@@ -51,18 +52,8 @@ class Client:
     def ask(self, api: str, version: int, ms: int, **body: Any) -> str:
         self.asked += 1
         request_id = f"r{self.asked}"
-        rows = request_rows(
-            partitions=self.log.partitions,
-            log_ts=START_MS + ms,
-            request_id=request_id,
-            api=api,
-            api_version=version,
-            client_id="c",
-            client_host="/10.0.0.1",
-            body=body,
-            proposed_member_id=f"m-{self.asked}",
-        )
-        self.log.append(rows)
+        more: dict[str, Any] = {"partitions": self.log.partitions, "proposed_member_id": f"m-{self.asked}"}
+        self.log.append(rows_of(api, version, body, START_MS + ms, request_id, **more))
         return request_id
 
     def join(self, ms: int, member_id: str = "") -> str:

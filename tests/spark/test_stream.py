@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.log.rows import control_rows
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.settings.coordinator import Settings
@@ -23,6 +23,7 @@ from coordinator_udf.streaming.lease import StartError
 from coordinator_udf.streaming.options import StreamOptions
 from schemas.requests import LIVE
 from tests.conftest import SAMPLE_LOG
+from tests.shard.edge import rows_of
 from tests.shard.samples import SAMPLES
 from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables, scenario
 
@@ -137,18 +138,7 @@ def test_a_tick_fires_timers_and_a_stop_ends_between_two_batches(
         CoordinatorConfig(settings),
         lambda table: answers.extend(table.column("request_id").to_pylist()),
     ) as coordinator:
-        log.append(
-            request_rows(
-                partitions=2,
-                log_ts=log.now_ms(),
-                request_id="join",
-                api="JoinGroup",
-                api_version=3,
-                client_id="c",
-                client_host="/10.0.0.1",
-                body=body,
-            )
-        )
+        log.append(rows_of("JoinGroup", 3, body, log.now_ms(), "join", partitions=2))
         transitions = wait_for(tmp_path / "tables", "group_transitions", lambda states: len(states) == 5)
         assert answers == ["join"]
         coordinator.stop()
