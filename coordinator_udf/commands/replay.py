@@ -30,7 +30,7 @@ def main(
         typer.Argument(
             metavar="INPUT...",
             help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
-            "gzip, bzip2 or zstd files, in directories or by pattern; a request log table; an embedded log; "
+            "gzip, bzip2, xz or zstd files, in directories or by pattern; a request log table; an embedded log; "
             "kafka://HOST:PORT,.../TOPIC. Also at URIs (s3://...).",
         ),
     ],

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from coordinator_udf.replay.inputs.broker_log.line import MARK
+from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, parse_line
 from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
@@ -63,7 +64,7 @@ def look_through(path: Path, zone: tzinfo = UTC) -> Look:
     """
     look = Look(path)
     last: str | None = None
-    for number, line in enumerate(read_lines(path)):
+    for number, line in enumerate(whole_lines(read_lines(path))):
         if isinstance(line, Rejection):
             if "breaks off" in line.reason:
                 look.broken_off = line.reason

@@ -1,8 +1,10 @@
-"""Lines of a text file, plain, gzip, bzip2 or zstd, that may be damaged: what can be read is, the rest is said."""
+"""Lines of a text file, plain, gzip, bzip2, xz or zstd, that may be damaged: what can be read is, the rest is said."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
+import lzma
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +20,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 #: zlib's window bits for a gzip header and trailer.
 _GZIP_WINDOW = 31
+#: What Windows' PowerShell writes where a program's output is put in a file.
+_UTF16_BOMS: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class Line(NamedTuple):
@@ -89,12 +93,28 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with file:
         first = file.read(_CHUNK_BYTES)
         kind = next((kind for magic, kind in _INFLATERS.items() if first.startswith(magic)), None)
-        if kind is not None:
-            yield from _inflated(first, file, kind)
-            return
-        while first:
-            yield first
-            first = file.read(_CHUNK_BYTES)
+        yield from _in_utf8(_plain(first, file) if kind is None else _inflated(first, file, kind))
+
+
+def _plain(data: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    while data:
+        yield data
+        data = file.read(_CHUNK_BYTES)
+
+
+def _in_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Text whose byte order mark says that it is UTF-16, in UTF-8; other text as it is, without such a mark."""
+    first = next(chunks, b"")
+    encoding = next((name for bom, name in _UTF16_BOMS.items() if first.startswith(bom)), None)
+    if encoding is None:
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    yield decoder.decode(first[2:]).encode()
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode()
+    yield decoder.decode(b"", final=True).encode()
 
 
 class _Inflater(Protocol):
@@ -114,6 +134,7 @@ class _Kind(NamedTuple):
 _INFLATERS: Final = {
     GZIP_MAGIC: _Kind("gzip", lambda: zlib.decompressobj(_GZIP_WINDOW), (zlib.error,)),
     b"BZh": _Kind("bzip2", bz2.BZ2Decompressor, (OSError, ValueError)),
+    b"\xfd7zXZ\x00": _Kind("xz", lzma.LZMADecompressor, (lzma.LZMAError,)),
     b"\x28\xb5\x2f\xfd": _Kind("zstd", lambda: zstandard.ZstdDecompressor().decompressobj(), (zstandard.ZstdError,)),
 }
 

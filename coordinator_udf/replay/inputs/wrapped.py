@@ -1,17 +1,31 @@
-"""Log lines that something carried here wrapped in JSON: a container runtime, journald, a JSON layout of log4j."""
+"""Log lines that something carried here wrapped in JSON, in an object in another at times.
+
+A container runtime, journald, a log store's export, a JSON layout of log4j.
+"""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-#: Where they put the line, or its message: Docker and CRI, journald, log4j2's and Logstash's JSON layouts.
-_TEXT: Final = ("log", "MESSAGE", "message", "msg", "textPayload")
-_TIME: Final = ("@timestamp", "timestamp", "time", "asctime")
+#: Where they put the line, or its message: Docker and CRI, journald, log4j2's and Logstash's JSON layouts, Splunk,
+#: Loki, Google's Cloud Logging, OpenTelemetry.
+_TEXT: Final = ("log", "MESSAGE", "message", "msg", "_raw", "line", "textPayload", "body", "event", "content")
+#: What has such an object in it: exports of Elasticsearch, Splunk, Cloud Logging, Datadog.
+_INSIDE: Final = ("_source", "result", "jsonPayload", "content", "attributes", "fields", "body", "event")
+_TIME: Final = ("@timestamp", "timestamp", "time", "asctime", "ts", "_time")
+#: How many times as long as a second a unit of a time without a unit is, by the least number that is meant in it.
+_UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0))
+#: Objects in objects: a runtime's of an export's of a layout's.
+_MOST_DEEP: Final = 4
+#: What stands before an object: times, names of streams and containers; no line of the request log, whose JSON this is
+#: not.
+_BEFORE: Final = re.compile(r"[^{]{0,200}(?=\{\s*\")")
 
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def unwrap(text: str) -> str:
@@ -19,27 +33,56 @@ def unwrap(text: str) -> str:
 
     A time that is in the line itself stands behind that one and counts.
     """
-    if not text.startswith("{"):
-        return text
+    for _ in range(_MOST_DEEP):
+        inner = _unwrapped(text)
+        if inner is None:
+            break
+        text = inner
+    return text
+
+
+def _unwrapped(text: str) -> str | None:
+    """What is in a line's object, once; None if it has none."""
+    before = _BEFORE.match(text)
+    if before is None or "Completed request:" in before.group():
+        return None
     try:
-        wrapped = _decode(text)
+        wrapped = decode_object(text[before.end() :])
     except msgspec.DecodeError:
-        return text
-    inner = next((wrapped[name] for name in _TEXT if isinstance(wrapped.get(name), str)), None)
-    if inner is None:
-        return text
-    return f"{_time(wrapped)} {inner.rstrip()}"
+        return None
+    for _ in range(_MOST_DEEP):
+        inner = next((wrapped[name] for name in _TEXT if isinstance(wrapped.get(name), str)), None)
+        if inner is not None:
+            return f"{before.group()}{time_of(wrapped)} {inner.rstrip()}"
+        objects = [wrapped[name] for name in _INSIDE if isinstance(wrapped.get(name), dict)]
+        if not objects:
+            return None
+        times: dict[str, Any] = {name: wrapped[name] for name in _TIME if name in wrapped}
+        wrapped = {**times, **objects[0]}
+    return None
 
 
-def _time(wrapped: dict[str, Any]) -> str:
+def time_of(wrapped: dict[str, Any]) -> str:
+    """The time that an object tells of its line; empty if it tells none."""
     for name in _TIME:
-        if isinstance(wrapped.get(name), str):
-            return str(wrapped[name])
+        value = wrapped.get(name)
+        if isinstance(value, str) and not value.isdigit():
+            return value
+        if isinstance(value, int | float | str) and (told := _of_number(float(value))):
+            return told
     micros = wrapped.get("__REALTIME_TIMESTAMP")
     if isinstance(micros, str) and micros.isdigit():
-        return datetime.fromtimestamp(int(micros) / 1e6, UTC).isoformat(sep=" ", timespec="microseconds")
+        return _of_number(float(micros))
     instant = wrapped.get("instant")
     if isinstance(instant, dict) and isinstance(instant.get("epochSecond"), int):
         seconds = instant["epochSecond"] + instant.get("nanoOfSecond", 0) / 1e9
         return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds")
     return ""
+
+
+def _of_number(number: float) -> str:
+    """A time since the epoch in seconds, milli-, micro- or nanoseconds, whichever gives a year of ours."""
+    unit = next((unit for least, unit in _UNITS if number >= least), None)
+    if unit is None:
+        return ""
+    return datetime.fromtimestamp(number / unit, UTC).isoformat(sep=" ", timespec="microseconds")

@@ -24,6 +24,7 @@ from coordinator_udf.replay.explain.tables import (
 )
 from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
+from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
 from coordinator_udf.replay.inputs.offsets_dump.reader import read_dumps
@@ -257,7 +258,7 @@ def run_offsets_dump(job: Job) -> TaskResult:
 
 
 def _texts(paths: Sequence[Path]) -> Iterator[str]:
-    return (unwrap(line.text) for line in read_all_lines(paths) if isinstance(line, Line))
+    return (unwrap(line.text) for line in whole_lines(read_all_lines(paths)) if isinstance(line, Line))
 
 
 def info_tables(info: InfoLog, source: str, known: Collection[str] = ()) -> dict[str, pa.Table]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.replay.inputs.broker_log.line import MARK, Entry, parse_line
+from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.text_lines import Line, read_lines
+from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.simulation.what_if.own_tables import is_own, read_own
 from coordinator_udf.user_errors import InputError
 
@@ -21,11 +23,11 @@ def read_entries(path: Path) -> list[Entry]:
         return read_own(path)
     entries: list[Entry] = []
     broken: str | None = None
-    for line in read_lines(path):
+    for line in whole_lines(read_lines(path)):
         if not isinstance(line, Line) or MARK not in line.text:
             continue
         try:
-            entries.append(parse_line(line.number, line.text))
+            entries.append(parse_line(line.number, unwrap(line.text)))
         except BadRequest as error:
             broken = f"line {line.number}: {error}"
     if not entries:

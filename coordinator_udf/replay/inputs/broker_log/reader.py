@@ -23,16 +23,21 @@ from coordinator_udf.replay.inputs.broker_log.starting_records import group_of, 
 from coordinator_udf.replay.inputs.broker_log.topics import topic_changes
 from coordinator_udf.replay.inputs.broker_log.traces import Traces, markers_of
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
+from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import answer_error
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Answer, Recording, Rejection, ReplaySource, clip, number_offsets
 
-#: A line that another logger wrote to the same file: a time and a level, or a part of a stack trace.
+#: A line that another logger wrote to the same file: a time and a level, an object with a level, or a part of a stack
+#: trace.
 _OTHER_LINE = re.compile(
-    r"\d\d:\d\d:\d\d.{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b|^\s+at [\w.$]+\(|^Caused by: |^\s+\.\.\. \d+ more$"
+    r"\d\d:\d\d:\d\d.{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b|\"(?:log\.)?level\\?\"\s*:|^\s+at [\w.$]+\("
+    r"|^Caused by: |^\s+\.\.\. \d+ more$"
 )
+#: A line of the request log whose beginning is missing.
+_CUT_LINE = re.compile(r"\(kafka\.request\.logger\)|\"(?:requestHeader|totalTimeMs)\\?\"")
 #: Whether commits to partitions that don't exist are refused: a broker does so.
 BROKER_SETTINGS = {"offsets.topic.partition.check": True}
 #: How long after the last line the clock runs on, at least, so that all that waits ends.
@@ -48,7 +53,7 @@ def read_kafka_log(paths: Path | Sequence[Path], source: str, options: ReplayOpt
     parser = LineParser(options)
     columns, traces = ColumnBuilder(), Traces()
     entries: list[Entry] = []
-    for entry in parser.parse(read_all_lines([paths] if isinstance(paths, Path) else paths)):
+    for entry in parser.parse(whole_lines(read_all_lines([paths] if isinstance(paths, Path) else paths))):
         traces.note(entry, len(entries))
         columns.add(entry, asks(entry))
         entries.append(entry)
@@ -101,16 +106,20 @@ class LineParser:
 
     def parse(self, lines: Iterable[Line | Rejection]) -> Iterator[Entry]:
         """The lines that can be understood, in the order of the file; rejects the rest."""
+        # What another logger wrote may have many lines without a head, as a broker's configuration has.
+        goes_on = False
         for line in lines:
             if isinstance(line, Rejection):
                 self.rejections.append(line)
-            elif MARK not in line.text and _OTHER_LINE.search(line.text) is not None:
+            elif MARK in line.text:
+                goes_on = False
+                yield from self._parse(line)
+            elif _OTHER_LINE.search(line.text) is not None or (goes_on and _CUT_LINE.search(line.text) is None):
+                goes_on = True
                 self.notes["lines of other loggers, left out"] += 1
-            elif MARK not in line.text:
+            else:
                 reason = f"line {line.number} is no line of Kafka's request log: it has no {MARK!r}"
                 self.rejections.append(Rejection(reason, clip(line.text)))
-            else:
-                yield from self._parse(line)
 
     def _parse(self, line: Line) -> Iterator[Entry]:
         try:

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder, Columns, joined
-from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.line import MARK, Entry
 from coordinator_udf.replay.inputs.broker_log.order import Order, in_order
 from coordinator_udf.replay.inputs.broker_log.portion import NONE, SEVERAL, asks
 from coordinator_udf.replay.inputs.broker_log.reader import LineParser
 from coordinator_udf.replay.inputs.broker_log.traces import Traces
+from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Rejection
@@ -163,9 +164,10 @@ def _write_index(directory: Path, order: Order, lengths: NDArray[np.int64]) -> N
 
 def _blocks(paths: Sequence[Path], options: ReplayOptions) -> Iterator[Block]:
     lines: list[Line | Rejection] = []
-    for line in read_all_lines(paths):
+    for line in whole_lines(read_all_lines(paths)):
         lines.append(line)
-        if len(lines) == BLOCK_LINES:
+        # What follows on another logger's line may go on with it.
+        if len(lines) >= BLOCK_LINES and (isinstance(line, Rejection) or MARK in line.text):
             yield Block(lines, options)
             lines = []
     if lines:

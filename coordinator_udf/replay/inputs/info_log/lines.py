@@ -15,8 +15,12 @@ _CONTEXT: Final = re.compile(
     r"\[(?:GroupCoordinator|GroupMetadataManager) (?:id=|brokerId=)?(?P<broker>-?\d+)"
     r"(?: topic=\S+ partition=(?P<partition>\d+))?\]:? "
 )
-#: What the default layout (``[%d] %p %m (%c)%n``) puts behind the message.
-_LOGGER: Final = re.compile(r" \((?:org\.apache\.kafka|kafka)\.[\w.$]+\)\s*$")
+#: What layouts put behind the message: the logger, whole or shortened, with the line at times, as the default one
+#: (``[%d] %p %m (%c)%n``), and the thread behind it (``[%t]``), as Strimzi's; and the end of a colour.
+_LOGGER: Final = re.compile(
+    r" \((?:[\w$]+\.)*(?:Group|Coordinator|Classic|Consumer|Modern)[\w$]*(?::\d+)?\)(?: \[[^\[\]]*\])?\s*$"
+)
+_COLOURS: Final = re.compile(r"\x1b\[[\d;]*[mK]")
 _DESCRIBED: Final = re.compile(r"memberId=(?P<member>.*?), .*?clientId=(?P<client>.*?), clientHost=(?P<host>.*?),")
 _UUID_CHARS: Final = 36
 _NONE: Final = frozenset({"None", "null", ""})
@@ -68,7 +72,10 @@ def parse_line(text: str, zone: tzinfo = UTC) -> InfoLine | None:
     context = _CONTEXT.search(text)
     if context is None:
         return None
-    message = _LOGGER.sub("", text[context.end() :].rstrip())
+    message = text[context.end() :].rstrip()
+    if "\x1b" in message:
+        message = _COLOURS.sub("", message)
+    message = _LOGGER.sub("", message)
     ts = time_us(text, context.start(), zone)[0] // 1000
     partition = context["partition"]
     place = (ts, int(context["broker"]), None if partition is None else int(partition), message)
@@ -122,10 +129,10 @@ def client_of(member_id: str | None) -> str | None:
 _IN_REASON: Final = tuple(
     re.compile(text)
     for text in (
-        r"[Aa]dding new member (?P<one>.+?) with group instance id ",
-        r"removing member (?P<one>.+?) on heartbeat expiration",
+        r"[Aa]dding new member (?P<one>.+?)(?: with group instance ?id |;|$)",
+        r"[Rr]emoving member (?P<one>.+?) on (?:heartbeat expiration|LeaveGroup)",
         r"explicit `LeaveGroup` request for \((?P<many>.*?)\) members",
-        r"Updating metadata for (?:static )?member (?P<one>\S+?)(?: during| with|;|$)",
+        r"Updating metadata for (?:static )?member (?P<one>.+?)(?: during| with|;|$)",
         r"[Ll]eader (?P<one>.+?) re-joining group during ",
         r"Member (?P<one>.+?) is joining group during ",
         r"[Rr]emoving (?P<many>.*?) on pending sync request expiration",

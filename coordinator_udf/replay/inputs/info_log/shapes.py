@@ -1,7 +1,8 @@
 """The lines that Kafka's group coordinator writes at INFO and WARN, by shape, and what each tells.
 
-Kafka 4.x's are read from the log calls of GroupMetadataManager, GroupCoordinatorShard and ClassicGroup; the older
-coordinator's (to 3.9) from GroupCoordinator.scala and GroupMetadataManager.scala, where the wording differs.
+Read from the log calls of 33 releases: the newer coordinator's (3.7 to 4.3) of GroupMetadataManager,
+GroupCoordinatorShard, ClassicGroup and CoordinatorRuntime, the older one's (0.9 to 3.9) of GroupCoordinator.scala and
+GroupMetadataManager.scala. Where a wording differs, the releases that have it stand beside it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class InfoEvent(StrEnum):
     STATIC_MEMBER_REPLACED = "STATIC_MEMBER_REPLACED"
     #: ... which caused no rebalance.
     STATIC_REJOIN_UNNOTICED = "STATIC_REJOIN_UNNOTICED"
+    #: The instance id of a static member that joined.
+    STATIC_MEMBER_NAMED = "STATIC_MEMBER_NAMED"
     MEMBER_LEFT = "MEMBER_LEFT"
     #: A static member of a consumer group left and may come back.
     MEMBER_LEFT_FOR_NOW = "MEMBER_LEFT_FOR_NOW"
@@ -56,6 +59,8 @@ class InfoEvent(StrEnum):
     DOWNGRADED = "DOWNGRADED"
     CONVERSION_REFUSED = "CONVERSION_REFUSED"
     GROUP_LOADED = "GROUP_LOADED"
+    #: A member of a group that was loaded; only the older coordinator names them.
+    MEMBER_LOADED = "MEMBER_LOADED"
     GROUP_UNLOADED = "GROUP_UNLOADED"
     GROUP_DEAD = "GROUP_DEAD"
     GROUPS_DELETED = "GROUPS_DELETED"
@@ -76,31 +81,31 @@ class Shape(NamedTuple):
 
 _E: Final = InfoEvent
 #: The older coordinator names the partition of the offsets topic, and describes a member with all its fields.
-_WHERE = r"(?: \([^()]*\))?"
-_MEMBER = r"(?:MemberMetadata\((?P<described>.*?)\)|(?P<member>\S+))"
+_WHERE = r"(?: \((?!reason: )[^()]*\))?"
+_MEMBER = r"(?:MemberMetadata\((?P<described>.*?)\)|(?P<member>.+?))"
 _REASON = r"(?:; client reason: (?P<client_reason>.*?))?"
 _GROUP = r"(?P<group>.+?)"
-_STATE = r"in (?P<state>\w+) state\."
+_STATE = r"in (?:state )?(?P<state>\w+)(?: state)?\."
 _ID = r"\[GroupId[ =](?P<group>.+?)\] "
-_MODERN_MEMBER = r"(?:Static member|Dynamic member|Member) (?P<member>\S+?)(?: with instance id (?P<instance>.+?))?"
+_MODERN_MEMBER = r"(?:Static [Mm]ember|Dynamic member|Member) (?P<member>.+?)(?: with instance id (?P<instance>.+?))?"
 
 _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     (
         _E.PREPARING_REBALANCE,
         (
-            rf"Preparing to rebalance group {_GROUP} in state (?P<state>\w+) with old generation (?P<generation>-?\d+)"
-            rf"{_WHERE} \(reason: (?P<reason>.*)\)\.?"
+            rf"Preparing to (?:rebalance|restabilize) group {_GROUP}(?: in state (?P<state>\w+))? "
+            rf"with old generation (?P<generation>-?\d+){_WHERE}(?: \(reason: (?P<reason>.*)\))?\.?"
         ),
     ),
     (
         _E.STABILIZED,
-        rf"Stabilized group {_GROUP} generation (?P<generation>-?\d+){_WHERE} with (?P<count>\d+) members\.?",
+        rf"Stabilized group {_GROUP} generation (?P<generation>-?\d+){_WHERE}(?: with (?P<count>\d+) members)?\.?",
     ),
     (
         _E.ASSIGNMENT_RECEIVED,
         (
-            rf"Assignment received from leader (?P<member>.*?) for group {_GROUP} for generation "
-            r"(?P<generation>-?\d+)\. The group has (?P<count>\d+) members, (?P<static>\d+) of which are static\.?"
+            rf"Assignment received from leader (?:(?P<member>.*?) )?for group {_GROUP} for generation "
+            r"(?P<generation>-?\d+)(?:\. The group has (?P<count>\d+) members, \d+ of which are static)?\.?"
         ),
     ),
     (_E.GROUP_EMPTY, rf"Group {_GROUP} with generation (?P<generation>-?\d+) is now empty{_WHERE}\.?"),
@@ -115,9 +120,15 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     (
         _E.MEMBER_JOINED,
         (
-            r"(?:Dynamic [Mm]ember with|Static member with groupInstanceId=(?P<instance>.+?) and) unknown member id "
-            rf"joins group {_GROUP} {_STATE} Created a new member id (?P<member>.+?) (?:for this member )?and add.*"
+            # To 2.8 also of static members, whose instance id is in the reason of the rebalance.
+            r"(?:(?:Dynamic|Static) [Mm]ember with|Static member with groupInstanceId=(?P<instance>.+?) and) unknown "
+            rf"member id joins group {_GROUP} {_STATE} Created a new member id (?P<member>.+?) (?:for this member )?"
+            r"and add.*"
         ),
+    ),
+    (
+        _E.STATIC_MEMBER_NAMED,
+        rf"Adding new static member (?P<instance>.+?) to group {_GROUP} with member id (?P<member>.+?)\.?",
     ),
     (
         _E.STATIC_MEMBER_REPLACED,
@@ -127,11 +138,30 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
             r"Replacing previously mapped member (?P<old_member>.+?) with this.*"
         ),
     ),
-    (_E.STATIC_REJOIN_UNNOTICED, r"Static member which joins during Stable stage and doesn't affect .*"),
+    (
+        # 2.5 to 2.8
+        _E.STATIC_MEMBER_REPLACED,
+        (
+            rf"Static member (?:Some\()?(?P<instance>.+?)\)? of group {_GROUP} with unknown member id rejoins, "
+            r"assigning new member id (?P<member>.+?), while old member id (?P<old_member>.+?) will be removed\.?"
+        ),
+    ),
+    (
+        # 2.3 and 2.4 don't name the group.
+        _E.STATIC_MEMBER_REPLACED,
+        (
+            r"Static member (?:Some\()?(?P<instance>.+?)\)? with unknown member id rejoins, assigning new member id "
+            r"(?P<member>.+?), while old member (?P<old_member>.+?) will be removed\.?"
+        ),
+    ),
+    (
+        _E.STATIC_REJOIN_UNNOTICED,
+        r"Static member (?:which )?joins during (?P<state>\w+) stage (?:and doesn't affect .*|will not trigger .*)",
+    ),
     (
         _E.MEMBER_LEFT,
         (
-            r"\[Group (?P<group>.+?)\] (?:Dynamic |Static )?[Mm]ember (?P<member>\S+?)"
+            r"\[Group (?P<group>.+?)\] (?:Dynamic |Static )?[Mm]ember (?P<member>.+?)"
             r"(?: with instance id (?P<instance>.+?))? has left group through explicit `LeaveGroup`(?: request)?"
             rf"{_REASON}"
         ),
@@ -143,9 +173,20 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
             rf"through explicit `LeaveGroup`(?: request)?{_REASON}"
         ),
     ),
+    (
+        _E.MEMBER_LEFT,
+        (
+            rf"Member\[group\.instance\.id (?P<instance>.*?), member\.id (?P<member>.*?)\] "
+            rf"in group {_GROUP} has left, removing it from the group\.?"
+        ),
+    ),
     (_E.MEMBER_LEFT, rf"Member {_MEMBER} in group {_GROUP} has left, removing it from the group\.?"),
     (_E.PENDING_MEMBER_LEFT, r"\[Group (?P<group>.+?)\] Pending member (?P<member>\S+) has left.*"),
-    (_E.PENDING_MEMBER_LEFT, rf"Pending member (?P<member>\S+) has left group {_GROUP} through.*"),
+    (
+        _E.PENDING_MEMBER_LEFT,
+        rf"Pending member (?:with memberId=)?(?P<member>.+?) has left group {_GROUP} through.*",
+    ),
+    (_E.PENDING_MEMBER_LEFT, rf"Pending member (?P<member>.+?) is leaving group {_GROUP}\."),
     (_E.SESSION_EXPIRED, rf"Member {_MEMBER} in group {_GROUP} has failed, removing it from the group\.?"),
     (
         _E.PENDING_MEMBER_EXPIRED,
@@ -158,22 +199,23 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     (
         _E.LEADER_REPLACED,
         (
-            r"Group leader \[memberId: (?P<old_member>.+?), groupInstanceId: (?P<instance>.+?)\] "
-            r"failed to join before the rebalance timeout"
-            r"(?:\. Member (?P<member>.+?) was elected as the new leader| and the group couldn't .*)\.?"
+            r"Group leader \[member(?:Id|\.id): (?P<old_member>.+?), group(?:InstanceId|\.instance\.id): "
+            r"(?P<instance>.+?)\] failed to join before (?:the )?rebalance timeout"
+            r"(?:\. Member (?P<member>.+?) was elected as the new leader|,? and the group couldn't .*"
+            r"|, while new leader .* was elected)\.?"
         ),
     ),
     (
         _E.INSTANCE_FENCED,
         (
             r"Request memberId=(?P<member>.+?) for static member with groupInstanceId=(?P<instance>.+?) is fenced by "
-            r"existing memberId=(?P<old_member>.+?) during operation (?P<reason>\S+?)\.?"
+            r"(?:existing|current) memberId=(?P<old_member>.+?) during operation (?P<reason>\S+?)\.?"
         ),
     ),
     (
         _E.INSTANCE_FENCED,
         (
-            rf"{_ID}{_MODERN_MEMBER} cannot join the group because the instance id is owned by member "
+            rf"{_ID}{_MODERN_MEMBER} cannot join the group because the instance id is (?:is )?owned by member "
             r"(?P<old_member>\S+?)\.?"
         ),
     ),
@@ -186,7 +228,7 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
         _E.TARGET_COMPUTED,
         (
             rf"{_ID}Computed a new target assignment for epoch (?P<generation>\d+) with '(?P<assignor>.*?)' "
-            r"assignor in (?P<duration>\d+)ms.*"
+            r"assignor(?: in (?P<duration>\d+)ms|:).*"
         ),
     ),
     (
@@ -200,11 +242,22 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
         _E.STATIC_MEMBER_REPLACED,
         (
             rf"{_ID}Static member with instance id (?P<instance>.+?) re-joins the consumer group using the "
-            r"(?P<protocol>\w+) protocol\. Created a new member (?P<member>\S+) to replace the existing member "
-            r"(?P<old_member>\S+?)\.?"
+            r"(?P<protocol>\w+) protocol\. Created a new member (?P<member>.+?) to replace the existing member "
+            r"(?P<old_member>.+?)\.?"
+        ),
+    ),
+    (
+        # 3.8
+        _E.STATIC_MEMBER_REPLACED,
+        (
+            rf"{_ID}Static member with unknown member id and instance id (?P<instance>.+?) re-joins the "
+            r"(?P<protocol>consumer) group\. Created a new member (?P<member>.+?) to replace the existing member "
+            r"(?P<old_member>.+?)\.?"
         ),
     ),
     (_E.MEMBER_JOINED, rf"{_ID}{_MODERN_MEMBER} joins the consumer group using the (?P<protocol>\w+) protocol\.?"),
+    # 3.7 and 3.8
+    (_E.MEMBER_JOINED, rf"{_ID}{_MODERN_MEMBER} (?:re-)?joins the (?P<protocol>consumer) group\.?"),
     (_E.MEMBER_LEFT_FOR_NOW, rf"{_ID}{_MODERN_MEMBER} temporarily left the consumer group\.?"),
     (_E.MEMBER_LEFT, rf"{_ID}{_MODERN_MEMBER} left the consumer group\.?"),
     (
@@ -213,7 +266,7 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     ),
     (
         _E.REBALANCE_EXPIRED,
-        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>it failed to transition from epoch .*)",
+        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>it failed to .*)",
     ),
     (
         _E.JOIN_EXPIRED,
@@ -225,13 +278,16 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     ),
     (
         _E.SESSION_EXPIRED,
-        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>the member session expired.*)",
+        rf"{_ID}Member (?P<member>\S+) fenced from the group because (?P<reason>(?:the member|its) session expired.*)",
     ),
     (
         _E.REGEX_RESOLVED,
         rf"{_ID}Scanned (?P<count>\d+) topics to refresh regular expressions (?P<reason>.*) in (?P<duration>\d+)ms\.?",
     ),
-    (_E.SUBSCRIPTION_CHANGED, rf"{_ID}Member (?P<member>\S+) updated its subscribed topics to:? (?P<reason>.*)"),
+    (
+        _E.SUBSCRIPTION_CHANGED,
+        rf"{_ID}Member (?P<member>\S+) updated its subscribed (?:topics|regex) to:? (?P<reason>.*)",
+    ),
     (_E.ASSIGNMENT_CHANGED, rf"{_ID}Member (?P<member>\S+) new assignment state: (?P<reason>.*)"),
     (_E.UPGRADED, rf"{_ID}Converted the (?:empty )?classic group to a consumer group\.?"),
     (_E.DOWNGRADED, rf"{_ID}Converted the (?:empty )?consumer group to a classic group\.?"),
@@ -254,9 +310,29 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     ),
     (_E.GROUP_UNLOADED, rf"Unloading group metadata for {_GROUP} with generation (?P<generation>-?\d+)\.?"),
     (_E.GROUP_DEAD, rf"Group {_GROUP} transitioned to Dead in generation (?P<generation>-?\d+)\.?"),
-    (_E.GROUPS_DELETED, r"The following groups were deleted: (?P<members>.*?)\. A total of .*"),
-    (_E.SHARD_LOADING, r"(?:Scheduling loading of metadata from|Elected as the group coordinator for partition) .*"),
-    (_E.SHARD_LOADED, r"Finished loading (?:of metadata|offsets and group metadata) from .* in (?P<duration>\d+) ?m.*"),
+    # 0.9
+    (_E.GROUP_DEAD, rf"Group {_GROUP} generation (?P<generation>-?\d+) is dead and removed\.?"),
+    (_E.GROUPS_DELETED, r"The following groups were deleted: (?P<members>.*?)(?:\. A total of .*)?"),
+    (_E.MEMBER_LOADED, rf"Loaded member {_MEMBER} in group {_GROUP} with generation (?P<generation>-?\d+)\.?"),
+    (
+        # 2.5 to 2.7
+        _E.MEMBER_LOADED,
+        (
+            rf"Static member (?P<instance>.+?) of group {_GROUP} loaded with member id (?P<member>.+?) at generation "
+            r"(?P<generation>-?\d+)\.?"
+        ),
+    ),
+    (
+        _E.SHARD_LOADING,
+        (
+            r"(?:Scheduling loading of (?:metadata|offsets and group metadata) from|Loading offsets and group metadata "
+            r"from|Elected as the group coordinator for partition) .*"
+        ),
+    ),
+    (
+        _E.SHARD_LOADED,
+        r"Finished loading (?:of metadata|offsets and group metadata|offsets) from .* in (?P<duration>\d+) ?m.*",
+    ),
     (
         _E.SHARD_UNLOADING,
         r"(?:Scheduling unloading of|Started unloading|Finished unloading|Resigned as the group coordinator for) .*",
@@ -264,10 +340,14 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     (
         _E.HOUSEKEEPING,
         (
-            r"(?:Starting up|Startup complete|Shutting down|Shutdown complete|Closing coordinator runtime|"
-            r"Coordinator runtime closed|Ignored (?:un)?loading |Ignored load completion |"
-            r"Event processor closed|Generated \d+ |Removed \d+ expired |Already (?:un)?loading |"
-            r"The coordinator .* is already ).*"
+            r"(?:Starting|Startup complete|Shutting down|Shutdown complete|Closing coordinator runtime|"
+            r"Coordinator runtime (?:closed|is already)|Ignor(?:ed|ing) (?:(?:un)?loading|load completion) |"
+            r"Event processor closed|Generated \d+ |Removed \d+ (?:expired|offsets|cached) |Already (?:un)?loading |"
+            r"The coordinator .* is already |Group coordinator is already |Not (?:loading|removing) offsets |"
+            r"Offset load from .* already in progress|BrokerId -?\d+ is no longer a coordinator |"
+            r"The following offsets of the group .* were deleted|Received notification of heartbeat expiration for "
+            r"|Member id .* was not found in .* during heartbeat |Group .* is dead, skipping rebalance stage|"
+            r"Group .* has moved away from ).*"
         ),
     ),
 )

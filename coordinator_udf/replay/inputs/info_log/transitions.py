@@ -18,6 +18,7 @@ from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 #: The rule that a classic rebalance's reason tells of, by how the reason begins (in lower case); the first that fits.
 RULES: Final = (
     ("adding new member", "MEMBER_ADDED"),
+    (r"removing member .* on leavegroup", "MEMBER_LEFT"),
     ("removing member", "SESSION_EXPIRED"),
     ("explicit `leavegroup`", "MEMBER_LEFT"),
     ("updating metadata for static member", "STATIC_MEMBER_REPLACED"),
@@ -64,7 +65,7 @@ _BUMPS: Final[Mapping[InfoEvent, str]] = {
 }
 
 _ADDED_STATIC: Final = re.compile(
-    r"(?:Adding new|Updating metadata for static) member (?P<member>\S+) with (?:group )?instance id "
+    r"(?:Adding new|Updating metadata for static) member (?P<member>\S+) with (?:group )?instance ?id "
     r"(?P<instance>[^;]+)"
 )
 
@@ -86,6 +87,8 @@ class _Group:
         self.was_classic = False
         #: Who was missing when the join phase ended.
         self.absent: tuple[str, ...] = ()
+        #: Members that the reason of a rebalance said to have left; older versions write the line that says so later.
+        self.left: set[str] = set()
         #: Members that are known to be static: their ids begin with the instance id and not with the client id.
         self.static: set[str] = set()
 
@@ -136,7 +139,9 @@ def _going(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[s
             yield _member_row(group, line, "JOIN_EXPIRED", member)
         group.absent = line.members
         return
-    if line.event is not _E.PENDING_MEMBER_EXPIRED:
+    if line.member_id in group.left:
+        group.left.discard(line.member_id)
+    elif line.event is not _E.PENDING_MEMBER_EXPIRED:
         group.remove(line.member_id)
     yield _member_row(group, line, rule, line.member_id)
 
@@ -187,12 +192,19 @@ def _replaced(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dic
 def _preparing(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
     group.is_consumer = False
     reason = line.reason or ""
-    rule = next((rule for start, rule in RULES if reason.lower().startswith(start)), "OTHER")
+    rule = next((rule for start, rule in RULES if re.match(start, reason.lower())), "OTHER")
     named = line.members_in_reason()
     if rule == "SYNC_EXPIRED":
         for absent in named:
             group.remove(absent)
             yield _member_row(group, line, rule, absent)
+    if rule == "MEMBER_ADDED":
+        for added in named:
+            # Versions before 2.6 have no line of its own for it.
+            group.known[added] = None
+    group.left = group.known.keys() & set(named) if rule == "MEMBER_LEFT" else set()
+    for gone in group.left:
+        group.remove(gone)
     member = named[0] if named else None
     words = _client_reason(reason)
     if member is None and rule == "MEMBER_LEFT" and before is not None and before.group_id == line.group_id:
@@ -212,6 +224,9 @@ def _preparing(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterat
 def _stabilized(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     previous = group.state
     group.state, group.generation = "CompletingRebalance", line.generation
+    if line.member_count is None:
+        # Older versions don't say who else joined.
+        group.unknown = None
     group.count(line.member_count)
     absent, group.absent = group.absent, ()
     yield {
@@ -315,7 +330,7 @@ def _static_members(line: InfoLine) -> Iterator[str]:
     if line.group_instance_id is not None and line.member_id is not None:
         yield line.member_id
     added = _ADDED_STATIC.match(line.reason or "")
-    if added is not None and added["instance"] != "null":
+    if added is not None and added["instance"] not in {"null", "None"}:
         yield added["member"]
 
 

@@ -1,0 +1,133 @@
+"""What carried a log here changes nothing in it: whole lines come out of parts and of objects in objects."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.replay.inputs.broker_log.line import MARK
+from coordinator_udf.replay.inputs.cut_lines import whole_lines
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.inputs.plan import plan
+from coordinator_udf.replay.inputs.text_lines import Line
+from coordinator_udf.replay.inputs.wrapped import unwrap
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import Rejection
+from tests.conftest import SAMPLE_LOG
+
+DOCKER_BYTES = 16_384
+AT = "2026-11-21T09:00:00.123456789Z"
+AT_MS = 1_795_251_600_123
+DAMAGED = Rejection("it is damaged")
+
+
+def lines() -> list[str]:
+    return gzip.decompress(SAMPLE_LOG.read_bytes()).decode().splitlines()
+
+
+def cut(text: str, length: int) -> list[str]:
+    return [text[start : start + length] for start in range(0, len(text), length)]
+
+
+def cri(text: str) -> list[str]:
+    *parts, last = cut(text, 300)
+    # Another stream's line may come between two parts.
+    between = [f"{AT} stderr F [2026-11-21 09:00:00,000] WARN of another (kafka.utils)"] if parts else []
+    return [*(f"{AT} stdout P {part}" for part in parts), *between, f"{AT} stdout F {last}"]
+
+
+def docker(text: str) -> list[str]:
+    padded = text.replace(MARK, " " * 40_000 + MARK) if "JOIN_GROUP" in text else text
+    parts = cut(padded + "\n", DOCKER_BYTES)
+    return [json.dumps({"log": part, "stream": "stdout", "time": AT}, separators=(",", ":")) for part in parts]
+
+
+def fluent_bit(text: str) -> list[str]:
+    *parts, last = cut(text, 400)
+    told = [*((part, "P") for part in parts), (last, "F")]
+    return [
+        json.dumps({"log": part, "stream": "stdout", "logtag": tag, "time": AT}, separators=(",", ":"))
+        for part, tag in told
+    ]
+
+
+def export(text: str) -> list[str]:
+    return [json.dumps({"_index": "logs", "_source": {"@timestamp": AT, "message": text, "level": "DEBUG"}})]
+
+
+def strimzi(text: str) -> list[str]:
+    return [f"{AT} {text.replace('[', '', 1).replace(']', '', 1)} [data-plane-kafka-request-handler-7]"]
+
+
+@pytest.mark.parametrize("carried", [cri, docker, fluent_bit, export, strimzi])
+def test_a_log_is_the_same_however_it_came(carried: Callable[[str], list[str]], tmp_path: Path) -> None:
+    path = tmp_path / "carried.log"
+    path.write_text("".join(f"{part}\n" for text in lines() for part in carried(text)))
+    (found,) = plan([path])
+    got = read_source(found.paths, "x", ReplayOptions(), found.form)
+    whole = read_source(SAMPLE_LOG, "x", ReplayOptions())
+    assert got.rejections == []
+    assert got.rows == [
+        {**row, "request_id": mine["request_id"]} for row, mine in zip(whole.rows, got.rows, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("encoding", "mark"), [("utf-16", ""), ("utf-16-be", "\ufeff"), ("utf-8", "\ufeff")])
+def test_what_windows_saved_is_read(encoding: str, mark: str, tmp_path: Path) -> None:
+    path = tmp_path / "saved.log"
+    path.write_bytes((mark + "\r\n".join(lines())).encode(encoding))
+    got = read_source(path, "x", ReplayOptions())
+    assert got.rows == read_source(SAMPLE_LOG, "x", ReplayOptions()).rows
+    assert got.rejections == []
+
+
+def test_a_file_that_ends_within_a_line_gives_what_there_is() -> None:
+    parts: list[Line | Rejection] = [
+        Line(1, f"{AT} stdout P one "),
+        Rejection("damaged"),
+        Line(3, f"{AT} stdout P two"),
+    ]
+    assert list(whole_lines(parts)) == [Rejection("damaged"), Line(3, f"{AT} stdout F one two")]
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        {"log": json.dumps({"@timestamp": AT, "message": "a line"}) + "\n", "stream": "stdout", "time": "later"},
+        {"result": {"_raw": "a line", "_time": AT}, "preview": False},
+        {"jsonPayload": {"message": "a line"}, "timestamp": AT},
+        {"line": "a line", "timestamp": AT, "labels": {"pod": "kafka-0"}},
+        {"message": "a line", "timestamp": AT_MS},
+        {"body": "a line", "ts": AT_MS / 1000},
+        {"message": "a line", "timestamp": str(AT_MS * 1_000_000), "log": {"level": "INFO"}},
+    ],
+)
+@pytest.mark.parametrize("before", ["", "[pod/kafka-0/kafka] ", "kafka-1  | "])
+def test_an_object_in_an_object_is_opened_with_its_time(wrapped: dict[str, object], before: str) -> None:
+    text = unwrap(before + json.dumps(wrapped))
+    assert text.startswith(before)
+    assert text.endswith(" a line")
+    assert "2026-11-21" in text
+    assert "09:00:00.123" in text
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type":"request"}', "{not json", "[x] INFO a {set} of braces", f'[t] DEBUG {MARK}{{"message":"no"}}']
+)
+def test_what_is_no_such_object_stays_as_it_is(text: str) -> None:
+    assert unwrap(text) == text
+
+
+def test_a_configuration_of_many_lines_between_requests_is_another_loggers(tmp_path: Path) -> None:
+    first, *rest = lines()
+    printed = ["[2026-11-21 02:42:30,000] INFO KafkaConfig values:", *(f"\tsetting.{n} = {n}" for n in range(300))]
+    path = tmp_path / "stdout.log"
+    path.write_text("\n".join([first, *printed, rest[0][200:], *rest]))
+    got = read_source(path, "x", ReplayOptions())
+    assert got.notes["lines of other loggers, left out"] == len(printed)
+    # A line of the request log whose beginning is missing is none of these.
+    assert [rejection.reason.split(" is ")[0] for rejection in got.rejections] == [f"line {len(printed) + 2}"]
