@@ -30,17 +30,20 @@ _ASK_GROUPS: Final = frozenset(
 _MEMBERS_ASK: Final = frozenset({"Heartbeat", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"})
 #: The APIs whose answers tell what state a group is in.
 _TELL_STATES: Final = frozenset({"ListGroups", "DescribeGroups", "ConsumerGroupDescribe"})
-#: What is answered to members that the coordinator knows only.
-_OF_KNOWN_MEMBERS: Final = frozenset(
-    {
-        Errors.NONE,
-        Errors.REBALANCE_IN_PROGRESS,
-        Errors.ILLEGAL_GENERATION,
-        Errors.FENCED_INSTANCE_ID,
-        Errors.FENCED_MEMBER_EPOCH,
-        Errors.STALE_MEMBER_EPOCH,
-    }
+_OF_CLASSIC: Final = frozenset(
+    {Errors.NONE, Errors.REBALANCE_IN_PROGRESS, Errors.ILLEGAL_GENERATION, Errors.FENCED_INSTANCE_ID}
 )
+_OF_EPOCHS: Final = frozenset({Errors.FENCED_MEMBER_EPOCH, Errors.STALE_MEMBER_EPOCH})
+#: What is answered to members that the coordinator knows only, by API; nothing else can be of a member older than the
+#: log.
+_OF_KNOWN_MEMBERS: Final = {
+    "Heartbeat": _OF_CLASSIC,
+    "JoinGroup": _OF_CLASSIC,
+    "SyncGroup": _OF_CLASSIC,
+    "LeaveGroup": frozenset({Errors.NONE, Errors.FENCED_INSTANCE_ID}),
+    "ConsumerGroupHeartbeat": _OF_EPOCHS | {Errors.NONE, Errors.FENCED_INSTANCE_ID},
+}
+_OF_ANY: Final = _OF_CLASSIC | _OF_EPOCHS
 
 
 class LogFacts:
@@ -141,10 +144,11 @@ class LogFacts:
         member_id = entry.request.get("memberId")
         members = [member_id] if member_id else [m.get("memberId") for m in entry.request.get("members") or ()]
         group_id = entry.request.get("groupId")
-        unknown = [member for member in members if member and member not in self._members]
+        comes = entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch") == 0
+        unknown = [member for member in members if member and member not in self._members and not comes]
         if unknown and isinstance(group_id, str):
             may_be = any(self._older.may_have_member(group_id, member) for member in unknown)
-            return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
+            return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS.get(entry.api, _OF_ANY)
         if isinstance(group_id, str) and group_id not in self._groups and entry.api != "OffsetFetch":
             return self._older.may_have_group(group_id)
         if entry.api not in _ASK_GROUPS:
@@ -168,14 +172,18 @@ class LogFacts:
 
     def _has_ended(self, group_id: str, entry: Entry, difference: Difference) -> bool:
         """A rebalance of which no member's answer is in the log any more."""
-        going_on = difference.error == Errors.REBALANCE_IN_PROGRESS.name or any(
-            group.get("groupState") == "PreparingRebalance" for group in _groups_of(difference.recorded).values()
-        )
-        # Only a classic group waits for members, and then everybody may commit.
-        may_wait = entry.api in _TELL_STATES or (group_id in self._last_join and entry.api in _MEMBERS_ASK)
+        if entry.api in _TELL_STATES:
+            told = _groups_of(difference.recorded).values()
+            going_on = any(
+                group.get("groupState") == "PreparingRebalance" and not group.get("errorCode") for group in told
+            )
+        else:
+            # Only a classic group waits for members, and then everybody may commit.
+            may_wait = group_id in self._last_join and entry.api in _MEMBERS_ASK
+            going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
         if self._calm.get(group_id, 0) > entry.answered_us:
             return False
-        return may_wait and going_on and self._last_join.get(group_id, 0) < entry.arrived_us
+        return going_on and self._last_join.get(group_id, 0) < entry.arrived_us
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
