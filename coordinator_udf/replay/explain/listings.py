@@ -102,13 +102,14 @@ def _place(
     wanted: Sequence[Listing],
     bounds: Bounds,
 ) -> Iterator[Placed]:
-    """Runs the shard once and looks at it while the lists were under way."""
+    """Runs the shard up to the last list, and looks at it while the lists were under way."""
     partition = rows[0]["partition"]
     ranges = {listing.place: _range(rows, listing, facts, bounds) for listing in wanted}
+    last = max(end for _, end in ranges.values())
     found: dict[int, tuple[int, int]] = {}
     shard = Shard(partition, source.settings, keep_log=any(row["api"] == "Failover" for row in rows))
     try:
-        for number, row in enumerate(rows):
+        for number, row in enumerate(rows[: last + 1]):
             looking = [w for w in wanted if ranges[w.place][0] <= number <= ranges[w.place][1]]
             if looking:
                 _look(shard, looking, number, facts, found)

@@ -23,14 +23,15 @@ _RECORD = ("ts", "request_id", "record_type", "key", "body", "value_version", "p
 DESCRIBE = "Describe"
 
 
-def our_outputs(outputs: Outputs) -> OurOutputs:
+def our_outputs(outputs: Outputs, *, with_records: bool = True) -> OurOutputs:
     """The answers, records and descriptions in the outputs of one source, in the order of the rows.
 
     Args:
         outputs: every placeholder completed and the parts of a request merged.
+        with_records: whether the records are wanted.
     """
     found = OurOutputs({}, [], {})
-    for row in rows_of(outputs.records, _RECORD):
+    for row in rows_of(outputs.records, _RECORD) if with_records else ():
         value = None if row["body"] is None else _decode(row["body"])
         found.records.append(
             Record(row["ts"], row["request_id"], _decode(row["key"]), value, row["value_version"], *producer_of(row))

@@ -27,16 +27,34 @@ _SLICE_ROWS = 5_000
 
 def run_in_process(source: ReplaySource) -> Outputs:
     """The completed outputs of a source by shard, the answers of spanning requests merged."""
-    shards: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in source.rows:
-        shards[row["partition"]].append(row)
-    said = [
-        rows
-        for partition, of_shard in sorted(shards.items())
-        for rows in _said(source.source, source.settings, partition, of_shard)
-    ]
-    loaded = _loaded(source.source, source.rows)
-    return complete_assignments(Outputs.of(said), lambda refs: {ref: loaded[ref] for ref in refs if ref in loaded})
+    return Runs(source).outputs()
+
+
+class Runs:
+    """Runs a source again and again as its rows change: of its shards those alone whose rows did."""
+
+    def __init__(self, source: ReplaySource) -> None:
+        self._source = source
+        #: By shard the rows that were run, as their values, and what came out.
+        self._known: dict[int, tuple[list[tuple[Any, ...]], list[OutputRows]]] = {}
+
+    def outputs(self) -> Outputs:
+        """The completed outputs of the source as its rows are now, the answers of spanning requests merged."""
+        source = self._source
+        shards: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in source.rows:
+            shards[row["partition"]].append(row)
+        said = [rows for partition, of_shard in sorted(shards.items()) for rows in self._said(partition, of_shard)]
+        loaded = _loaded(source.source, source.rows)
+        return complete_assignments(Outputs.of(said), lambda refs: {ref: loaded[ref] for ref in refs if ref in loaded})
+
+    def _said(self, partition: int, rows: Sequence[Mapping[str, Any]]) -> list[OutputRows]:
+        values = [tuple(row.values()) for row in rows]
+        known = self._known.get(partition)
+        if known is None or known[0] != values:
+            known = values, _said(self._source.source, self._source.settings, partition, rows)
+            self._known[partition] = known
+        return known[1]
 
 
 def _loaded(source: str, rows: Sequence[Mapping[str, Any]]) -> dict[RecordAt, dict[str, bytes]]:

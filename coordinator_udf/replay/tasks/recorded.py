@@ -38,7 +38,7 @@ from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Rejection, ReplaySource, clip
-from coordinator_udf.replay.tasks.in_process import request_batch, run_in_process
+from coordinator_udf.replay.tasks.in_process import Runs, request_batch
 from coordinator_udf.replay.tasks.shard_runner import answered_requests
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.tables.outputs import Outputs
@@ -120,9 +120,11 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
             return REBASED if waited else None
         return reason
 
+    runs = Runs(source)
+
     def judge() -> tuple[Outputs, Verdict]:
-        outputs = run_in_process(source)
-        said, excluded = our_outputs(outputs), excluded_by(source)
+        outputs = runs.outputs()
+        said, excluded = our_outputs(outputs, with_records=source.recording.exact), excluded_by(source)
         verdict = compare(source.source, source.recording, said, excluded, undecided)
         return outputs, verdict if source.explained is None else with_unexplained(
             source, source.explained, verdict, undecided
