@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from coordinator_udf.replay.explain.rebase import Chosen, Rebase
+from coordinator_udf.replay.explain.walk import Point
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
@@ -102,3 +106,26 @@ def test_what_the_asker_may_do_with_a_group_is_adopted(tmp_path: Path) -> None:
     told = [answer.body["groups"][0]["authorizedOperations"] for answer in source.recording.answers]
     assert told == [-(2**31), 3_400]
     assert source.notes["answers that tell what the asker may do, adopted"] == 1
+
+
+def test_few_states_are_tried_where_none_fits_and_more_once_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = one_member(KafkaLog())
+    # No group answers so: each of these is wrong whatever the one before left.
+    wrong = [log.heartbeat("m-1", (22, 25, 82, 27)[number % 4], arrives=5_000 + 10 * number) for number in range(60)]
+    # From here on the broker is five generations farther.
+    farther = [log.heartbeat("m-1", generation=6, arrives=6_000 + 10 * number) for number in range(80)]
+    last = log.heartbeat("m-1", 22, generation=1, arrives=7_000)
+    chosen: list[Point] = []
+    choose = Rebase.choose
+
+    def counted(self: Rebase, before: Point | None, fewest: int) -> Chosen | None:
+        chosen.append(self._walk.point())
+        return choose(self, before, fewest)
+
+    monkeypatch.setattr(Rebase, "choose", counted)
+    found = different(read(log, tmp_path))
+    assert len(set(found) & set(wrong)) > len(wrong) // 2
+    assert sum(point.first < 60 for point in chosen) < len(wrong) // 2
+    assert not {*farther[33:], last} & set(found)

@@ -17,15 +17,15 @@ class Bounds(NamedTuple):
         changes: how many steps at most may be other than usual in one window.
         tries: how many steps may be tried for one difference.
         tries_at_first: how many for few changes from one of those steps, before there are more.
-        tries_a_step: how many for a group, by the number of its steps, and as many more for each step that it has gone:
-            this keeps the cost linear, and what is spent on one stretch is there again after a while.
+        tries_a_step: how many in vain for a group, by the number of its steps, and as many more for each step that it
+            has gone: this keeps the cost linear, and what is spent on one stretch is there again after a while.
         tries_of_follow_ups: as ``tries``, shortly after a difference that nothing explains.
         confirm: after so many answers that agree a group counts as right again.
         candidates: how many requests are looked at for what came next.
         keep_every: of how many steps one leaves a snapshot.
         rebase_ahead: how many steps behind an answer that nothing explains a state is judged by that it may go on from.
         rebase_candidates: how many such states are tried.
-        rebase_steps: how many steps may be walked for them in a log, by the number of its steps.
+        rebase_steps: how many steps may be walked in vain for them in a group, by the number of its steps.
         points_far_back: how many snapshots are kept from before the widest window, ever fewer the older they are.
     """
 
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
     changes: int = 4
     tries: int = 2_000
     tries_at_first: int = 128
-    tries_a_step: int = 16
+    tries_a_step: int = 4
     tries_of_follow_ups: int = 100
     confirm: int = 24
     candidates: int = 6

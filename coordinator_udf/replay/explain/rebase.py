@@ -52,28 +52,46 @@ class Rebase:
         #: How many times in a row no state made the next answers agree; and for how many answers none is looked for.
         self._fruitless = 0
         self._rest = 0
+        #: How many steps were walked for the answer at hand.
+        self._walked = 0
 
-    def choose(self, before: Point | None) -> Chosen | None:
+    def differing_soon(self) -> int:
+        """How many of the next answers differ if the group goes on as it is; 0 also where no state is looked for.
+
+        The walk is where it was afterwards.
+        """
+        walk = self._walk
+        if self._steps_left <= 0:
+            return 0
+        if self._rest > 0:
+            self._rest -= 1
+            return 0
+        here = walk.point()
+        tail = walk.tail(here)
+        differing = self._differing(self._until(), None, 10**9)
+        walk.forward_to(here, tail)
+        if not differing:
+            self._note(is_fruitful=True)
+        return differing
+
+    def _until(self) -> int:
+        return min(self._walk.first + self._walk.bounds.rebase_ahead, len(self._walk.steps))
+
+    def choose(self, before: Point | None, fewest: int) -> Chosen | None:
         """The state, from where the walk is or from a point before it, with which the fewest answers differ soon.
 
         The walk is where it was afterwards. None if it goes on as it is.
 
         Args:
             before: the point before the answer that differs came to be.
+            fewest: how many answers differ if it goes on as it is, more than none.
         """
         walk = self._walk
-        if self._steps_left <= 0:
-            return None
-        if self._rest > 0:
-            self._rest -= 1
-            return None
         here = walk.point()
         tail = walk.tail(here if before is None else before)
-        until = min(here.first + walk.bounds.rebase_ahead, len(walk.steps))
-        fewest = self._differing(until, None, 10**9)
-        walk.forward_to(here, tail)
+        until = self._until()
         chosen: Chosen | None = None
-        for start in (before, here) if fewest else ():
+        for start in (before, here):
             if start is None:
                 continue
             walk.forward_to(here, tail)
@@ -103,6 +121,9 @@ class Rebase:
         No state makes up for other settings than the broker had, and a wrong one makes more answers differ.
         """
         self._fruitless = 0 if is_fruitful else self._fruitless + 1
+        if is_fruitful:
+            self._steps_left += self._walked
+        self._walked = 0
         if self._fruitless >= _PATIENCE:
             self._rest = min(2 ** (self._fruitless - _PATIENCE), _LONGEST_REST)
 
@@ -115,6 +136,7 @@ class Rebase:
                 differing += walk.adopt(self.group_id, body)
             while walk.first < until and differing < most and (option := walk.usual()) is not None:
                 self._steps_left -= 1
+                self._walked += 1
                 differing += sum(mismatch.place not in self.given_up for mismatch in walk.take(option))
                 differing += walk.excused_now
         except PoisonRow:

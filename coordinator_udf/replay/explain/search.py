@@ -38,28 +38,65 @@ class Search:
         self._last_bad: int | None = None
         #: How far answers are explained, or given up.
         self._farthest = 0
+        #: How many steps were tried for answers that nothing explained.
+        self._in_vain = 0
 
     def run(self) -> Outcome:
         """Walks through the whole group."""
         walk = self._walk
+        self._go_on(None)
+        self._outcome.course, self._outcome.inserted = walk.course, walk.inserted
+        return self._outcome
+
+    def _go_on(self, until: int | None) -> bool:
+        """Walks on, to the end, or up to a step or the first answer that nothing explains; False at that."""
+        walk = self._walk
         kept_at = -1
-        while not walk.is_finished:
+        while not walk.is_finished and (until is None or walk.first < until):
             if not walk.done and walk.first % self._bounds.keep_every == 0 and walk.first != kept_at:
                 kept_at = walk.first
                 self._points.append(walk.point())
-                self._thin_out()
+                if until is None:
+                    self._thin_out()
             option = walk.usual()
             if option is None:
                 break
             mismatches = walk.take(option)
             excused = walk.excused_now
             if any(mismatch.place not in self._rebase.given_up for mismatch in mismatches):
-                self._explain(mismatches)
+                window = self._explain(mismatches)
+                if window is not None:
+                    if until is not None:
+                        return False
+                    self._give_up(mismatches, window)
                 kept_at = walk.first
             elif excused:
+                if until is not None:
+                    return False
                 self._put_right(None)
-        self._outcome.course, self._outcome.inserted = walk.course, walk.inserted
-        return self._outcome
+        return True
+
+    def _goes_on_as_it_is(self) -> bool:
+        """Walks on through the answers that come next if orders explain all of them; else the walk stays where it is.
+
+        Then the answer that nothing explains says nothing of the group.
+        """
+        walk = self._walk
+        goal = min(walk.first + self._bounds.rebase_ahead, len(walk.steps))
+        here, tail, points = walk.point(), walk.tail(self._points[0]), list(self._points)
+        explained, last_bad, farthest = len(self._outcome.explanations), self._last_bad, self._farthest
+        first = self._points[0].first
+        natural_ms, delayed = [step.natural_ms for step in walk.steps[first:goal]], set(walk.delayed)
+        if self._go_on(goal):
+            return True
+        for step, own_ms in zip(walk.steps[first:goal], natural_ms, strict=True):
+            step.natural_ms = own_ms
+        walk.delayed.clear()
+        walk.delayed.update(delayed)
+        walk.forward_to(here, tail)
+        del self._outcome.explanations[explained:]
+        self._points, self._last_bad, self._farthest = points, last_bad, farthest
+        return False
 
     def _thin_out(self) -> None:
         """Drops points so that near ones stay, and of those farther back ever fewer."""
@@ -68,8 +105,8 @@ class Search:
             far, close = self._points[:-near], self._points[-near:]
             self._points = far[len(far) % 2 :: 2] + close
 
-    def _explain(self, mismatches: list[Mismatch]) -> None:
-        """Finds an order in which the answers that differ don't, or notes that there is none."""
+    def _explain(self, mismatches: list[Mismatch]) -> Window | None:
+        """Takes an order in which the answers that differ don't; what was searched if there is none."""
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[0])
         goal = min(here.first + self._bounds.ahead, len(walk.steps))
@@ -77,19 +114,20 @@ class Search:
         path = self._search(window, here)
         if path is not None:
             self._take(path, mismatches[0].place, window.tries)
-            return
+            return None
         walk.forward_to(here, tail)
         if window.best is not None and window.best.end.first > self._farthest and self._differs_ahead():
             self._take(window.best, mismatches[0].place, window.tries)
-            return
+            return None
         self._spend(window.tries)
+        self._in_vain += window.tries
         walk.forward_to(here, tail)
-        self._give_up(mismatches, window)
+        return window
 
     def _search(self, window: Window, here: Point) -> Path | None:
         """An order that explains the window; None within the tries that there are."""
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
-        path = self._with_other_begin(window, window.place)
+        path = self._with_other_begin(window, window.place, most)
         if path is not None:
             return path
         limit = min(window.tries + most, self._budget())
@@ -121,7 +159,7 @@ class Search:
                 return True
         return False
 
-    def _with_other_begin(self, window: Window, place: int) -> Path | None:
+    def _with_other_begin(self, window: Window, place: int, most: int) -> Path | None:
         """An order in which a step that began an interval was handled at another time, so that it is over or isn't.
 
         Later, so late that the interval isn't over where the answer differs; or earlier, so that it is.
@@ -136,7 +174,7 @@ class Search:
             *(_Begin(begun, True, [begun.needed_ms]) for begun in later),
             *(_Begin(begun, False, [begun.needed_ms, walk.steps[begun.place].arrived_ms]) for begun in earlier),
         ]
-        limit = window.tries + self._bounds.tries
+        limit = min(window.tries + most, self._budget())
         for changes in range(3):
             for begin in begins:
                 begun = begin.begun
@@ -231,7 +269,10 @@ class Search:
             place: the answer that nothing explains; None where the log itself can't tell what is right.
         """
         walk = self._walk
-        chosen = self._rebase.choose(None if place is None else self._before(place))
+        differing = self._rebase.differing_soon()
+        if not differing or self._goes_on_as_it_is():
+            return
+        chosen = self._rebase.choose(None if place is None else self._before(place), differing)
         if chosen is None:
             return
         walk.back_to(chosen.start)
@@ -248,7 +289,7 @@ class Search:
     def _budget(self) -> int:
         """How many tries are left here."""
         bounds, steps = self._bounds, self._walk.steps
-        return bounds.tries + bounds.tries_a_step * (len(steps) + self._farthest) - self._outcome.tries
+        return bounds.tries + bounds.tries_a_step * (len(steps) + self._farthest) - self._in_vain
 
     def _spend(self, tries: int) -> None:
         self._outcome.tries += tries

@@ -197,7 +197,7 @@ def steps_of(
     for step in reversed(steps):
         # No later than a request behind it was handled: an error of the estimate is on the early side.
         bound_ms = min(bound_ms, step.natural_ms)
-        step.natural_ms = bound_ms
+        step.natural_ms = max(bound_ms, step.arrived_ms)
     return steps
 
 
