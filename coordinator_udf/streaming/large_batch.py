@@ -8,6 +8,7 @@ coordinator's epoch, and on S3 it doesn't see other writers (tables.epoch).
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from coordinator_udf.streaming.packing import TALLY, Tally, read_tally, unpack_kind
 from coordinator_udf.tables.assignment_frames import join_assignments, merge_parts_of, written_again
@@ -27,6 +30,11 @@ from schemas.requests import LIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log: Final = logging.getLogger(__name__)
+
+#: What bounds how much a job may bring to the driver, which Spark names where it fails one for that.
+_RESULT_LIMIT: Final = "spark.driver.maxResultSize"
 
 #: What a task says at its end: a `_Report` as JSON.
 _REPORTS: Final = "report binary"
@@ -58,6 +66,24 @@ class _Report(msgspec.Struct):
 
 _encode: Final = msgspec.json.Encoder().encode
 _read_report: Final = msgspec.json.Decoder(_Report).decode
+
+
+def collected_if_small(batch: DataFrame) -> pa.Table | None:
+    """A micro-batch's outputs on the driver; None if they are more than it may collect (spark.driver.maxResultSize).
+
+    How many there are is only known once the shards have run. Where they were too many, they run again from the same
+    state and say the same.
+
+    Raises:
+        PySparkException, Py4JJavaError: a task failed.
+    """
+    try:
+        return batch.toArrow()
+    except (PySparkException, Py4JJavaError) as error:
+        if _RESULT_LIMIT not in str(error):
+            raise
+    _log.warning("a micro-batch has more outputs than %s lets the driver collect: executors write them", _RESULT_LIMIT)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +132,6 @@ class LargeBatch:
         """How many requests the shards handled."""
         tallies = self._batch.where(self._batch["kind"] == TALLY).select("packed").collect()
         return sum(read_tally(row["packed"]).requests for row in tallies)
-
-    def collected(self) -> pa.Table:
-        """All of it, on the driver."""
-        return self._batch.toArrow()
 
     def write_files(self) -> WrittenFiles:
         """Has executors write the tables' files.

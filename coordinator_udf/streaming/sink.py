@@ -22,7 +22,7 @@ from coordinator_udf.groups.records.classic import GROUP_METADATA, OFFSET_COMMIT
 from coordinator_udf.groups.records.consumer import GROUP_EPOCH
 from coordinator_udf.streaming.answers_topic import AnswersTopic
 from coordinator_udf.streaming.batch_size import PlannedRows
-from coordinator_udf.streaming.large_batch import LargeBatch
+from coordinator_udf.streaming.large_batch import LargeBatch, collected_if_small
 from coordinator_udf.streaming.packing import Tally, unpack_outputs
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import OutputTables
@@ -141,13 +141,21 @@ class CoordinatorSink:
             raise RuntimeError(
                 f"Spark's local property {_QUERY_ID} is missing: a batch can't be told from another query's"
             )
-        rows = 0 if self._planned is None or not self._large_rows else self._planned.of(batch_id)
-        if rows is not None and (rows < self._large_rows or not self._large_rows):
+        if not self._large_rows:
             self._timed(self.write, batch.toArrow(), query_id, batch_id)
             return
+        rows = 0 if self._planned is None else self._planned.of(batch_id)
+        if rows is not None and rows < self._large_rows:
+            # Of a few rows, a tick among them, may come more than the driver can bear: all that expires, for instance.
+            packed = collected_if_small(batch)
+            if packed is not None:
+                self._timed(self.write, packed, query_id, batch_id)
+                return
         with LargeBatch(batch, self.tables.folder) as kept:
-            if rows is None and kept.requests() < self._large_rows:
-                self._timed(self.write, kept.collected(), query_id, batch_id)
+            is_small = rows is None and kept.requests() < self._large_rows
+            packed = collected_if_small(batch) if is_small else None
+            if packed is not None:
+                self._timed(self.write, packed, query_id, batch_id)
             else:
                 self._timed(self.write_large, kept, query_id, batch_id)
 

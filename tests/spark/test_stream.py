@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,33 @@ def test_any_cut_leaves_the_same_tables(
     )
     assert sorted(answered) == sorted(sample.expected["group_responses"].column("request_id").to_pylist())
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
+
+
+def test_executors_write_what_is_more_than_the_driver_may_collect(
+    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Of a few rows, too: how much is said of them is known once the shards have run.
+    sample.make_log(tmp_path / "log", [1_000_000]).close()
+    answered: list[str] = []
+    with setting(coordinator_spark, "spark.driver.maxResultSize", "40k"):
+        run(
+            sample.settings,
+            lambda rows: answered.extend(rows.column("request_id").to_pylist()),
+            large_batch_rows=1_000_000,
+        )
+    assert "executors write them" in caplog.text
+    assert sorted(answered) == sorted(sample.expected["group_responses"].column("request_id").to_pylist())
+    assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """A setting of Spark's context that is looked up whenever a job begins."""
+    context: Any = spark.sparkContext
+    conf = context._jsc.sc().conf()
+    conf.set(name, value)
+    yield
+    conf.remove(name)
 
 
 LOGS = [
