@@ -23,9 +23,9 @@ from coordinator_udf.log.kafka.place import KafkaPlace
 
 #: About how many bytes of answers a record holds.
 _RECORD_BYTES: Final = 512 * 1024
-#: How many records are read at a time, and how long is waited for one, in seconds.
+#: How many records are read at a time, and how long is waited for the first, in seconds.
 _READ_RECORDS: Final = 1_000
-_READ_S: Final = 0.05
+_READ_S: Final = 0.25
 #: How long it may take to learn where the topic ends, in seconds.
 _START_S: Final = 30.0
 #: For how long answers are sent again where brokers can't be reached, in seconds: as long as Spark's source is patient.
@@ -169,7 +169,9 @@ class AnswersReader:
     def read(self) -> list[pa.Table]:
         """The answers that came since the last call, or come now; columns request_id, partition and body."""
         found: list[_Answer] = []
-        for record in self._consumer.consume(_READ_RECORDS, _READ_S):
+        # Asked for many, the client waits for as many until the time is over.
+        first = self._consumer.consume(1, _READ_S)
+        for record in [*first, *self._consumer.consume(_READ_RECORDS, 0)]:
             # After an error the consumer goes on by itself, once there is a broker.
             if record.error() is None and record.key() == self._key:
                 found += _decode(record.value() or _NONE)

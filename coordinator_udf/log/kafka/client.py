@@ -20,6 +20,9 @@ RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 DELIVERY_TIMEOUT_MS: Final = 10_000
 
 
+_LINGER_MS: Final = 2
+
+
 class BrokerError(LogError):
     """The brokers of a request log can't do now what they are asked for."""
 
@@ -33,7 +36,8 @@ def producer(place: KafkaPlace, more: Mapping[str, str | int] | None = None) -> 
             **_shared(place),
             "enable.idempotence": True,
             "acks": "all",
-            "linger.ms": 0,
+            # Rows come in groups, each row a record: a moment is enough for those of a partition to go together.
+            "linger.ms": _LINGER_MS,
             "message.timeout.ms": DELIVERY_TIMEOUT_MS,
             "message.max.bytes": RECORD_BYTES_MAX,
             "compression.type": "lz4",

@@ -10,11 +10,12 @@ Each is a request of its own here, with an answer of its own (``parts`` is 1); w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, get_type_hints
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from schemas.request_row import Request
 from schemas.requests import LIVE, request_log_arrow
@@ -58,16 +59,21 @@ def to_rows(records: Iterable[tuple[int, int, int, bytes | None]], source: str =
 
     A value that is none of a row becomes a row of no API, which the shard rejects; its body is the value.
     """
-    rows = []
+    places: list[tuple[int, int, int]] = []
+    told: list[tuple[Any, ...]] = []
     for partition, offset, timestamp_ms, value in records:
-        row: dict[str, Any] = {"source": source, "partition": partition, "offset": offset, "log_ts": timestamp_ms}
-        row["parts"] = 1
-        try:
-            read = msgspec.structs.asdict(_decode(value or b""))
-            if read.pop("log_ts") == 0:
-                row["log_ts"] = 0
-            rows.append(read | row)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            unreadable = f"none, the record's value can't be read ({error})"
-            rows.append(row | {"api": unreadable, "body": (value or b"").decode("utf-8", "backslashreplace")})
-    return pa.RecordBatch.from_pylist(rows, _SCHEMA)
+        read = _read(value or b"")
+        places.append((partition, offset, 0 if read.log_ts == 0 else timestamp_ms))
+        told.append(astuple(read))
+    columns: dict[str, Sequence[Any]] = dict(zip(_Value.__struct_fields__, zip(*told, strict=True), strict=bool(told)))
+    columns |= zip(("partition", "offset", "log_ts"), zip(*places, strict=True), strict=bool(places))
+    columns |= {"source": [source] * len(told), "parts": [1] * len(told)}
+    return pa.record_batch([pa.array(columns.get(field.name, ()), field.type) for field in _SCHEMA], schema=_SCHEMA)
+
+
+def _read(value: bytes) -> Any:
+    try:
+        return _decode(value)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        unreadable = f"none, the record's value can't be read ({error})"
+        return _Value(api=unreadable, body=value.decode("utf-8", "backslashreplace"))

@@ -21,6 +21,12 @@ _RECORD: Final = ("partition", "offset", "unix_millis(timestamp) AS timestamp_ms
 _RETRIES: Final = 300
 _RETRY_MS: Final = 1_000
 
+#: How long a broker may keep a fetch that finds nothing, in milliseconds: hardly at all. Tasks read what is known to be
+#: there. But a consumer that gives records asks for the next at once, and what Spark asks for after that (where the
+#: partition begins and ends) waits on the same connection until the broker has answered, by default for half a second,
+#: in each partition, one after the other.
+_FETCH_WAIT_MS: Final = 1
+
 #: How many tasks read the partitions' records of a micro-batch, which are few.
 _TASKS: Final = 2
 
@@ -45,7 +51,12 @@ def kafka_requests(
 
 
 def _options(place: KafkaPlace, partitions: Iterable[int]) -> dict[str, str]:
-    clients = {"bootstrap.servers": place.bootstrap, "isolation.level": "read_committed", **place.security.of_java()}
+    clients = {
+        "bootstrap.servers": place.bootstrap,
+        "isolation.level": "read_committed",
+        "fetch.max.wait.ms": str(_FETCH_WAIT_MS),
+        **place.security.of_java(),
+    }
     return {
         **{f"kafka.{name}": value for name, value in clients.items()},
         "assign": json.dumps({place.topic: list(partitions)}),
