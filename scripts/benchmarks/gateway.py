@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from scripts.benchmarks import gateway_load
+from scripts.benchmarks import gateway_load, passage
 from scripts.benchmarks.gateway_job import live_job, own_gateway, started_job
 from scripts.benchmarks.results import Figure, Outcome
 from scripts.benchmarks.running import BenchmarkError, Options, median, percentile, say
@@ -35,6 +35,7 @@ def run(options: Options) -> Outcome:
         outcome.figures += asyncio.run(_stable(address, 0, sizes, options.repeats))
     if options.kafka_log is not None:
         outcome.figures += _kafka_log(options, options.kafka_log)
+        outcome.figures += passage.figures(options, options.kafka_log)
     outcome.figures += gateway_load.figures(options)
     with live_job(3_000) as address:
         asyncio.run(_warm(address))

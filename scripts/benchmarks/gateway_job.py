@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -109,14 +109,29 @@ def own_gateway(job: LiveJob, *, tls: bool = False) -> Iterator[str]:
     Raises:
         BenchmarkError: it doesn't start.
     """
+    arguments = ["--config", str(job.config), "--root", str(job.root / "live"), *job.source[2:]]
+    with gateway_process(job.root, arguments, tls=tls) as address:
+        yield address
+
+
+@contextmanager
+def gateway_process(directory: Path, arguments: Sequence[str], *, tls: bool = False) -> Iterator[str]:
+    """A gateway in a process of its own; gives its address.
+
+    Args:
+        directory: where its files go.
+        arguments: of jobs/gateway.py, but where it listens and how it is locked.
+
+    Raises:
+        BenchmarkError: it doesn't start.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    log = job.root / f"gateway-{address.rpartition(':')[2]}.log"
-    command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--config", str(job.config), "--listen", address]
-    command += ["--root", str(job.root / "live"), *job.source[2:]]
+    log = directory / f"gateway-{address.rpartition(':')[2]}.log"
+    command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--listen", address, *arguments]
     if tls:
-        command += ["--security", str(_security(job.root))]
+        command += ["--security", str(_security(directory))]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
