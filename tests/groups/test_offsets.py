@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.settings.file import topic_id
 from tests.groups.conftest import Worlds
 from tests.groups.harness import Member, World
@@ -173,6 +174,22 @@ def test_in_version_10_a_topic_is_named_by_its_id(world: World) -> None:
 def test_in_version_10_an_unknown_id_is_refused_and_the_rest_is_committed(world: World) -> None:
     asked = world.commit(None, {("nowhere", 0): 1, T: 3}, version=10)
     assert asked.errors == {(topic_id("nowhere"), 0): "UNKNOWN_TOPIC_ID", (topic_id("t0"), 0): "NONE"}
+
+
+def test_what_the_broker_refuses_stands_before_what_the_coordinator_says(worlds: Worlds) -> None:
+    """In the order of the request, and so a KIP-848 member makes most of the first of it (KafkaApis, merge)."""
+    world = worlds({"offsets.topic.partition.check": True})
+    of_member = Member("nobody", 4)
+    asked = world.commit(of_member, {T: 3, ("t0", 99): 3, ("nowhere", 0): 1, ("t1", 99): 1}, version=10)
+    answers = [
+        (topic["topicId"], [(place["partitionIndex"], place["errorCode"]) for place in topic["partitions"]])
+        for topic in asked.body["topics"]
+    ]
+    assert answers == [
+        (topic_id("t0"), [(99, Errors.UNKNOWN_TOPIC_OR_PARTITION), (0, Errors.GROUP_ID_NOT_FOUND)]),
+        (topic_id("nowhere"), [(0, Errors.UNKNOWN_TOPIC_ID)]),
+        (topic_id("t1"), [(99, Errors.UNKNOWN_TOPIC_OR_PARTITION)]),
+    ]
 
 
 def test_a_commit_of_nothing_is_answered_with_nothing(world: World) -> None:

@@ -38,7 +38,7 @@ def commit_offsets(
     """
     known, answers = _resolve_topics(ctx, api_version, body.topics)
     known, missing = _existing(ctx, known)
-    answers += missing
+    answers = _in_order(body.topics, answers + missing) if answers and missing else answers or missing
     if body.topics and not known:
         return answers
     try:
@@ -55,9 +55,9 @@ def commit_offsets(
                 restart_session(ctx, group, group.members[body.member_id])
         expire = None if body.retention_time_ms == -1 else _java_long(ctx.now_ms + body.retention_time_ms)
         accepted = _commit(ctx, store, body.group_id, known, expire=expire, producer=None, check=check)
-        return _merged(accepted + answers)
+        return _merged(answers + accepted)
     except ApiError as refused:
-        return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
+        return _merged(answers + refuse_commit((topic for topic, _ in known), refused.error))
 
 
 def commit_txn_offsets(
@@ -81,9 +81,9 @@ def commit_txn_offsets(
             _validate_commit(group, body.member_id, body.group_instance_id, body.generation_id, transactional=True)
         producer = (body.producer_id, body.producer_epoch)
         accepted = _commit(ctx, store, body.group_id, known, expire=None, producer=producer, check=check)
-        return _merged(accepted + answers)
+        return _merged(answers + accepted)
     except ApiError as refused:
-        return _merged(refuse_commit((topic for topic, _ in known), refused.error) + answers)
+        return _merged(answers + refuse_commit((topic for topic, _ in known), refused.error))
 
 
 def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str, Any]]:
@@ -140,8 +140,17 @@ def _existing(
     return known, answers
 
 
+def _in_order(topics: tuple[CommitTopic, ...], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers in the order in which a request names topics by their ids."""
+    places = {topic.topic_id: place for place, topic in enumerate(topics)}
+    return sorted(answers, key=lambda answer: places[answer["topicId"]])
+
+
 def _merged(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answer's topics, each once."""
+    """The answer's topics, each once: first what the broker refuses, then what the coordinator says of the others.
+
+    As KafkaApis.handleOffsetCommitRequest merges them (OffsetCommitResponse.Builder).
+    """
     topics: dict[tuple[str, str], dict[str, Any]] = {}
     for answer in answers:
         topic = topics.setdefault((answer["name"], answer["topicId"]), {**answer, "partitions": []})

@@ -89,10 +89,15 @@ class RecordedWorld(World):
             self._agenda.at(moment.ts_ms, event, place=moment.place, is_of_plan=True)
 
     def run(self) -> History:
-        """Lets everything happen up to the recording's end, at which the coordinator shuts down."""
+        """Lets everything happen up to the recording's end, at which the coordinator shuts down.
+
+        What is answered then lets what waits behind it on its connection come to a broker that has no coordinator.
+        """
         super().run()
         self._agenda.now_ms = self.history.end_ms
         self._delivery.send_back(self._coordinator.go_down(self._agenda.now_ms))
+        while self._step(self.history.end_ms):
+            pass
         return self.history
 
     def _make_network(self) -> Network:
