@@ -211,7 +211,7 @@ def test_a_fetch_waits_as_long_as_it_is_told_unless_it_fails(tmp_path: Path) -> 
         fetch["topics"][0]["topicId"] = topic_id("nowhere")
         (topic,) = wire.ask("Fetch", 16, fetch)["responses"]
         assert topic["partitions"][0]["errorCode"] == 100
-        assert wire.ask("Fetch", 16, fetch | {"sessionId": 5})["errorCode"] == 70
+        assert wire.ask("Fetch", 16, fetch | {"sessionId": 5, "sessionEpoch": 1})["errorCode"] == 70
 
 
 def test_a_fetch_keeps_nothing_waiting_that_comes_behind_it_but_a_fetch(alone: Alone) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.gateway.topics import TopicCatalog, is_topic_name
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.protocol.wire.shaping import answer
@@ -16,7 +17,15 @@ _NO_AUTHORIZED_OPERATIONS: Final = -(2**31)
 
 _KEY_TYPE_GROUP: Final = 0
 _ENDPOINT_BROKER: Final = 1
-_MISMATCHED_ENDPOINT_TYPE: Final = 114
+_ENDPOINT_CONTROLLER: Final = 2
+
+#: From this version on ApiVersions says what client asks.
+_SOFTWARE_VERSION: Final = 3
+#: Source: ApiVersionsRequest.
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+#: From this version on Metadata can be asked for by the ids of topics.
+_TOPIC_ID_VERSION: Final = 12
 
 #: Nothing here is ever led anew.
 LEADER_EPOCH: Final = 0
@@ -44,8 +53,17 @@ def api_versions(
         ranges: API key -> first and last version.
         features: the fields about features.
     """
+    if error is Errors.INVALID_REQUEST:
+        return answer("ApiVersions", version, errorCode=int(error), apiKeys=[])
     served = [{"apiKey": key, "minVersion": first, "maxVersion": last} for key, (first, last) in sorted(ranges.items())]
     return answer("ApiVersions", version, errorCode=int(error), apiKeys=served, **(features or {}))
+
+
+def software_error(version: int, request: Mapping[str, Any]) -> Errors:
+    """The error of an ApiVersions that tells no name or version of a client's software; old versions needn't."""
+    told = ("clientSoftwareName", "clientSoftwareVersion") if version >= _SOFTWARE_VERSION else ()
+    is_told = all(_SOFTWARE.fullmatch(request[field]) for field in told)
+    return Errors.NONE if is_told else Errors.INVALID_REQUEST
 
 
 def metadata(
@@ -53,35 +71,67 @@ def metadata(
 ) -> dict[str, Any]:
     """The brokers, and the topics asked for; every topic where none is named (in v0: where the list is empty).
 
+    Each topic is told of once. Where ids are asked for, names are not looked at. Source: KafkaApis.
+
     Args:
         node: this gateway, which leads every partition.
         nodes: all gateways; by default this one.
     """
     asked = request["topics"]
+    error = Errors.NONE
     if asked is None or (version == 0 and not asked):
         topics = [_topic(topic, node) for topic in catalog.topics]
     else:
-        # Ids can be asked for, and a name be null, from v12 on.
-        topics = [_asked_topic(entry, node, catalog, None if version >= 12 else "") for entry in asked]
+        error = _metadata_error(version, asked)
+        topics = _asked_topics(asked, node, catalog) if error is Errors.NONE else _refused_topics(asked, error)
     return answer(
         "Metadata",
         version,
         brokers=[{"nodeId": one.node_id, "host": one.host, "port": one.port} for one in nodes or (node,)],
         clusterId=node.cluster_id,
         controllerId=node.node_id,
+        errorCode=int(error),
         topics=topics,
         clusterAuthorizedOperations=_NO_AUTHORIZED_OPERATIONS,
     )
 
 
-def _asked_topic(entry: Mapping[str, Any], node: Node, catalog: TopicCatalog, nameless: str | None) -> dict[str, Any]:
-    name, topic_id = entry["name"], entry.get("topicId", ZERO_UUID)
-    if topic_id != ZERO_UUID:
-        topic = catalog.with_id(topic_id)
-        return _topic(topic, node) if topic else _no_topic(nameless, topic_id, Errors.UNKNOWN_TOPIC_ID)
-    topic = catalog.named(name)
-    unknown = Errors.UNKNOWN_TOPIC_OR_PARTITION
-    return _topic(topic, node) if topic else _no_topic(nameless if name is None else name, ZERO_UUID, unknown)
+def _metadata_error(version: int, asked: Iterable[Mapping[str, Any]]) -> Errors:
+    """Why topics can't be asked for like that: before v12 by id or without a name; from v12 on by neither."""
+    ids = any(_asked_id(entry) != ZERO_UUID for entry in asked)
+    is_nameless = any(entry["name"] is None for entry in asked)
+    if version < _TOPIC_ID_VERSION:
+        return Errors.INVALID_REQUEST if ids or is_nameless else Errors.NONE
+    # Kafka's broker throws here.
+    return Errors.UNKNOWN_SERVER_ERROR if is_nameless and not ids else Errors.NONE
+
+
+def _asked_id(entry: Mapping[str, Any]) -> str:
+    topic_id: str = entry.get("topicId", ZERO_UUID)
+    return topic_id
+
+
+def _refused_topics(asked: Iterable[Mapping[str, Any]], error: Errors) -> list[dict[str, Any]]:
+    return [_no_topic(entry["name"] or "", _asked_id(entry), error) for entry in asked]
+
+
+def _asked_topics(asked: Iterable[Mapping[str, Any]], node: Node, catalog: TopicCatalog) -> list[dict[str, Any]]:
+    if ids := [topic_id for entry in asked if (topic_id := _asked_id(entry)) != ZERO_UUID]:
+        by_id = {topic_id: catalog.with_id(topic_id) for topic_id in ids}
+        return [
+            _topic(topic, node) if topic else _no_topic(None, topic_id, Errors.UNKNOWN_TOPIC_ID)
+            for topic_id, topic in by_id.items()
+        ]
+    by_name = {entry["name"]: catalog.named(entry["name"]) for entry in asked}
+    return [
+        _topic(topic, node) if topic else _no_topic(name, ZERO_UUID, unknown_topic(name))
+        for name, topic in by_name.items()
+    ]
+
+
+def unknown_topic(name: str) -> Errors:
+    """The error of a name that no topic has."""
+    return Errors.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else Errors.INVALID_TOPIC_EXCEPTION
 
 
 def _no_topic(name: str | None, topic_id: str, error: Errors) -> dict[str, Any]:
@@ -155,12 +205,14 @@ def describe_cluster(
     version: int, request: Mapping[str, Any], node: Node, nodes: Sequence[Node] = ()
 ) -> dict[str, Any]:
     """The cluster of this gateway, or of all. There is no separate controller to ask for."""
-    if request.get("endpointType", _ENDPOINT_BROKER) != _ENDPOINT_BROKER:
+    if (endpoint := request.get("endpointType", _ENDPOINT_BROKER)) != _ENDPOINT_BROKER:
+        is_known = endpoint == _ENDPOINT_CONTROLLER
+        error = Errors.MISMATCHED_ENDPOINT_TYPE if is_known else Errors.UNSUPPORTED_ENDPOINT_TYPE
         return answer(
             "DescribeCluster",
             version,
-            errorCode=_MISMATCHED_ENDPOINT_TYPE,
-            errorMessage=f"endpointType is {request['endpointType']}, expected 1: this is a broker",
+            errorCode=int(error),
+            errorMessage=f"endpointType is {endpoint}, expected 1: this is a broker",
         )
     return answer(
         "DescribeCluster",

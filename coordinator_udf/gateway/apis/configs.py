@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from coordinator_udf.gateway.apis.cluster import Node
+from coordinator_udf.gateway.apis.cluster import Node, unknown_topic
 from coordinator_udf.gateway.settings import GroupConfig
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.log.file import GroupConfigs
@@ -20,6 +20,11 @@ from coordinator_udf.protocol.wire.shaping import answer
 TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
+_CLIENT_METRICS: Final = 16
+_BROKER_LOGGER: Final = 8
+
+#: What ListConfigResources may be asked for.
+_LISTED: Final = frozenset((TOPIC, BROKER, GROUP, _CLIENT_METRICS, _BROKER_LOGGER))
 
 #: Kafka's ConfigEntry.ConfigSource and ConfigEntry.ConfigType, by their numbers on the wire.
 _OF_GROUP: Final = 8
@@ -77,6 +82,8 @@ def list_config_resources(version: int, request: Mapping[str, Any], there: Confi
     """
     listed = [(TOPIC, topic.name) for topic in there.catalog.topics] + [(BROKER, str(there.node.node_id))]
     listed += [(GROUP, group_id) for group_id in there.own]
+    if not _LISTED.issuperset(request.get("resourceTypes", ())):
+        return answer("ListConfigResources", version, errorCode=int(Errors.UNSUPPORTED_VERSION), configResources=[])
     wanted = request.get("resourceTypes") or (() if version == 0 else (TOPIC, BROKER, GROUP))
     resources = [{"resourceName": name, "resourceType": kind} for kind, name in listed if kind in wanted]
     return answer("ListConfigResources", version, configResources=resources)
@@ -86,7 +93,7 @@ def missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | No
     """The error where there is no such topic, broker or group, and what it says; NONE where there is."""
     if kind == TOPIC:
         if there.catalog.named(name) is None:
-            return Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+            return unknown_topic(name), f"there is no topic {name!r}"
         return Errors.NONE, None
     if kind == BROKER:
         node_id = there.node.node_id

@@ -6,6 +6,7 @@ further: a consumer that comes back with a committed offset finds itself in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -21,6 +22,15 @@ _LATEST: Final = -1
 _PLACES: Final = frozenset((_LATEST, -2, -4))
 _UNKNOWN: Final = -1
 
+#: From which version on timestamps that mean something else than a time can be asked for: MAX_TIMESTAMP,
+#: EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD. Source: KafkaApis and ReplicaManager.fetchOffset.
+_FROM_VERSION: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_UNSUPPORTED: Final = 2**15
+
+#: How a fetch session begins and ends; with all other epochs one goes on (FetchMetadata).
+_SESSION_OUTSIDE: Final = frozenset((0, -1))
+_READ_UNCOMMITTED: Final = 0
+
 #: kafka-go takes an answer without records for broken unless its reader stands at the end, and connects anew for ever.
 #: It asks in this version, so in this one a partition ends where its reader stands.
 _KAFKA_GOS_VERSION: Final = 10
@@ -34,23 +44,38 @@ def list_offsets(
     version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends: PartitionEnds
 ) -> dict[str, Any]:
     """Answers 0 for the beginning and the highest committed offset for the end; no record has a timestamp."""
+    asked = Counter(
+        (entry["name"], place["partitionIndex"]) for entry in request["topics"] for place in entry["partitions"]
+    )
     topics = []
     for entry in request["topics"]:
         topic = catalog.named(entry["name"])
-        partitions = [_place(topic, partition, ends) for partition in entry["partitions"]]
+        # Of a partition that is asked for twice is told once.
+        places = {place["partitionIndex"]: place for place in entry["partitions"]}
+        partitions = [
+            _place(topic, place, ends, version, is_repeated=asked[entry["name"], index] > 1)
+            for index, place in places.items()
+        ]
         topics.append({"name": entry["name"], "partitions": partitions})
     return answer("ListOffsets", version, topics=topics)
 
 
-def _place(topic: Topic | None, partition: Mapping[str, Any], ends: PartitionEnds) -> dict[str, Any]:
-    index = partition["partitionIndex"]
+def _place(
+    topic: Topic | None, partition: Mapping[str, Any], ends: PartitionEnds, version: int, *, is_repeated: bool
+) -> dict[str, Any]:
+    index, timestamp = partition["partitionIndex"], partition["timestamp"]
     found = {"partitionIndex": index, "timestamp": _UNKNOWN, "offset": _UNKNOWN, "leaderEpoch": _UNKNOWN}
-    if topic is None or not _exists(topic, index):
-        return {**found, "errorCode": int(Errors.UNKNOWN_TOPIC_OR_PARTITION)}
-    if partition["timestamp"] in _PLACES:
-        offset = ends.end(topic, index) if partition["timestamp"] == _LATEST else 0
+    error = Errors.NONE
+    if is_repeated:
+        error = Errors.INVALID_REQUEST
+    elif topic is None or not _exists(topic, index):
+        error = Errors.UNKNOWN_TOPIC_OR_PARTITION
+    elif timestamp < 0 and version < _FROM_VERSION.get(timestamp, _UNSUPPORTED):
+        error = Errors.UNSUPPORTED_VERSION
+    elif timestamp in _PLACES:
+        offset = ends.end(topic, index) if timestamp == _LATEST else 0
         found |= {"offset": offset, "leaderEpoch": LEADER_EPOCH}
-    return {**found, "errorCode": 0}
+    return {**found, "errorCode": int(error)}
 
 
 def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends: PartitionEnds) -> dict[str, Any]:
@@ -64,6 +89,8 @@ def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends:
     for entry in request["topics"]:
         topic, missing = _fetched_topic(entry, catalog)
         partitions = [_nothing(version, topic, partition, missing, ends) for partition in entry["partitions"]]
+        if request["isolationLevel"] == _READ_UNCOMMITTED:
+            partitions = [{**partition, "abortedTransactions": None} for partition in partitions]
         responses.append({"topic": entry.get("topic"), "topicId": entry.get("topicId"), "partitions": partitions})
     return answer("Fetch", version, errorCode=0, sessionId=0, responses=responses)
 
@@ -73,8 +100,8 @@ def fetch_wait_ms(request: Mapping[str, Any], catalog: TopicCatalog) -> int:
     if _has_session(request) or not request["topics"] or request["minBytes"] <= 0:
         return 0
     for entry in request["topics"]:
-        topic, _ = _fetched_topic(entry, catalog)
-        if not all(_exists(topic, partition["partition"]) for partition in entry["partitions"]):
+        topic, missing = _fetched_topic(entry, catalog)
+        if any(_fetch_error(topic, partition, missing) is not Errors.NONE for partition in entry["partitions"]):
             return 0
     # Some clients (kafka-go) give up little later than that, and an answer takes its time on a busy machine.
     wait_ms = max(int(request["maxWaitMs"]), 0)
@@ -82,7 +109,7 @@ def fetch_wait_ms(request: Mapping[str, Any], catalog: TopicCatalog) -> int:
 
 
 def _has_session(request: Mapping[str, Any]) -> bool:
-    return bool(request.get("sessionId", 0))
+    return request.get("sessionEpoch", _UNKNOWN) not in _SESSION_OUTSIDE
 
 
 def _fetched_topic(entry: Mapping[str, Any], catalog: TopicCatalog) -> tuple[Topic | None, Errors]:
@@ -93,20 +120,26 @@ def _fetched_topic(entry: Mapping[str, Any], catalog: TopicCatalog) -> tuple[Top
     return topic, Errors.UNKNOWN_TOPIC_ID if topic is None else Errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _fetch_error(topic: Topic | None, partition: Mapping[str, Any], missing: Errors) -> Errors:
+    if not _exists(topic, partition["partition"]):
+        return missing
+    return Errors.OFFSET_OUT_OF_RANGE if partition["fetchOffset"] < 0 else Errors.NONE
+
+
 def _nothing(
     version: int, topic: Topic | None, partition: Mapping[str, Any], missing: Errors, ends: PartitionEnds
 ) -> dict[str, Any]:
     index, offset = partition["partition"], partition["fetchOffset"]
-    there = _exists(topic, index)
+    error = _fetch_error(topic, partition, missing)
     end = -1
-    if topic is not None and there:
+    if topic is not None and error is Errors.NONE:
         end = max(offset, 0 if version == _KAFKA_GOS_VERSION else ends.end(topic, index))
     return {
         "partitionIndex": index,
-        "errorCode": 0 if there else int(missing),
+        "errorCode": int(error),
         "highWatermark": end,
         "lastStableOffset": end,
-        "logStartOffset": 0 if there else -1,
+        "logStartOffset": 0 if error is Errors.NONE else -1,
         "abortedTransactions": [],
         "preferredReadReplica": -1,
         "records": "",

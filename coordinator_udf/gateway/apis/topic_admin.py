@@ -6,7 +6,6 @@ Source of the errors and their order: ReplicationControlManager and org.apache.k
 
 from __future__ import annotations
 
-import re
 import uuid
 from base64 import urlsafe_b64encode
 from collections import Counter
@@ -15,14 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.gateway.topics import TopicCatalog, is_topic_name
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.protocol.wire.shaping import answer
 
 Topics = tuple[Topic, ...]
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 #: The most partitions of a topic that a client may ask for.
 _PARTITIONS_MAX: Final = 10_000
@@ -39,9 +36,10 @@ def create_topics(
     known = {topic.name: topic for topic in catalog.topics}
     new: list[Topic] = []
     results = []
-    for entry in request["topics"]:
+    for entry in _one_of_each(request["topics"]):
         name = entry["name"]
-        result: dict[str, Any] = {"name": name, "numPartitions": -1, "replicationFactor": -1, "errorCode": 0}
+        nothing_yet = {"numPartitions": -1, "replicationFactor": -1, "errorCode": 0, "errorMessage": None}
+        result: dict[str, Any] = {"name": name, **nothing_yet}
         try:
             if asked[name] > 1:
                 raise ApiError(Errors.INVALID_REQUEST, f"the topic {name} is in the request more than once")
@@ -61,7 +59,7 @@ def _created(entry: Mapping[str, Any], node_id: int, known: Mapping[str, Topic])
     name, count, replicas = entry["name"], entry["numPartitions"], entry["replicationFactor"]
     if name in known:
         raise ApiError(Errors.TOPIC_ALREADY_EXISTS, f"the topic {name} exists already")
-    if _NAME.fullmatch(name) is None or name in (".", ".."):
+    if not is_topic_name(name):
         expected = "1 to 249 letters, digits, dots, dashes and underscores"
         raise ApiError(Errors.INVALID_TOPIC_EXCEPTION, f"a topic's name is {name!r}, expected {expected}")
     colliding = next((other for other in known if other.replace(".", "_") == name.replace(".", "_")), None)
@@ -100,7 +98,7 @@ def create_partitions(
     asked = Counter(entry["name"] for entry in request["topics"])
     grown = {topic.name: topic for topic in created}
     results = []
-    for entry in request["topics"]:
+    for entry in _one_of_each(request["topics"]):
         name, count = entry["name"], entry["count"]
         result: dict[str, Any] = {"name": name, "errorCode": 0, "errorMessage": None}
         try:
@@ -110,6 +108,10 @@ def create_partitions(
             if not topic.partitions < count <= _PARTITIONS_MAX:
                 more = f"{topic.partitions + 1} to {_PARTITIONS_MAX}"
                 raise ApiError(Errors.INVALID_PARTITIONS, f"count of {name} is {count}, expected {more}")
+            new = entry["assignments"]
+            if new is not None and len(new) != count - topic.partitions:
+                more = f"{count - topic.partitions} new partitions"
+                raise ApiError(Errors.INVALID_REPLICA_ASSIGNMENT, f"{name} has {len(new)} assignments for {more}")
             grown[name] = msgspec.structs.replace(topic, partitions=count)
         except ApiError as refused:
             result |= {"errorCode": int(refused.error), "errorMessage": refused.message}
@@ -125,12 +127,16 @@ def delete_topics(
     left = {topic.name: topic for topic in created}
     results = []
     asked = request["topics"] if version >= 6 else [{"name": name} for name in request["topicNames"]]
-    for entry in asked:
-        name, topic_id = entry["name"], entry.get("topicId", ZERO_UUID)
+    named = Counter((entry["name"], entry.get("topicId", ZERO_UUID)) for entry in asked)
+    for (name, topic_id), times in named.items():
         found = catalog.named(name) if name is not None else catalog.with_id(topic_id)
         missing = Errors.UNKNOWN_TOPIC_OR_PARTITION if name is not None else Errors.UNKNOWN_TOPIC_ID
         result: dict[str, Any] = {"name": name, "topicId": topic_id, "errorCode": 0, "errorMessage": None}
         try:
+            if (name is None) == (topic_id == ZERO_UUID):
+                raise ApiError(Errors.INVALID_REQUEST, "a topic is named either by its name or by its id")
+            if times > 1:
+                raise ApiError(Errors.INVALID_REQUEST, f"the topic {name or topic_id} is in the request more than once")
             topic = _of_clients(found, left, missing)
             del left[topic.name]
             result |= {"name": topic.name, "topicId": topic.id}
@@ -138,6 +144,14 @@ def delete_topics(
             result |= {"errorCode": int(refused.error), "errorMessage": refused.message}
         results.append(result)
     return answer("DeleteTopics", version, responses=results), _sorted(*left.values())
+
+
+def _one_of_each(entries: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The entries, of those that name the same topic the first: the answer tells of each topic once."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for entry in entries:
+        first.setdefault(entry["name"], entry)
+    return list(first.values())
 
 
 def _of_clients(topic: Topic | None, created: Mapping[str, Topic], missing: Errors) -> Topic:

@@ -90,7 +90,7 @@ class Dispatcher:
         nodes = () if self._peers is None else self._peers.live()
         node_for = (lambda _: node) if self._peers is None else self._peers.node_for
         answers: dict[str, Callable[[], Mapping[str, Any]]] = {
-            "ApiVersions": lambda: cluster.api_versions(version, Errors.NONE, self._ranges),
+            "ApiVersions": lambda: cluster.api_versions(version, cluster.software_error(version, body), self._ranges),
             "Metadata": lambda: cluster.metadata(version, body, node, catalog, nodes),
             "FindCoordinator": lambda: cluster.find_coordinator(version, body, node_for),
             "DescribeCluster": lambda: cluster.describe_cluster(version, body, node, nodes),

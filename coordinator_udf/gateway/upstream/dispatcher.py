@@ -53,7 +53,9 @@ class UpstreamDispatcher:
         api, version = incoming.header.api or "", incoming.header.api_version
         if api == "ApiVersions":
             known = self.is_served(api, version)
-            said, error = (version, Errors.NONE) if known else (0, Errors.UNSUPPORTED_VERSION)
+            said, error = (0, Errors.UNSUPPORTED_VERSION)
+            if known:
+                said, error = version, answers.software_error(version, incoming.body)
             return Started(at_once(partial(self._api_versions, said, error)), said, False)
         if api == "FindCoordinator":
             body = self._find_coordinator(version, incoming.body)
