@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 from coordinator_udf.replay.inputs.plan import plan
 from coordinator_udf.replay.inputs.text_lines import Line
 from coordinator_udf.replay.inputs.wrapped import unwrap
@@ -131,3 +134,49 @@ def test_a_configuration_of_many_lines_between_requests_is_another_loggers(tmp_p
     assert got.notes["lines of other loggers, left out"] == len(printed)
     # A line of the request log whose beginning is missing is none of these.
     assert [rejection.reason.split(" is ")[0] for rejection in got.rejections] == [f"line {len(printed) + 2}"]
+
+
+#: What JSON has, with the numbers near which a time's unit changes or no time is left.
+NUMBERS = st.sampled_from([0, -1, 1e-300, 1e300, 10**30, 1e8, 1e11, 1e14, 1e17, 1e20, 253_402_300_800])
+DIGITS = st.text("0123456789\u00b2\u0663.-", max_size=25)
+PLAIN = st.none() | st.booleans() | st.integers() | NUMBERS | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    PLAIN | DIGITS | st.text(max_size=8), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(DIGITS, inner)
+)
+INSTANTS = st.fixed_dictionaries({}, optional={"epochSecond": VALUES, "nanoOfSecond": VALUES})
+TIMES = st.fixed_dictionaries(
+    {"message": st.just("a line")},
+    optional=dict.fromkeys(("@timestamp", "timestamp", "time", "_time", "__REALTIME_TIMESTAMP"), VALUES)
+    | {"instant": INSTANTS | VALUES},
+)
+
+
+@given(TIMES)
+def test_whatever_an_object_tells_as_its_time_the_line_comes_out(wrapped: dict[str, object]) -> None:
+    text = unwrap(json.dumps(wrapped))
+    assert text.endswith(" a line")
+    try:
+        us, _ = time_us(text, len(text) - len("a line"))
+    except NoTimeError:
+        return
+    assert us > 0 or isinstance(next(value for value in wrapped.values() if value != "a line"), str)
+
+
+@pytest.mark.parametrize("told", [1e300, 10**30, 10**20, -AT_MS, "9" * 40, True, [AT_MS]])
+@pytest.mark.parametrize("name", ["time", "__REALTIME_TIMESTAMP"])
+def test_a_number_outside_our_days_is_no_time_and_the_next_one_counts(told: object, name: str) -> None:
+    wrapped = {"message": "a line", name: told, "instant": {"epochSecond": told}}
+    assert unwrap(json.dumps(wrapped)) == " a line"
+    instant = {"epochSecond": AT_MS // 1000, "nanoOfSecond": 123_456_789}
+    assert unwrap(json.dumps({**wrapped, "instant": instant})) == "2026-11-21 09:00:00.123+00:00 a line"
+
+
+def test_a_line_with_an_odd_time_does_not_end_the_replay(tmp_path: Path) -> None:
+    path = tmp_path / "docker.log"
+    odd = [{"log": f"{MARK}{{}}\n", "stream": "stdout", "time": told} for told in (1e300, 10**30, "\u00b2")]
+    path.write_text("\n".join([*lines(), *map(json.dumps, odd)]))
+    got = read_source(path, "x", ReplayOptions())
+    assert len(got.rejections) == len(odd)
+    assert [row["body"] for row in got.rows] == [
+        row["body"] for row in read_source(SAMPLE_LOG, "x", ReplayOptions()).rows
+    ]

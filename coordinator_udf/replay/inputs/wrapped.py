@@ -17,8 +17,9 @@ _TEXT: Final = ("log", "MESSAGE", "message", "msg", "_raw", "line", "textPayload
 #: What has such an object in it: exports of Elasticsearch, Splunk, Cloud Logging, Datadog.
 _INSIDE: Final = ("_source", "result", "jsonPayload", "content", "attributes", "fields", "body", "event")
 _TIME: Final = ("@timestamp", "timestamp", "time", "asctime", "ts", "_time")
-#: How many times as long as a second a unit of a time without a unit is, by the least number that is meant in it.
-_UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0))
+#: From which number on, and below which, a time without a unit is in a unit, and how many of them a second has: years
+#: from 1973 to 5138 in each.
+_UNITS: Final = ((1e8, 1e11, 1.0), (1e11, 1e14, 1e3), (1e14, 1e17, 1e6), (1e17, 1e20, 1e9))
 #: Objects in objects: a runtime's of an export's of a layout's.
 _MOST_DEEP: Final = 4
 #: What stands before an object: times, names of streams and containers; no line of the request log, whose JSON this is
@@ -63,26 +64,34 @@ def _unwrapped(text: str) -> str | None:
 
 
 def time_of(wrapped: dict[str, Any]) -> str:
-    """The time that an object tells of its line; empty if it tells none."""
+    """The time that an object tells of its line; empty if it tells none, or none of our days."""
     for name in _TIME:
         value = wrapped.get(name)
-        if isinstance(value, str) and not value.isdigit():
+        if isinstance(value, str) and not value.isdecimal():
             return value
-        if isinstance(value, int | float | str) and (told := _of_number(float(value))):
+        if told := _of_number(value):
             return told
-    micros = wrapped.get("__REALTIME_TIMESTAMP")
-    if isinstance(micros, str) and micros.isdigit():
-        return _of_number(float(micros))
-    instant = wrapped.get("instant")
-    if isinstance(instant, dict) and isinstance(instant.get("epochSecond"), int):
-        seconds = instant["epochSecond"] + instant.get("nanoOfSecond", 0) / 1e9
-        return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds")
-    return ""
+    return _of_number(wrapped.get("__REALTIME_TIMESTAMP")) or _of_instant(wrapped.get("instant"))
 
 
-def _of_number(number: float) -> str:
+def _of_number(value: Any) -> str:
     """A time since the epoch in seconds, milli-, micro- or nanoseconds, whichever gives a year of ours."""
-    unit = next((unit for least, unit in _UNITS if number >= least), None)
+    if isinstance(value, str) and value.isdecimal():
+        value = float(value)
+    if not isinstance(value, int | float):
+        return ""
+    unit = next((unit for least, above, unit in _UNITS if least <= value < above), None)
     if unit is None:
         return ""
-    return datetime.fromtimestamp(number / unit, UTC).isoformat(sep=" ", timespec="microseconds")
+    return datetime.fromtimestamp(value / unit, UTC).isoformat(sep=" ", timespec="microseconds")
+
+
+def _of_instant(value: Any) -> str:
+    """The time of log4j2's JSON: an object of whole seconds since the epoch and nanoseconds."""
+    if not isinstance(value, dict):
+        return ""
+    seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)
+    least, above, _ = _UNITS[0]
+    if not (isinstance(seconds, int) and least <= seconds < above and isinstance(nanos, int) and 0 <= nanos < 1e9):
+        return ""
+    return datetime.fromtimestamp(seconds + nanos / 1e9, UTC).isoformat(sep=" ", timespec="milliseconds")
