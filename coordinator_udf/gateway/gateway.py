@@ -279,6 +279,7 @@ class Gateway:
             self._request_log,
             linger_ms=settings.append_linger_ms,
             rows_max=settings.append_rows_max,
+            requests_max=settings.max_in_flight_per_connection,
         )
         self._pending = PendingRequests(
             self._commit, self._request_log.partitions, settings, name=self.name, is_loading=self._is_loading

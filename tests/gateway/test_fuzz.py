@@ -123,7 +123,7 @@ def test_a_hundred_thousand_frames_through_the_handler(tmp_path: Path) -> None:
 async def _handle(log: EmbeddedLog, frames: int) -> Counter[str]:
     rng = random.Random(SEED)
     settings = GatewaySettings()
-    commit = GroupCommit(log, linger_ms=1, rows_max=5_000)
+    commit = GroupCommit(log, linger_ms=1, rows_max=5_000, requests_max=64)
     pending = PendingRequests(commit, log.partitions, settings)
     dispatcher = Dispatcher(
         pending, Node(1, "h", 9092, "c"), TopicStore(log, KNOWN), PartitionEnds(), group_configs=GroupConfigStore(log)

@@ -11,6 +11,7 @@ import pytest
 from coordinator_udf.gateway.server.standstill import STOOD_STILL_S
 from tests.gateway.alone import Alone
 from tests.gateway.fleet import wait
+from tests.gateway.test_loading import JOIN
 from tests.gateway.wire import HEARTBEAT
 
 FEW = pytest.mark.parametrize("alone", [{"unanswered_rows_max": 2}], indirect=True)
@@ -51,9 +52,12 @@ def test_what_the_coordinator_has_not_answered_is_bounded_and_the_newest_go_on_f
 
 @pytest.mark.parametrize("alone", [{"request_timeout_ms": 2_000}], indirect=True)
 def test_time_in_which_the_gateway_itself_stood_still_makes_no_request_time_out(alone: Alone) -> None:
-    with alone.wire() as wire:
+    with alone.wire() as wire, alone.wire() as joins:
         wire.send("Heartbeat", 4, HEARTBEAT)
         (row,) = alone.wait_for_requests(1)
+        # It waits no longer than the heartbeat.
+        joins.send("JoinGroup", 5, JOIN | {"rebalanceTimeoutMs": 0})
+        join = alone.wait_for_requests(2)[1]
         resume = alone.stand_still()
         time.sleep(2 + STOOD_STILL_S + 0.5)
         resume()
@@ -63,6 +67,8 @@ def test_time_in_which_the_gateway_itself_stood_still_makes_no_request_time_out(
         assert alone.gateway.status().timed_out == 0
         alone.answer(row)
         assert wire.receive()["errorCode"] == 0
+        alone.answer(join, generationId=1, protocolName="range", leader="m", memberId="m", members=[])
+        assert joins.receive()["errorCode"] == 0
         # Time that it doesn't stand still counts as ever.
         wire.send("Heartbeat", 4, HEARTBEAT)
         assert wire.receive()["errorCode"] == 15

@@ -56,16 +56,18 @@ class GroupCommit:
     The entries of a lane reach the log in the order in which they were submitted. Where not all that wait can be
     appended, the lanes that were heard of last go first: who has waited for long has given up before an answer comes.
 
+    Args:
+        requests_max: how many requests of one connection may be under way.
+
     Attributes:
         room: says how many rows the log may take now, None if any number; `look_again` says that there may be more.
+        standstill: tells when this process stood still.
         appends: group commits to the log.
         rows: rows appended.
         shed: entries that were dropped, as nobody wanted them any more.
     """
 
-    def __init__(
-        self, log: RequestLog, *, linger_ms: int, rows_max: int, room: Callable[[], int] | None = None
-    ) -> None:
+    def __init__(self, log: RequestLog, *, linger_ms: int, rows_max: int, requests_max: int) -> None:
         self._log = log
         self._linger_s = linger_ms / 1000
         self._rows_max = rows_max
@@ -74,7 +76,7 @@ class GroupCommit:
         self._lanes: dict[object, deque[Entry]] = {}
         self._wake = asyncio.Event()
         self._more_room = asyncio.Event()
-        self._standstill = Standstill()
+        self.standstill = Standstill(requests_max)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-append")
         self._said_at = float("-inf")
         self._unsaid = 0
@@ -96,14 +98,14 @@ class GroupCommit:
     async def run(self) -> None:
         """Appends until it is cancelled."""
         loop = asyncio.get_running_loop()
-        watching = asyncio.create_task(self._standstill.watch())
+        watching = asyncio.create_task(self.standstill.watch())
         try:
             while True:
                 await self._wake.wait()
                 await asyncio.sleep(self._linger_s)
                 while self._lanes:
                     # Clients that gave up since they asked mustn't live on in the log.
-                    await self._standstill.wait_until_read()
+                    await self.standstill.wait_until_read()
                     rows_max = self._rows_max if self.room is None else min(self._rows_max, self.room())
                     if rows_max <= 0:
                         self._more_room.clear()

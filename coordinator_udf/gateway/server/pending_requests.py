@@ -17,7 +17,6 @@ from coordinator_udf.gateway.server.calls import WAITING, Call, Nameless, find_n
 from coordinator_udf.gateway.server.futures import Unanswered
 from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
 from coordinator_udf.gateway.server.interfaces import Closed, MakeBody, ToldBody
-from coordinator_udf.gateway.server.standstill import STOOD_STILL_S
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.protocol.answer_parts import merge_parts
@@ -155,7 +154,7 @@ class PendingRequests:
             read_again = dict
         timer = None
         if call.api in WAITING:
-            timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out, request_id)
+            timer = loop.call_later(self._patience_ms(call) / 1000, self._time_out_waiting, request_id)
         else:
             self._expect(loop, request_id)
         self._pending[request_id] = _Pending(
@@ -279,13 +278,26 @@ class PendingRequests:
         loop = asyncio.get_running_loop()
         now = loop.time()
         expected = self._expected
-        if expected and now - expected[0][0] > STOOD_STILL_S:
-            # The coordinator had as little time as this timer: a broker that was stopped answers then, too.
-            deadline = now + self._settings.request_timeout_ms / 1000
-            expected = self._expected = deque((deadline, request_id) for _, request_id in expected)
+        if (patient_until := self._patient_until_s()) > now:
+            expected = self._expected = deque((max(due, patient_until), request_id) for due, request_id in expected)
         while expected and (expected[0][0] <= now or expected[0][1] not in self._pending):
             self._time_out(expected.popleft()[1])
         self._expecting = loop.call_later(expected[0][0] - now, self._time_out_due) if expected else None
+
+    def _time_out_waiting(self, request_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        pending = self._pending.get(request_id)
+        if pending is not None and (patient_until := self._patient_until_s()) > loop.time():
+            pending.timer = loop.call_at(patient_until, self._time_out_waiting, request_id)
+        else:
+            self._time_out(request_id)
+
+    def _patient_until_s(self) -> float:
+        """Until when no request times out: where this process stood still, the coordinator had as little time.
+
+        A broker that was stopped answers then, too.
+        """
+        return self._commit.standstill.ended_s() + self._settings.request_timeout_ms / 1000
 
     def _time_out(self, request_id: str) -> None:
         pending = self._pending.get(request_id)

@@ -95,7 +95,7 @@ class Target:
         self.security = security
         self.log = EmbeddedLog.create(directory / "log.db", PARTITIONS)
         self.settings = GatewaySettings()
-        self.commit = GroupCommit(self.log, linger_ms=1, rows_max=5_000)
+        self.commit = GroupCommit(self.log, linger_ms=1, rows_max=5_000, requests_max=64)
         self.pending = PendingRequests(self.commit, self.log.partitions, self.settings)
         store = TopicStore(self.log, KNOWN)
         handler: Handler = Dispatcher(
