@@ -98,6 +98,22 @@ def test_trust_ends_with_the_first_answer_that_is_waited_for(alone: Alone) -> No
 
 
 @AT_ONCE
+def test_trust_ends_when_what_was_asked_after_the_return_is_answered_however_late(alone: Alone) -> None:
+    with alone.wire() as wire:
+        send(alone, wire, 1, "Heartbeat", **HEARTBEAT)
+        told_on_trust(alone, wire)
+        alone.gateway.look_at_coordinator(is_away=False)
+        # Its micro-batches take longer than a heartbeat waits.
+        late = send(alone, wire, 2, "Heartbeat", **HEARTBEAT)
+        assert told_on_trust(alone, wire, is_away=False)["errorCode"] == 0
+        alone.answer(late, errorCode=27)
+        row = send(alone, wire, 3, "Heartbeat", **HEARTBEAT)
+        alone.gateway.look_at_coordinator(is_away=False)
+        alone.answer(row, errorCode=27)
+        assert wire.receive()["errorCode"] == 27
+
+
+@AT_ONCE
 def test_an_assignment_that_a_heartbeat_would_have_brought_comes_with_the_next_answer(alone: Alone) -> None:
     with alone.wire() as wire:
         row = send(alone, wire, 1, "ConsumerGroupHeartbeat", **BEAT)

@@ -87,6 +87,8 @@ class PendingRequests:
         self._unheard: dict[str, Asked] = {}
         #: Whether the coordinator was away, and hasn't answered anything since.
         self._is_away = False
+        #: How many requests there had been when it came back: it has caught up when it answers a later one.
+        self._before_return: int | None = None
         #: While the coordinator loads: what is to go to the log after that, by the request's id, in order.
         self._held: dict[str, Entry] | None = {} if is_loading else None
 
@@ -114,11 +116,16 @@ class PendingRequests:
 
         A client sends no heartbeat while it waits for the answer to the one before, and the log's time goes on: its
         session would end. So heartbeats in the log are taken on trust after a while, as a coordinator that loads does.
-        That goes on until it answers something that is waited for: it may have a long log to work through.
+        That goes on until it answers something that is waited for, or was asked after its return: it may have a long
+        log to work through.
         """
         self._is_away = self._is_away or is_away
         if not self._is_away:
             return
+        if is_away:
+            self._before_return = None
+        elif self._before_return is None:
+            self._before_return = self._count
         settings = self._settings
         latest_s = asyncio.get_running_loop().time() + (settings.request_timeout_ms - settings.loading_hold_ms) / 1000
         for times_out_s, request_id in self._expected:
@@ -207,15 +214,25 @@ class PendingRequests:
         """
         for request_id, body in answers:
             pending = self._pending.get(request_id)
+            if self._is_away and self._is_caught_up(request_id, pending):
+                self._is_away, self._before_return = False, None
             if body is None:
                 self._fail(request_id, Errors.UNKNOWN_SERVER_ERROR)
                 continue
             heartbeat = self._unheard.pop(request_id, None) if pending is None else pending.heartbeat
             told = body if heartbeat is None else self._delivery.completed(heartbeat, body)
             if pending is not None and not pending.answered.done():
-                self._is_away = self._is_away and pending.api in WAITING
                 pending.answered.set_result(ToldBody(told))
                 self._forget(request_id)
+
+    def _is_caught_up(self, request_id: str, pending: _Pending | None) -> bool:
+        """Whether an answer says that the coordinator, which was away, has worked through the log.
+
+        Of a join that waited nobody knows since when it has an answer.
+        """
+        if pending is not None and not pending.answered.done() and pending.api not in WAITING:
+            return True
+        return self._before_return is not None and int(request_id.removeprefix(self._prefix)) > self._before_return
 
     def _submit(self, request_id: str, entry: Entry) -> None:
         if self._held is None:
