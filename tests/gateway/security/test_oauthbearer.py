@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import http.server
 import logging
 import subprocess
-import threading
 import time
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from coordinator_udf.gateway.security.web_keys import WebKeys
 from coordinator_udf.gateway.settings import GatewaySettingsError
 from tests.gateway.clients.built import java_command
 from tests.gateway.in_process import Front, topics
@@ -334,66 +331,6 @@ def test_librdkafka_authenticates_again_when_it_is_asked_to(tmp_path: Path, capl
             assert set(admin.list_topics(timeout=60).topics) == {"t1"}
             assert time.monotonic() < until, "it never authenticated again"
             time.sleep(0.1)
-
-
-@pytest.fixture
-def address(provider: Provider) -> Iterator[str]:
-    """Where the provider's keys are had by HTTP."""
-
-    class Keys(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = provider.path.read_bytes() if self.path == "/keys" else b"[" * 2_000_000
-            self.send_response(200 if self.path != "/elsewhere" else 302)
-            self.send_header("Location", "/keys")
-            self.end_headers()
-            self.wfile.write(found)
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Keys)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_keys_of_an_address_are_asked_for_again_when_one_is_unknown(
-    tmp_path: Path, provider: Provider, address: str
-) -> None:
-    clock = [0.0]
-    keys = WebKeys(f"{address}/keys", tmp_path, refresh_ms=60_000, now_s=lambda: clock[0])
-    before = provider.name
-    provider.publish("two")
-    try:
-        keys.look_again()
-        assert keys.find("two-rsa", "RS256") is None
-        # However many strangers name keys that aren't there: not at once.
-        keys.look_again()
-        assert keys.find("two-rsa", "RS256") is None
-        clock[0] += 10
-        keys.look_again()
-        assert keys.find("two-rsa", "RS256") is not None
-        assert keys.find(f"{before}-rsa", "RS256") is None
-    finally:
-        provider.publish(before)
-    clock[0] += 60
-    keys.look_again()
-    assert keys.find(f"{before}-ec", "ES256") is not None
-    assert keys.find(None, "ES256") is not None
-
-
-def test_keys_that_cannot_be_had_are_no_keys(tmp_path: Path, address: str) -> None:
-    for location in ("http://example.com/keys", "https://", "s3://a/b", f"{address}/huge", f"{address}/elsewhere"):
-        with pytest.raises(GatewaySettingsError, match="jwks"):
-            WebKeys(location, tmp_path, refresh_ms=1)
-    (tmp_path / "keys.json").write_text('{"keys": [{"kty": "oct", "k": "c2VjcmV0"}, 7]}')
-    with pytest.raises(GatewaySettingsError, match="has no key"):
-        WebKeys("keys.json", tmp_path, refresh_ms=1)
-    with pytest.raises(GatewaySettingsError, match="can't be read"):
-        WebKeys("nothing.json", tmp_path, refresh_ms=1)
 
 
 @pytest.mark.parametrize("name", ["jwks.endpoint.url", "expected.issuer", "expected.audience"])
