@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
@@ -22,7 +21,7 @@ from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettingsError
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
-from coordinator_udf.gateway.watched_files import watch_files
+from coordinator_udf.gateway.watched_files import files_watched
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.opening import AppendableLog, LogPlace
 from coordinator_udf.settings.file import CoordinatorConfig
@@ -143,7 +142,7 @@ class FrontDoor:
             phases.end("first micro-batch")
             print(phases.line(), file=sys.stderr, flush=True)
             print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
-            with BackgroundThread(watch_files(gateway, self._options), "files"):
+            with files_watched(gateway, self._options):
                 yield
         finally:
             gateway.stop()

@@ -15,7 +15,7 @@ from coordinator_udf.background import BackgroundThread, Watch
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
 from coordinator_udf.gateway.responses_table import ResponsesFollower
-from coordinator_udf.gateway.watched_files import watch_files
+from coordinator_udf.gateway.watched_files import files_watched
 from coordinator_udf.log.kafka.answers import AnswersReader
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.opening import LogPlace
@@ -127,7 +127,7 @@ def _listening(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
     with address_in_words(options):
         gateway.start()
     try:
-        with BackgroundThread(watch_files(gateway, options), "files"):
+        with files_watched(gateway, options):
             yield
     finally:
         gateway.stop()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from coordinator_udf.background import Watch
+from coordinator_udf.background import BackgroundThread, Watch
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.settings.coordinator import SettingsError
@@ -16,18 +18,29 @@ _log = logging.getLogger(__name__)
 
 #: How often the files are looked at, in seconds: as late as that a change is seen.
 _WATCH_S: Final = 2.0
+_EXPECTED: Final = (SettingsError, ValueError)
 
 
-def watch_files(gateway: Gateway, options: GatewayOptions) -> Watch:
-    """Takes over topics that clients of other gateways change, and what is written to files of topics, users and ACLs.
+@contextmanager
+def files_watched(gateway: Gateway, options: GatewayOptions) -> Iterator[None]:
+    """Takes over what is written to the files for as long as the context lasts.
 
-    A file that can't be read is logged, and all stays as it was. With a cluster the topics are its.
+    A file that can't be read is logged, and what it says stays as it was; the others are taken over nonetheless.
+    """
+    # An identity provider that takes its time keeps no topic waiting.
+    with BackgroundThread(_watch_topics(gateway, options), "topics"), BackgroundThread(_watch_users(gateway), "users"):
+        yield
+
+
+def _watch_topics(gateway: Gateway, options: GatewayOptions) -> Watch:
+    """Takes over topics of the settings file, and those that clients of other gateways change.
+
+    With a cluster the topics are its.
     """
     seen = _stamp(options.config)
 
     def look() -> None:
         nonlocal seen
-        gateway.look_at_users()
         if options.upstream is not None:
             return
         stamp = _stamp(options.config)
@@ -37,8 +50,13 @@ def watch_files(gateway: Gateway, options: GatewayOptions) -> Watch:
         gateway.look_at_topics()
 
     failed = f"the topics could not be put on the log; write {options.config} again to have it tried"
-    expected = (SettingsError, ValueError)
-    return Watch(look, _WATCH_S, expected, "topics, users and ACLs stay as they were", failed, _log)
+    return Watch(look, _WATCH_S, _EXPECTED, "topics stay as they were", failed, _log)
+
+
+def _watch_users(gateway: Gateway) -> Watch:
+    """Takes over users, ACLs and the keys of tokens."""
+    failed = "users, ACLs and keys of tokens could not be looked at"
+    return Watch(gateway.look_at_users, _WATCH_S, _EXPECTED, "of users, ACLs and keys of tokens", failed, _log)
 
 
 def _stamp(config: Path | None) -> int | None:

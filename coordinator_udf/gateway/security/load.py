@@ -78,12 +78,24 @@ class Security:
         """Takes over new users and keys, and the ACLs and super users of the file of --security.
 
         Raises:
-            GatewaySettingsError: one of them can't be read; what it says stays as it was.
+            GatewaySettingsError: some can't be read; what these say stays as it was, the others are taken over.
         """
+        looks = [self._look_at_acls]
         if self._users is not None:
-            self._users.look_again()
+            looks.append(self._users.look_again)
         if self._tokens is not None:
-            self._tokens.keys.look_again()
+            # Last, as a provider may take its time.
+            looks.append(self._tokens.keys.look_again)
+        failures: list[str] = []
+        for look in looks:
+            try:
+                look()
+            except GatewaySettingsError as error:
+                failures.append(str(error))
+        if failures:
+            raise GatewaySettingsError("; ".join(failures))
+
+    def _look_at_acls(self) -> None:
         if (stamp := _stamp(self._path)) != self._stamp:
             self._acls = _acls(read_security(self._path))
             self._stamp = stamp

@@ -127,10 +127,15 @@ class WebKeys:
     def _bytes(self) -> bytes:
         if self._path is not None:
             return self._path.read_bytes()
+        data = b""
+        until_s = time.monotonic() + _TIMEOUT_S
         with self._opener.open(self._location, timeout=_TIMEOUT_S) as answer:
-            data: bytes = answer.read(_BYTES_MAX + 1)
-        if len(data) > _BYTES_MAX:
-            raise ValueError(f"it has more than {_BYTES_MAX} bytes")
+            while part := answer.read1(_BYTES_MAX):
+                data += part
+                if len(data) > _BYTES_MAX:
+                    raise ValueError(f"it has more than {_BYTES_MAX} bytes")
+                if time.monotonic() > until_s:
+                    raise TimeoutError(f"it is not all there after {_TIMEOUT_S:g} s")
         return data
 
     def _stamp_now(self) -> int | None:
@@ -152,10 +157,9 @@ def _usable(entries: list[Any]) -> dict[tuple[str | None, str], PyJWK]:
                 continue
             try:
                 key = PyJWK(dict(entry), algorithm)
+                found[key.key_id, algorithm] = key
             except (PyJWTError, ValueError, TypeError, KeyError) as error:
                 _log.warning("a key for %s can't be used: %s", algorithm, type(error).__name__)
-                continue
-            found[key.key_id, algorithm] = key
     return found
 
 
