@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.settings.file import topic_id
+from tests.groups.bodies import commit_topics
 from tests.groups.conftest import Worlds
 from tests.groups.harness import Member, World
 
@@ -192,6 +195,24 @@ def test_what_the_broker_refuses_stands_before_what_the_coordinator_says(worlds:
     ]
 
 
+def test_a_topic_that_is_named_twice_is_answered_twice_unless_the_broker_refuses_a_part(worlds: Worlds) -> None:
+    world = worlds({"offsets.topic.partition.check": True})
+
+    def answered(*topics: dict[tuple[str, int], int]) -> list[tuple[str, list[int]]]:
+        body: dict[str, Any] = {
+            "groupId": "g",
+            "generationIdOrMemberEpoch": -1,
+            "memberId": "",
+            "groupInstanceId": None,
+        }
+        body["topics"] = [topic for offsets in topics for topic in commit_topics(offsets, "")]
+        found = world.ask("OffsetCommit", 9, body).body["topics"]
+        return [(topic["name"], [place["partitionIndex"] for place in topic["partitions"]]) for topic in found]
+
+    assert answered({T: 3}, {T: 4}) == [("t0", [0]), ("t0", [0])]
+    assert answered({T: 3}, {T: 4}, {("t0", 99): 1}) == [("t0", [99, 0, 0])]
+
+
 def test_a_commit_of_nothing_is_answered_with_nothing(world: World) -> None:
     assert world.commit(None, {}).body["topics"] == []
     assert world.commit(Member("m", 4), {}, version=9).body["topics"] == []
@@ -321,6 +342,17 @@ def test_an_offset_that_is_not_there_is_deleted_without_a_record(world: World) -
 def test_a_partition_that_is_named_twice_gets_two_tombstones(world: World) -> None:
     world.commit(None, {T: 1})
     assert len(world.delete_offsets(T, T).records) == 2
+
+
+def test_of_deletions_too_what_the_broker_refuses_stands_first(worlds: Worlds) -> None:
+    world = worlds({"offsets.topic.partition.check": True})
+    world.commit(None, {T: 5, ("t1", 0): 5})
+    body = world.delete_offsets(T, ("t0", 99), ("t1", 0), ("nowhere", 0)).body
+    assert [(topic["name"], [tuple(place.values()) for place in topic["partitions"]]) for topic in body["topics"]] == [
+        ("t0", [(99, Errors.UNKNOWN_TOPIC_OR_PARTITION), (0, Errors.NONE)]),
+        ("nowhere", [(0, Errors.UNKNOWN_TOPIC_OR_PARTITION)]),
+        ("t1", [(0, Errors.NONE)]),
+    ]
 
 
 def test_of_a_topic_to_which_a_member_is_subscribed_nothing_is_deleted(world: World) -> None:

@@ -11,7 +11,13 @@ from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.offsets.consumer_commit import PartitionCheck, member_commit_check, txn_commit_check
-from coordinator_udf.groups.offsets.shared import offset_key, partition_answer, partition_exists, write_or_refuse
+from coordinator_udf.groups.offsets.shared import (
+    merged_topics,
+    offset_key,
+    partition_answer,
+    split_existing,
+    write_or_refuse,
+)
 from coordinator_udf.groups.records.classic import OFFSET_COMMIT, offset_sizes
 from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
@@ -36,11 +42,9 @@ def commit_offsets(
     Args:
         unavailable: why the shard can't answer, if so. What doesn't exist is refused all the same.
     """
-    known, answers = _resolve_topics(ctx, api_version, body.topics)
-    known, missing = _existing(ctx, known)
-    answers = _in_order(body.topics, answers + missing) if answers and missing else answers or missing
-    if body.topics and not known:
-        return answers
+    known, missing = _resolve_topics(ctx, api_version, body.topics)
+    if _is_answered(ctx, body.topics, known):
+        return merged_topics(missing)
     try:
         if unavailable is not None:
             raise ApiError(unavailable)
@@ -55,9 +59,9 @@ def commit_offsets(
                 restart_session(ctx, group, group.members[body.member_id])
         expire = None if body.retention_time_ms == -1 else _java_long(ctx.now_ms + body.retention_time_ms)
         accepted = _commit(ctx, store, body.group_id, known, expire=expire, producer=None, check=check)
-        return _merged(answers + accepted)
+        return merged_topics(missing, accepted)
     except ApiError as refused:
-        return _merged(answers + refuse_commit((topic for topic, _ in known), refused.error))
+        return merged_topics(missing, refuse_commit((topic for topic, _ in known), refused.error))
 
 
 def commit_txn_offsets(
@@ -67,9 +71,9 @@ def commit_txn_offsets(
 
     Arguments as of `commit_offsets`.
     """
-    known, answers = _existing(ctx, [(topic, ZERO_UUID) for topic in body.topics])
-    if body.topics and not known:
-        return answers
+    known, missing = _existing(ctx, [(topic, ZERO_UUID) for topic in body.topics])
+    if _is_answered(ctx, body.topics, known):
+        return merged_topics(missing)
     try:
         if unavailable is not None:
             raise ApiError(unavailable)
@@ -81,9 +85,9 @@ def commit_txn_offsets(
             _validate_commit(group, body.member_id, body.group_instance_id, body.generation_id, transactional=True)
         producer = (body.producer_id, body.producer_epoch)
         accepted = _commit(ctx, store, body.group_id, known, expire=None, producer=producer, check=check)
-        return _merged(answers + accepted)
+        return merged_topics(missing, accepted)
     except ApiError as refused:
-        return _merged(answers + refuse_commit((topic for topic, _ in known), refused.error))
+        return merged_topics(missing, refuse_commit((topic for topic, _ in known), refused.error))
 
 
 def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str, Any]]:
@@ -101,21 +105,27 @@ def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str
 def _resolve_topics(
     ctx: Context, api_version: int, topics: tuple[CommitTopic, ...]
 ) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
-    """Topics with their ids, and the answers for those whose id nobody knows (version 10 names topics by id)."""
+    """Topics that exist with their ids, and the answers for those that don't, in the order of the request.
+
+    Version 10 names topics by id.
+    """
     known: list[tuple[CommitTopic, str]] = []
-    answers = []
-    for topic in topics:
+    missing: list[dict[str, Any]] = []
+    for asked in topics:
         if api_version < _TOPIC_ID_VERSION:
-            there = ctx.topics.get(topic.name)
-            known.append((topic, there.id if there is not None else ZERO_UUID))
-            continue
-        name = topic_name(ctx, topic.topic_id)
-        if name is None:
-            errors = [partition_answer(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in topic.partitions]
-            answers.append({"name": "", "topicId": topic.topic_id, "partitions": errors})
+            topic, there = asked, ctx.topics.get(asked.name)
+            topic_id = there.id if there is not None else ZERO_UUID
         else:
-            known.append((CommitTopic(name=name, topic_id=topic.topic_id, partitions=topic.partitions), topic.topic_id))
-    return known, answers
+            name, topic_id = topic_name(ctx, asked.topic_id), asked.topic_id
+            if name is None:
+                errors = [partition_answer(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in asked.partitions]
+                missing.append({"name": "", "topicId": topic_id, "partitions": errors})
+                continue
+            topic = CommitTopic(name=name, topic_id=topic_id, partitions=asked.partitions)
+        exists, lost = _existing(ctx, [(topic, topic_id)])
+        known += exists
+        missing += lost
+    return known, missing
 
 
 def _existing(
@@ -130,32 +140,17 @@ def _existing(
     known: list[tuple[CommitTopic, str]] = []
     answers = []
     for topic, topic_id in topics:
-        there = tuple(p for p in topic.partitions if partition_exists(ctx, topic.name, p.partition_index))
-        missing = tuple(p for p in topic.partitions if not partition_exists(ctx, topic.name, p.partition_index))
-        if there:
-            known.append((CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=there), topic_id))
-        if missing:
-            lost = CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=missing)
-            answers += refuse_commit([lost], Errors.UNKNOWN_TOPIC_OR_PARTITION)
+        there, missing = split_existing(ctx, topic)
+        if there is not None:
+            known.append((there, topic_id))
+        if missing is not None:
+            answers += refuse_commit([missing], Errors.UNKNOWN_TOPIC_OR_PARTITION)
     return known, answers
 
 
-def _in_order(topics: tuple[CommitTopic, ...], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answers in the order in which a request names topics by their ids."""
-    places = {topic.topic_id: place for place, topic in enumerate(topics)}
-    return sorted(answers, key=lambda answer: places[answer["topicId"]])
-
-
-def _merged(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answer's topics, each once: first what the broker refuses, then what the coordinator says of the others.
-
-    As KafkaApis.handleOffsetCommitRequest merges them (OffsetCommitResponse.Builder).
-    """
-    topics: dict[tuple[str, str], dict[str, Any]] = {}
-    for answer in answers:
-        topic = topics.setdefault((answer["name"], answer["topicId"]), {**answer, "partitions": []})
-        topic["partitions"] += answer["partitions"]
-    return list(topics.values())
+def _is_answered(ctx: Context, topics: tuple[CommitTopic, ...], known: list[tuple[CommitTopic, str]]) -> bool:
+    """Whether a broker answers a request itself, as nothing in it exists. A coordinator alone hears of an empty one."""
+    return not known and (ctx.settings.offsets_topic_partition_check or bool(topics))
 
 
 def topic_name(ctx: Context, topic_id: str) -> str | None:

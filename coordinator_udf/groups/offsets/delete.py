@@ -5,7 +5,7 @@ Source: OffsetMetadataManager (deleteOffsets, deleteAllOffsets, onTopicsDeleted)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator_udf.groups.context import Context
@@ -14,9 +14,10 @@ from coordinator_udf.groups.model.classic_states import ClassicGroupState, Group
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerGroupState
 from coordinator_udf.groups.offsets.shared import (
     Change,
+    merged_topics,
     offset_key,
     partition_answer,
-    partition_exists,
+    split_existing,
     write_or_refuse,
 )
 from coordinator_udf.groups.records.classic import GROUP_METADATA, OFFSET_COMMIT, group_metadata_key, offset_sizes
@@ -39,24 +40,36 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
         raise ApiError(Errors.NON_EMPTY_GROUP)
     there = set(offset_partitions(store, body.group_id))
     doomed: list[tuple[str, int]] = []
-    answers = [_delete_topic(ctx, group, topic, there, doomed) for topic in body.topics]
+    topics, missing = _existing(ctx, body.topics)
+    answers = [_delete_topic(group, topic, there, doomed) for topic in topics]
     sizes = [offset_sizes(body.group_id, name, None) for name, _ in doomed]
     write_or_refuse(ctx, store, sizes, offset_tombstones(body.group_id, doomed))
     for name, index in doomed:
         delete_offset(ctx, store, body.group_id, name, index)
-    return answers
+    return merged_topics(missing, answers)
+
+
+def _existing(ctx: Context, topics: Sequence[DeleteTopic]) -> tuple[Sequence[DeleteTopic], list[dict[str, Any]]]:
+    """Topics with the partitions that exist, and the answers for those that don't, which a broker gives itself."""
+    if not ctx.settings.offsets_topic_partition_check:
+        return topics, []
+    error = Errors.UNKNOWN_TOPIC_OR_PARTITION
+    split = [split_existing(ctx, topic) for topic in topics]
+    answers = [
+        {"name": lost.name, "partitions": [partition_answer(place.partition_index, error) for place in lost.partitions]}
+        for _, lost in split
+        if lost is not None
+    ]
+    return [there for there, _ in split if there is not None], answers
 
 
 def _delete_topic(
-    ctx: Context, group: Group, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
+    group: Group, topic: DeleteTopic, there: set[tuple[str, int]], doomed: list[tuple[str, int]]
 ) -> dict[str, Any]:
     subscribed = group.is_subscribed_to(topic.name)
     partitions = []
     for partition in topic.partitions:
         index = partition.partition_index
-        if ctx.settings.offsets_topic_partition_check and not partition_exists(ctx, topic.name, index):
-            partitions.append(partition_answer(index, Errors.UNKNOWN_TOPIC_OR_PARTITION))
-            continue
         if subscribed:
             partitions.append(partition_answer(index, Errors.GROUP_SUBSCRIBED_TO_TOPIC))
             continue

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.records.classic import OFFSET_COMMIT
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
+from coordinator_udf.protocol.requests import CommitTopic, DeleteTopic
 
 #: A record that is about to be applied: type, key and value; None is a tombstone.
 Change = tuple[str, dict[str, Any], dict[str, Any] | None]
+
+NamedTopic = TypeVar("NamedTopic", CommitTopic, DeleteTopic)
 
 
 def write_or_refuse(ctx: Context, store: GroupStore, sizes: Sequence[Sizes], records: Iterable[Change]) -> None:
@@ -44,3 +49,28 @@ def partition_exists(ctx: Context, topic: str, partition: int) -> bool:
     """Whether a topic has such a partition."""
     there = ctx.topics.get(topic)
     return there is not None and 0 <= partition < there.partitions
+
+
+def split_existing(ctx: Context, topic: NamedTopic) -> tuple[NamedTopic | None, NamedTopic | None]:
+    """Returns a request's topic with those of its partitions that exist, and with the others; None without any."""
+    missing = [place for place in topic.partitions if not partition_exists(ctx, topic.name, place.partition_index)]
+    if not missing:
+        return (topic if topic.partitions else None), None
+    there = tuple(place for place in topic.partitions if partition_exists(ctx, topic.name, place.partition_index))
+    lost = msgspec.structs.replace(topic, partitions=tuple(missing))
+    return (msgspec.structs.replace(topic, partitions=there) if there else None), lost
+
+
+def merged_topics(missing: Sequence[dict[str, Any]], answered: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """An answer's topics: first what the broker refuses, then what the coordinator says of the others.
+
+    A topic stands there once, unless all exists: then the answer is the coordinator's, topic by topic as was asked.
+    Source: OffsetCommitResponse.Builder and OffsetDeleteResponse.Builder, as KafkaApis uses them.
+    """
+    if not missing:
+        return list(answered)
+    topics: dict[tuple[str, str | None], dict[str, Any]] = {}
+    for answer in (*missing, *answered):
+        topic = topics.setdefault((answer["name"], answer.get("topicId")), {**answer, "partitions": []})
+        topic["partitions"] += answer["partitions"]
+    return list(topics.values())
