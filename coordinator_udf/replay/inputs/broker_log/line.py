@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from kio.schema.index import schema_name_map
 
 from coordinator_udf.protocol.errors import BadRequest, Errors
+from coordinator_udf.replay.inputs.broker_log.shapes import check_shape
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 
 MARK = "Completed request:"
 _CONNECTION = re.compile(r"^(?P<host>.*):(?P<port>\d+)-(?P<client>.*):(?P<client_port>\d+)-\d+(-\d+)?$")
 _US = 1_000
+#: No request takes as long: three years.
+_LONGEST_MS = 1e11
 #: What writing records takes on a machine that has just begun to.
 _WRITTEN_US = 50_000
 #: Errors of a JoinGroup that are told at once: it needs an id, has no protocol in common, or is one too many.
@@ -37,8 +40,8 @@ GROUP_APIS = frozenset(
 
 class _Header(msgspec.Struct, frozen=True):
     requestApiKeyName: str  # noqa: N815
-    requestApiVersion: int  # noqa: N815
-    correlationId: int  # noqa: N815
+    requestApiVersion: Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)]  # noqa: N815
+    correlationId: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]  # noqa: N815
     clientId: str | None = None  # noqa: N815
 
 
@@ -139,7 +142,8 @@ def parse_line(number: int, text: str, zone: tzinfo = UTC) -> Entry:
         zone: the time zone of times that name none.
 
     Raises:
-        BadRequest: it is no line of the request log, or a field is missing or makes no sense.
+        BadRequest: it is no line of the request log, or a field of it, its request or its answer is missing or
+            makes no sense.
     """
     place = text.find(MARK)
     if place < 0:
@@ -155,12 +159,14 @@ def parse_line(number: int, text: str, zone: tzinfo = UTC) -> Entry:
     except msgspec.DecodeError as error:
         raise BadRequest("line", text[place : place + 80], f"JSON after {MARK!r} ({error})") from error
     for name in ("totalTimeMs", "requestQueueTimeMs", "localTimeMs", "remoteTimeMs"):
-        if not 0 <= getattr(done, name) < float("inf"):
-            raise BadRequest(name, getattr(done, name), "milliseconds, at least 0")
+        if not 0 <= getattr(done, name) < _LONGEST_MS:
+            raise BadRequest(name, getattr(done, name), "milliseconds, at least 0 and less than three years")
     header = done.requestHeader
+    api = _api(header.requestApiKeyName)
+    check_shape(api, done.request, done.response)
     return Entry(
         number=number,
-        api=_api(header.requestApiKeyName),
+        api=api,
         api_version=header.requestApiVersion,
         request_id=f"{done.connection}/{header.correlationId}",
         connection=done.connection,

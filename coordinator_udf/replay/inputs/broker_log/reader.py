@@ -20,7 +20,6 @@ from coordinator_udf.replay.inputs.broker_log.order import entries_in_order, in_
 from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
 from coordinator_udf.replay.inputs.broker_log.portion import SEVERAL, asks, shards_asked, share
 from coordinator_udf.replay.inputs.broker_log.starting_records import group_of, starting_records
-from coordinator_udf.replay.inputs.broker_log.topics import topic_changes
 from coordinator_udf.replay.inputs.broker_log.traces import Traces, markers_of
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
@@ -126,7 +125,6 @@ class LineParser:
             entry = parse_line(line.number, unwrap(line.text), self._zone)
             if not is_known_api(entry.api):
                 raise BadRequest("requestApiKeyName", entry.api, "the name of one of Kafka's APIs")
-            list(topic_changes(entry))  # raises where its answer doesn't fit what was asked
         except BadRequest as error:
             self.rejections.append(Rejection(f"line {line.number}: {error}", clip(line.text)))
         else:
@@ -245,7 +243,7 @@ class _PortionReader:
 
     def _markers(self, entry: Entry) -> None:
         """The markers that end transactions, on the shards where the producer committed offsets since the last one."""
-        for marker, touched in zip(markers_of(entry), self._outline.touched[entry.number], strict=True):
+        for marker, touched in zip(markers_of(entry), self._outline.touched.get(entry.number, ()), strict=True):
             body = {
                 "producerId": marker["producerId"],
                 "producerEpoch": marker["producerEpoch"],

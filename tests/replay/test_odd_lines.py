@@ -1,0 +1,137 @@
+"""A line of a broker's request log whose JSON is odd anywhere is read or rejected; the lines around it are read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_udf.replay.inputs.broker_log.line import MARK
+from coordinator_udf.replay.inputs.detect import Format, read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
+from tests.conftest import SAMPLE_LOG
+from tests.replay.broker_log import KafkaLog
+
+ODD: Final[tuple[Any, ...]] = (None, True, 1, -1, 1e300, 10**18, 10**30, "x", "", [], [1], [None], [{}], {}, {"a": 1})
+#: Stands for a field that isn't there.
+MISSING: Final = object()
+TOPIC_ID: Final = "0Zxb0o8yTYuk4fXgnEKOlA"
+
+
+def topic_log() -> KafkaLog:
+    """Lines of the APIs that tell of topics and transactions, which the sample has few of."""
+    log = KafkaLog()
+    told = {"name": "n", "topicId": TOPIC_ID, "errorCode": 0, "numPartitions": 2}
+    log.add(
+        "CREATE_TOPICS",
+        {"topics": [{"name": "n", "numPartitions": 2, "assignments": []}], "validateOnly": False},
+        {"topics": [told]},
+        arrives=1,
+    )
+    grown = {"results": [{"name": "n", "errorCode": 0}]}
+    log.add("CREATE_PARTITIONS", {"topics": [{"name": "n", "count": 4}]}, grown, arrives=2)
+    log.add("DELETE_TOPICS", {"topics": [{"name": "n"}]}, {"responses": [told]}, arrives=3)
+    marker = {"producerId": 1, "producerEpoch": 1, "transactionResult": True}
+    offsets = {"name": "__consumer_offsets", "partitionIndexes": [1]}
+    log.add("WRITE_TXN_MARKERS", {"markers": [{**marker, "topics": [offsets]}]}, {"markers": []}, arrives=4)
+    return log
+
+
+def body_of(line: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(line[line.index(MARK) + len(MARK) : line.rindex("}") + 1])
+    return found
+
+
+def one_of_each() -> Iterator[dict[str, Any]]:
+    """A line of each API, one that was answered without an error and one with."""
+    found: dict[tuple[str, bool], dict[str, Any]] = {}
+    for line in [*gzip.decompress(SAMPLE_LOG.read_bytes()).decode().splitlines(), *topic_log().lines]:
+        body = body_of(line)
+        error = (body.get("response") or {}).get("errorCode", 0)
+        found.setdefault((body["requestHeader"]["requestApiKeyName"], bool(error)), body)
+    yield from found.values()
+
+
+def places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The way to each value within a value; of a list its first item's stands for all."""
+    if place:
+        yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield from places(item, (*place, key))
+
+
+def changed(body: dict[str, Any], place: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    whole: dict[str, Any] = json.loads(json.dumps(body))
+    inner: Any = whole
+    *outer, last = place
+    for key in outer:
+        inner = inner[key]
+    if value is MISSING:
+        del inner[last]
+    else:
+        inner[last] = value
+    return whole
+
+
+def read(tmp_path: Path, *bodies: dict[str, Any]) -> ReplaySource:
+    """A log of good lines, with others among them."""
+    log = KafkaLog()
+    log.heartbeat("m-1", 25, arrives=10)
+    head = log.lines[0][: log.lines[0].index(MARK) + len(MARK)]
+    log.heartbeat("m-2", 25, arrives=20, connection="b")
+    log.lines[1:1] = [f"{head}{json.dumps(body)} (kafka.request.logger)" for body in bodies]
+    path = tmp_path / "broker.log"
+    path.write_text("".join(f"{line}\n" for line in log.lines))
+    return read_source(path, "x", ReplayOptions(), Format.KAFKA)
+
+
+BODIES: Final = list(one_of_each())
+CHANGES: Final = [(body, place) for body in BODIES for place in places(body)]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(CHANGES), st.sampled_from([*ODD, MISSING]))
+def test_whatever_is_odd_in_a_line_the_others_are_read(
+    tmp_path: Path, change: tuple[dict[str, Any], tuple[str | int, ...]], value: object
+) -> None:
+    rows = read(tmp_path, changed(*change, value)).rows
+    assert {"m-1", "m-2"} <= {row["member_id"] for row in rows if row["api"] == "Heartbeat"}
+
+
+@pytest.mark.parametrize(
+    ("api", "place", "value", "said"),
+    [
+        ("CREATE_TOPICS", ("request", "topics", 0, "name"), MISSING, "request of CreateTopics"),
+        ("CREATE_TOPICS", ("request", "topics", 0), 7, "request of CreateTopics"),
+        ("CREATE_TOPICS", ("response", "topics", 0), "n", "response of CreateTopics"),
+        ("CREATE_PARTITIONS", ("response", "results"), [1], "response of CreatePartitions"),
+        ("CREATE_PARTITIONS", ("request", "topics", 0, "name"), "other", "response.results.name is 'n'"),
+        ("OFFSET_COMMIT", ("response", "topics", 0, "partitions"), [{}], "partitionIndex"),
+        ("WRITE_TXN_MARKERS", ("request", "markers", 0), True, "request of WriteTxnMarkers"),
+        ("JOIN_GROUP", ("response", "leader"), [None], "response of JoinGroup"),
+        ("SYNC_GROUP", ("totalTimeMs",), 1e300, "totalTimeMs is 1e+300"),
+        ("HEARTBEAT", ("requestHeader", "correlationId"), 10**18, "correlationId"),
+    ],
+)
+def test_the_rejection_says_what_is_odd(
+    tmp_path: Path, api: str, place: tuple[str | int, ...], value: object, said: str
+) -> None:
+    bodies = (body for body in BODIES if body["requestHeader"]["requestApiKeyName"] == api)
+    body = next(body for body in bodies if place in set(places(body)))
+    (rejection,) = read(tmp_path, changed(body, place, value)).rejections
+    assert said in rejection.reason
+
+
+def test_a_transaction_that_committed_no_offsets_ends_without_the_coordinator(tmp_path: Path) -> None:
+    body = body_of(topic_log().lines[-1])
+    source = read(tmp_path, changed(body, ("request", "markers", 0, "topics", 0, "name"), "of-data"))
+    assert source.rejections == []
+    assert "EndTxn" not in {row["api"] for row in source.rows}
