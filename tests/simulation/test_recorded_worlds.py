@@ -12,6 +12,7 @@ from coordinator_udf.replay.members.failovers import explained_until, find_failo
 from coordinator_udf.replay.members.member_ids import member_ids
 from coordinator_udf.replay.members.recording import Line, Recording, read_recording
 from coordinator_udf.simulation.recorded.comparison import run_in_world
+from coordinator_udf.simulation.recorded.world import RecordedWorld
 from tests.conftest import ROOT, shared
 
 SAMPLES = ROOT / "tests" / "data" / "members"
@@ -96,3 +97,20 @@ def _without(recording: Recording, unwanted: Callable[[Line], bool]) -> Recordin
 def test_a_world_goes_another_way_without_what_happened_to_it(unwanted: Callable[[Line], bool]) -> None:
     recording = read_recording(SAMPLES / "loop-mixed-0002.jsonl.gz")
     assert run_in_world(_without(recording, unwanted)).difference is not None
+
+
+def test_a_world_that_breaks_when_all_has_happened_is_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RecordedWorld.run
+
+    def run_and_break(world: RecordedWorld) -> None:
+        run(world)
+        raise KeyError("a member that isn't there")
+
+    recording = read_recording(SAMPLES / "loop-mixed-0002.jsonl.gz")
+    whole = run_in_world(recording)
+    monkeypatch.setattr(RecordedWorld, "run", run_and_break)
+    verdict = run_in_world(recording)
+    assert (verdict.identical, verdict.different) == (whole.identical, 1)
+    assert verdict.difference is not None
+    assert verdict.difference.line == recording.lines[-1][0]
+    assert verdict.difference.failure == 'KeyError: "a member that isn\'t there"'

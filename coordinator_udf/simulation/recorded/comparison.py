@@ -105,6 +105,10 @@ def run_in_world(recording: Recording) -> MemberVerdict:
                 differences.append(Difference(whose[0], number, line, found, failure))
                 break
             identical += 1
+    if failure is not None and not differences:
+        # It broke after all that was recorded had happened.
+        number, line = recording.lines[-1]
+        differences.append(Difference(line.get("m", ""), number, None, None, failure))
     first = min(differences, key=lambda difference: difference.line, default=None)
     total = sum(len(lines) for lines in expected.values())
     return MemberVerdict(identical, max(total - identical, 0 if first is None else 1), first)
