@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -171,13 +171,37 @@ def commit(out: Path, files: Iterable[TableFile]) -> None:
     A table that not every run writes is one of this run only if it wrote it, or if it has to be emptied.
     """
     by_table: dict[str, list[TableFile]] = {name: [] for name in TABLES}
-    for name in _MORE:
-        if DeltaTable.is_deltatable(str(out / name)):
-            by_table[name] = []
     for file in files:
         by_table.setdefault(file.table, []).append(file)
     for name, written in by_table.items():
-        _commit(out / name, added(written), Schema.from_arrow(_schema(name)))
+        (out / name).mkdir(parents=True, exist_ok=True)
+        replace_content(str(out / name), added(written), Schema.from_arrow(_schema(name)))
+    empty_others(str(out), by_table)
+
+
+def empty_others(out: str, written: Container[str]) -> None:
+    """Empties the tables of an earlier run that not every run writes, and this one didn't.
+
+    Args:
+        out: the folder of the tables, a path or a URI.
+        written: the names of those that it did write.
+    """
+    for name, schema in _MORE.items():
+        if name not in written and DeltaTable.is_deltatable(f"{out}/{name}"):
+            replace_content(f"{out}/{name}", [], Schema.from_arrow(schema()))
+
+
+def replace_content(uri: str, actions: Sequence[AddAction], schema: Schema) -> None:
+    """Makes files the whole content of a table, which is made if need be, in one commit.
+
+    Args:
+        uri: of the table, a path or a URI; the files are there.
+    """
+    if DeltaTable.is_deltatable(uri):
+        table = DeltaTable(uri)
+        table.create_write_transaction(list(actions), mode="overwrite", schema=schema, partition_by=[])
+    else:
+        create_table_with_add_actions(uri, schema=schema, add_actions=list(actions), mode="error")
 
 
 def added(files: Iterable[TableFile]) -> list[AddAction]:
@@ -221,12 +245,3 @@ def read_shard(
 def _schema(table: str) -> pa.Schema:
     arrow = _MORE.get(table)
     return table_arrow(table) if arrow is None else arrow()
-
-
-def _commit(directory: Path, actions: Sequence[AddAction], schema: Schema) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    if DeltaTable.is_deltatable(str(directory)):
-        table = DeltaTable(str(directory))
-        table.create_write_transaction(list(actions), mode="overwrite", schema=schema, partition_by=[])
-    else:
-        create_table_with_add_actions(str(directory), schema=schema, add_actions=list(actions), mode="error")

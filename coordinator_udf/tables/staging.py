@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
 
+from coordinator_udf.stopping import deferred
+from coordinator_udf.tables.parquet_files import empty_others, replace_content
 from coordinator_udf.tables.places import files_of, is_uri
 from coordinator_udf.user_errors import InputError
 
 if TYPE_CHECKING:
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-#: The folder of a Delta table that says which of its files count: taken there last.
+#: The folder of a Delta table that says which of its files count.
 _DELTA_LOG: Final = "_delta_log"
 
 
@@ -64,7 +71,7 @@ class Staging:
         return [self.fetch(place) for place in places]
 
     def target(self, place: str) -> Path:
-        """Returns the path to write a file or a folder to; `send` takes it to its place, in the stead of what is there.
+        """Returns the path to write a file or a folder to; `send` takes it to its place.
 
         Raises:
             InputError: it can't be the place of anything.
@@ -90,22 +97,29 @@ class Staging:
         return path
 
     def send(self) -> None:
-        """Takes what was written to all targets to their URIs.
+        """Takes what was written to all targets to their URIs, and leaves all else alone that is there.
+
+        What is large goes first, and nobody sees it. Then each file is put whole, and each table gets its new content
+        in one commit; what a table had before is its version before. What fails or is stopped earlier changes nothing.
 
         Raises:
             InputError: it can't be written there.
         """
-        for copy, place in self._targets:
-            parent, name = _split(place)
-            try:
-                files = files_of(parent)
-                if copy.is_dir():
-                    for old in list(_files(files, name)):
-                        files.delete_file(old)
-                for file in sorted(_inside(copy), key=_log_last):
-                    _send(files, file, file.relative_to(copy.parent).as_posix())
-            except (OSError, ValueError, DeltaError) as error:
-                raise InputError(f"{place} can't be written: {error}") from error
+        sent: list[_Sent] = []
+        try:
+            for copy, place in self._targets:
+                with _told_of(place):
+                    sent.append(_Sent(copy, place))
+                    sent[-1].upload()
+            # Tables last: those of which some were there would be in the way of a repetition.
+            with deferred():
+                for each in sorted(sent, key=lambda each: each.has_tables):
+                    with _told_of(each.place):
+                        each.put()
+        except BaseException:
+            for each in sent:
+                each.take_back()
+            raise
 
     def _copy_of(self, kind: str, place: str) -> Path:
         parts = urlsplit(place)
@@ -113,6 +127,71 @@ class Staging:
         if not inside or ".." in inside:
             raise InputError(f"{place} is no file or folder, expected SCHEME://BUCKET/NAME")
         return self._scratch.joinpath(kind, parts.scheme, parts.netloc, *inside)
+
+
+class _Sent:
+    """What was written to one target, on its way to its URI."""
+
+    def __init__(self, copy: Path, place: str) -> None:
+        self.place = place
+        self._copy = copy
+        self._parent, _ = _split(place)
+        self._files = files_of(self._parent)
+        self._tables = {log.parent: _added(log) for log in sorted(copy.rglob(_DELTA_LOG))}
+        self._streams: list[NativeFile] = []
+        self._in_no_table: dict[Path, list[str]] = {table: [] for table in self._tables}
+
+    @property
+    def has_tables(self) -> bool:
+        return bool(self._tables)
+
+    def upload(self) -> None:
+        """Takes there what nobody sees: data files of no table yet, and files that are put when they are closed."""
+        for table, actions in self._tables.items():
+            for action in actions:
+                path = table / action.path
+                self._in_no_table[table].append(self._name(path))
+                self._stream(path).close()
+        for path in [self._copy] if not self._copy.is_dir() else sorted(self._copy.rglob("*")):
+            if not path.is_dir() and self._tables.keys().isdisjoint(path.parents):
+                self._streams.append(self._stream(path))
+
+    def put(self) -> None:
+        """Puts the files, and commits the tables' new content."""
+        for stream in self._streams:
+            stream.close()
+        for table, actions in self._tables.items():
+            # A commit of which no answer comes may have been made.
+            self._in_no_table[table].clear()
+            schema = DeltaTable(str(table)).schema()
+            replace_content(f"{self._parent}/{self._name(table)}", actions, schema)
+        if self._tables:
+            empty_others(self.place.rstrip("/"), {table.name for table in self._tables})
+
+    def take_back(self) -> None:
+        """Deletes the data files of which no table knows."""
+        for name in chain.from_iterable(self._in_no_table.values()):
+            # They are in nobody's way, and why it failed is to be told.
+            with suppress(OSError, DeltaError):
+                self._files.delete_file(name)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._copy.parent).as_posix()
+
+    def _stream(self, path: Path) -> NativeFile:
+        """A stream to a file there that has all of one here. It is put when it is closed, and if it isn't, never."""
+        stream = self._files.open_output_stream(self._name(path))
+        with path.open("rb") as data:
+            shutil.copyfileobj(data, stream, 1 << 20)
+        return stream
+
+
+@contextmanager
+def _told_of(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, DeltaError) as error:
+        raise InputError(f"{place} can't be written: {error}") from error
 
 
 @contextmanager
@@ -148,14 +227,15 @@ def _files(files: FileSystem, name: str) -> list[str]:
     return sorted(entry.path for entry in entries if entry.type == FileType.File)
 
 
-def _inside(copy: Path) -> Iterator[Path]:
-    return (path for path in copy.rglob("*") if path.is_file()) if copy.is_dir() else iter([copy])
-
-
-def _log_last(path: Path) -> tuple[bool, str]:
-    return _DELTA_LOG in path.parts, str(path)
-
-
-def _send(files: FileSystem, source: Path, target: str) -> None:
-    with source.open("rb") as data, files.open_output_stream(target) as out:
-        shutil.copyfileobj(data, out, 1 << 20)
+def _added(log: Path) -> list[AddAction]:
+    """The files of a table that was made here, and so has no checkpoint, as its commits tell of them."""
+    found: dict[str, AddAction] = {}
+    for commit in sorted(log.glob("*.json")):
+        for action in map(json.loads, commit.read_text(encoding="utf-8").splitlines()):
+            if (add := action.get("add")) is not None:
+                name = unquote(add["path"])
+                told = add["size"], add["partitionValues"], add["modificationTime"], True, add.get("stats") or "{}"
+                found[add["path"]] = AddAction(name, *told)
+            elif (remove := action.get("remove")) is not None:
+                found.pop(remove["path"], None)
+    return list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,15 +13,40 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow.fs import FileSelector
 
 from coordinator_udf.tables.places import files_of
 from coordinator_udf.tables.staging import local_path, staging
 from coordinator_udf.user_errors import InputError
+from schemas.simulation import VIOLATIONS_TABLE, violations_arrow
 from schemas.tables import TABLES
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.s3_server import s3_server
 
 EXCERPT = ROOT / "tests" / "data" / "consumer_offsets.jsonl.gz"
+
+#: Sends two tables, and hears SIGTERM as soon as the first of them is committed.
+TOLD_TO_STOP = """
+import os, signal, sys
+import pyarrow as pa
+from deltalake import write_deltalake
+from coordinator_udf import stopping
+from coordinator_udf.tables import staging
+
+def heard(*given):
+    replace_content(*given)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def send():
+    with staging.staging() as stage:
+        folder = stage.target(sys.argv[1])
+        for name in ("one", "two"):
+            write_deltalake(str(folder / name), pa.table({"x": [1]}))
+        stage.send()
+
+replace_content, staging.replace_content = staging.replace_content, heard
+stopping.run(send)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +67,14 @@ def got(uri: str) -> bytes:
     with files_of(folder).open_input_stream(name) as file:
         data: bytes = file.read()
     return data
+
+
+def rows_of(table: str, version: int | None = None) -> list[int]:
+    return sorted(DeltaTable(table, version=version).to_pyarrow_table().column("x").to_pylist())
+
+
+def all_files(uri: str, folder: str) -> list[str]:
+    return sorted(info.path for info in files_of(uri).get_file_info(FileSelector(folder, recursive=True)))
 
 
 def run(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,14 +110,60 @@ def test_what_is_at_a_uri_is_brought_here_and_taken_there(s3: str, tmp_path: Pat
 
 def test_a_table_is_taken_there_whole_in_the_stead_of_another(s3: str) -> None:
     uri = f"{s3}/tables"
-    for rows in ([1, 2], [3]):
+    for version, rows in enumerate(([1, 2], [3])):
         with staging() as stage:
             folder = stage.target(uri)
             for row in rows:
                 write_deltalake(str(folder / "one"), pa.table({"x": [row]}), mode="append")
             stage.send()
-        assert sorted(DeltaTable(f"{uri}/one").to_pyarrow_table().column("x").to_pylist()) == rows
-        assert DeltaTable(f"{uri}/one").version() == len(rows) - 1
+        assert rows_of(f"{uri}/one") == rows
+        assert DeltaTable(f"{uri}/one").version() == version
+    assert rows_of(f"{uri}/one", 0) == [1, 2], "who reads the version before still can"
+
+
+def test_what_is_beside_the_tables_is_left_alone(s3: str) -> None:
+    uri = f"{s3}/incident"
+    foreign = {put(f"{uri}/{name}", name.encode()) for name in ("server.log", "one/notes.txt", "old/part-0.parquet")}
+    write_deltalake(f"{uri}/theirs", pa.table({"x": [7]}))
+    write_deltalake(f"{uri}/{VIOLATIONS_TABLE}", pa.Table.from_pylist([{}], violations_arrow()))
+    with staging() as stage:
+        write_deltalake(str(stage.target(uri) / "one"), pa.table({"x": [1]}))
+        stage.send()
+    assert rows_of(f"{uri}/one") == [1]
+    assert rows_of(f"{uri}/theirs") == [7]
+    for name in foreign:
+        assert got(name) == name.removeprefix(f"{uri}/").encode()
+    assert DeltaTable(f"{uri}/{VIOLATIONS_TABLE}").count() == 0, "no earlier run's beside those of this one"
+
+
+def test_what_cannot_be_taken_there_changes_nothing(s3: str) -> None:
+    uri, page = f"{s3}/failed", put(f"{s3}/failed.md", b"before")
+    for name in ("one", "two"):
+        write_deltalake(f"{uri}/{name}", pa.table({"x": [1]}))
+    before = all_files(s3, "failed")
+    with staging() as stage:
+        folder = stage.target(uri)
+        for name in ("one", "two"):
+            write_deltalake(str(folder / name), pa.table({"x": [2]}))
+        next((folder / "two").glob("*.parquet")).unlink()
+        stage.target(page).write_bytes(b"after")
+        with pytest.raises(InputError, match="failed can't be written"):
+            stage.send()
+    with staging() as stage:
+        write_deltalake(str(stage.target(uri) / "one"), pa.table({"x": [2]}))
+        # It can be opened, but not be read.
+        stage.target(page).symlink_to("/proc/self/mem")
+        with pytest.raises(InputError, match=r"failed\.md can't be written"):
+            stage.send()
+    assert all_files(s3, "failed") == before
+    assert got(page) == b"before"
+    assert [rows_of(f"{uri}/{name}") for name in ("one", "two")] == [[1], [1]]
+
+
+def test_all_tables_are_put_though_the_command_is_told_to_stop(s3: str) -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD_TO_STOP, f"{s3}/stopped"], cwd=ROOT, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert [rows_of(f"{s3}/stopped/{name}") for name in ("one", "two")] == [[1], [1]]
 
 
 def test_a_file_uri_is_a_path() -> None:
