@@ -269,8 +269,9 @@ class Walk:
             end_ms = begin_ms + length_ms
             for place in candidates:
                 step, at_ms = self.steps[place], min(times[place], due_ms - 1)
-                if at_ms < end_ms <= min(step.latest_ms, latest_ms):
-                    at_ms = end_ms
+                after_ms = max(end_ms, self.machine.now_ms, step.arrived_ms)
+                if at_ms < end_ms and after_ms <= min(step.latest_ms, latest_ms):
+                    at_ms = after_ms
                 elif max(self.machine.now_ms, step.arrived_ms) < end_ms <= times[place]:
                     at_ms = end_ms - 1
                 else:
