@@ -45,7 +45,9 @@ class _Group:
             self.begins_here = True
 
     def is_known(self, member_id: str, entry: Entry | None) -> None:
-        if member_id and member_id not in self.given and self.older.get(member_id) is None:
+        # Who isn't in the first list of all members that is told was not there before.
+        may_be = not self.listed or member_id in self.listed or member_id in self.older
+        if member_id and may_be and member_id not in self.given and self.older.get(member_id) is None:
             self.older[member_id] = entry
 
 
