@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator_udf.replay.explain.steps import Prompt
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
-from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
+from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, LOST, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
@@ -93,6 +93,53 @@ def test_a_rebalance_that_goes_on_at_the_end_is_undecided(tmp_path: Path) -> Non
     log.heartbeat("m-1", 27, arrives=5_000)
     _, verdict = run_and_compare(read(log, tmp_path))
     assert verdict.undecided == {ENDED: {("answer", "Heartbeat", "REBALANCE_IN_PROGRESS"): 1}}
+
+
+def loaded_again() -> KafkaLog:
+    """A group whose shard was lost and loaded again."""
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.heartbeat("m-1", 14, arrives=5_100)
+    log.heartbeat("m-1", arrives=5_200)
+    return log
+
+
+def test_what_a_lost_shard_left_open_shows_soon_after(tmp_path: Path) -> None:
+    log = loaded_again()
+    soon = log.heartbeat("m-1", 22, arrives=5_300)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    late = log.heartbeat("m-1", 22, arrives=6_000)
+    log.heartbeat("m-1", arrives=6_100)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    found = {difference.request_id: difference.undecided for difference in verdict.differences}
+    assert found[soon] == LOST
+    assert [request_id for request_id, reason in found.items() if reason is None] == [late]
+    assert verdict.undecided[LOST]["answer", "Heartbeat", "ILLEGAL_GENERATION"] == 1
+    assert verdict.different == {("answer", "Heartbeat", "ILLEGAL_GENERATION"): 1}
+
+
+def test_a_lost_shard_is_no_reason_for_what_is_never_answered(tmp_path: Path) -> None:
+    log = loaded_again()
+    wrong = log.heartbeat("m-1", 110, arrives=5_300)
+    log.heartbeat("m-1", arrives=5_400)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [each.request_id for each in verdict.differences if each.undecided is None] == [wrong]
+
+
+def test_a_rebalance_that_goes_on_when_a_shard_is_lost_is_undecided(tmp_path: Path) -> None:
+    log = loaded_again()
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    # Somebody joined whom the broker didn't answer any more.
+    last = log.heartbeat("m-1", 27, arrives=6_000)
+    log.heartbeat("m-1", 16, arrives=6_100)
+    log.heartbeat("m-1", 14, arrives=6_200)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=6_400 + 10 * number)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [each.request_id for each in verdict.differences if each.undecided is None] == []
+    assert [each.request_id for each in verdict.differences if each.undecided == ENDED] == [last]
 
 
 def beat(log: KafkaLog, member_id: str, epoch: int, answered: int, *, gets: bool = False, **place: Any) -> str:

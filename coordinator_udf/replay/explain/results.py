@@ -123,3 +123,13 @@ class Explained:
             for adopted in outcome.adopted
             for request_id in adopted.dropped
         )
+
+    @property
+    def put_right(self) -> list[str]:
+        """The requests before which a group was put in the state that later answers tell."""
+        return [
+            outcome.request_ids[place]
+            for outcome in self.outcomes.values()
+            for adopted in outcome.adopted
+            for place, _ in outcome.course[adopted.course : adopted.course + 1]
+        ]

@@ -146,7 +146,27 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         source.notes[note] += explained.moved
     if explained.rebased:
         source.notes["groups put in the state that later answers tell"] += explained.rebased
-    return with_answered_moments(outputs, source.recording), verdict
+    return with_answered_moments(outputs, source.recording), _without_late_losses(source, verdict)
+
+
+def _without_late_losses(source: ReplaySource, verdict: Verdict) -> Verdict:
+    """The verdict, where what was lost with a shard is no reason any more once its groups have been right again."""
+    facts, explained = source.facts, source.explained
+    if facts is None or explained is None or not verdict.undecided.get(LOST):
+        return verdict
+    again = facts.right_again(verdict.differences, explained.put_right)
+    differences = list(verdict.differences)
+    for number, difference in enumerate(verdict.differences):
+        if difference.undecided != LOST or difference.request_id not in again:
+            continue
+        place = (difference.what, difference.api, difference.error)
+        reason = facts.undecided(difference, may_be_lost=False)
+        verdict.undecided[LOST][place] -= 1
+        counts = verdict.different if reason is None else verdict.undecided.setdefault(reason, Counter())
+        counts[place] += 1
+        differences[number] = msgspec.structs.replace(difference, undecided=reason)
+    undecided = {reason: +counts for reason, counts in verdict.undecided.items() if +counts}
+    return verdict._replace(differences=differences, undecided=undecided)
 
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:

@@ -6,10 +6,11 @@ waiting when the log ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.older import OlderThings
@@ -23,6 +24,7 @@ __all__ = ["ENDED", "LOST", "OLDER", "REBASED", "LogFacts"]
 LOST: Final = "the broker had lost and loaded the shard; what waited and what it loaded is not in the log"
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
 
+_NEVER_US: Final = 2**63
 #: The APIs whose answers list groups, or a group's offsets.
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
@@ -30,20 +32,72 @@ _ASK_GROUPS: Final = frozenset(
 _MEMBERS_ASK: Final = frozenset({"Heartbeat", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"})
 #: The APIs whose answers tell what state a group is in.
 _TELL_STATES: Final = frozenset({"ListGroups", "DescribeGroups", "ConsumerGroupDescribe"})
-_OF_CLASSIC: Final = frozenset(
-    {Errors.NONE, Errors.REBALANCE_IN_PROGRESS, Errors.ILLEGAL_GENERATION, Errors.FENCED_INSTANCE_ID}
+#: What is answered where a shard isn't there: it says nothing of its groups.
+_OF_SHARDS: Final = frozenset(
+    {Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR}
 )
-_OF_EPOCHS: Final = frozenset({Errors.FENCED_MEMBER_EPOCH, Errors.STALE_MEMBER_EPOCH})
-#: What is answered to members that the coordinator knows only, by API; nothing else can be of a member older than the
-#: log.
-_OF_KNOWN_MEMBERS: Final = {
+#: After so many answers that agree a group is taken to be as the broker loaded it.
+_CONFIRMED: Final = 24
+#: What is answered to members that the coordinator knows only.
+_OF_KNOWN_MEMBERS: Final = frozenset(
+    {
+        Errors.NONE,
+        Errors.REBALANCE_IN_PROGRESS,
+        Errors.ILLEGAL_GENERATION,
+        Errors.FENCED_INSTANCE_ID,
+        Errors.FENCED_MEMBER_EPOCH,
+        Errors.STALE_MEMBER_EPOCH,
+    }
+)
+#: Errors that tell of a group's members and generations, and which of them an API gives, whatever the group is.
+_OF_MEMBERS: Final = frozenset(
+    {
+        Errors.ILLEGAL_GENERATION,
+        Errors.UNKNOWN_MEMBER_ID,
+        Errors.REBALANCE_IN_PROGRESS,
+        Errors.MEMBER_ID_REQUIRED,
+        Errors.FENCED_INSTANCE_ID,
+        Errors.FENCED_MEMBER_EPOCH,
+        Errors.UNRELEASED_INSTANCE_ID,
+        Errors.STALE_MEMBER_EPOCH,
+    }
+)
+_OF_CLASSIC: Final = frozenset(
+    {
+        Errors.ILLEGAL_GENERATION,
+        Errors.UNKNOWN_MEMBER_ID,
+        Errors.REBALANCE_IN_PROGRESS,
+        Errors.FENCED_INSTANCE_ID,
+    }
+)
+_GIVEN_BY: Final[dict[str, frozenset[Errors]]] = {
     "Heartbeat": _OF_CLASSIC,
-    "JoinGroup": _OF_CLASSIC,
     "SyncGroup": _OF_CLASSIC,
-    "LeaveGroup": frozenset({Errors.NONE, Errors.FENCED_INSTANCE_ID}),
-    "ConsumerGroupHeartbeat": _OF_EPOCHS | {Errors.NONE, Errors.FENCED_INSTANCE_ID},
+    "JoinGroup": _OF_CLASSIC | {Errors.MEMBER_ID_REQUIRED},
+    "LeaveGroup": frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.FENCED_INSTANCE_ID}),
+    "OffsetCommit": _OF_CLASSIC | {Errors.STALE_MEMBER_EPOCH},
+    "TxnOffsetCommit": _OF_CLASSIC | {Errors.STALE_MEMBER_EPOCH},
+    "OffsetFetch": frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.STALE_MEMBER_EPOCH}),
+    "ConsumerGroupHeartbeat": frozenset(
+        {
+            Errors.UNKNOWN_MEMBER_ID,
+            Errors.FENCED_INSTANCE_ID,
+            Errors.FENCED_MEMBER_EPOCH,
+            Errors.UNRELEASED_INSTANCE_ID,
+        }
+    ),
 }
-_OF_ANY: Final = _OF_CLASSIC | _OF_EPOCHS
+#: APIs whose errors say nothing but the error.
+_BARE_ERRORS: Final = frozenset({"JoinGroup", "SyncGroup", "Heartbeat"})
+
+
+def _may_be_given(difference: Difference) -> bool:
+    """Whether the broker may have answered so, whatever the group is: no error of another API, nothing besides one."""
+    recorded, ours = difference.recorded["body"], difference.ours["body"]
+    if any(code in _OF_MEMBERS and code not in _GIVEN_BY.get(difference.api, ()) for code in error_codes(recorded)):
+        return False
+    is_same = answer_error(recorded) == answer_error(ours) != Errors.NONE
+    return not (is_same and difference.api in _BARE_ERRORS)
 
 
 class LogFacts:
@@ -74,27 +128,63 @@ class LogFacts:
         self._members: set[str] = set()
         self._groups: dict[str, int] = {}
         self._committed: dict[tuple[str, str], int] = {}
-        self._last_join: dict[str, int] = {}
-        #: When a member last asked that was told that all is well.
-        self._calm: dict[str, int] = {}
+        #: By group, when a JoinGroup was answered with a generation (us).
+        self._joins: defaultdict[str, list[int]] = defaultdict(list)
+        #: By group, when a member asked that was told that all is well (us).
+        self._calm: defaultdict[str, list[int]] = defaultdict(list)
         self._older = OlderThings(topics.names)
         for entry in entries:
             self._note(entry)
 
-    def undecided(self, difference: Difference) -> str | None:
-        """Why the log can't decide a difference between two answers; None where it can."""
+    def undecided(self, difference: Difference, *, may_be_lost: bool = True) -> str | None:
+        """Why the log can't decide a difference between two answers; None where it can.
+
+        Args:
+            may_be_lost: whether what was lost with a shard counts as a reason.
+        """
         entry = self.entries.get(difference.request_id or "")
-        if entry is None or difference.recorded is None or difference.ours is None:
+        if entry is None or difference.recorded is None or difference.ours is None or not _may_be_given(difference):
             return None
-        group_id = entry.request.get("groupId")
-        named = [group_id] if isinstance(group_id, str) else self._named(entry, difference)
-        if any(self._is_lost(group, entry) for group in named):
+        named = self._differing_groups(entry, difference)
+        if may_be_lost and any(self._is_lost(group, entry) for group in named):
             return LOST
         if self._is_older(entry, difference):
             return OLDER
         if any(self._has_ended(group, entry, difference) for group in named):
             return ENDED
         return None
+
+    def right_again(self, differences: Iterable[Difference], put_right: Iterable[str]) -> set[str]:
+        """The requests whose answers differ long after what a loss of their shard left open had shown.
+
+        A group whose answers agree for a while is as the broker loaded it.
+
+        Args:
+            put_right: the requests before which a group was put in the state that later answers tell.
+        """
+        differing = {difference.request_id: difference for difference in differences}
+        doubtful = set(put_right)
+        #: By group the last loss (ms), and how many answers have agreed since it and since one differed.
+        agreed: dict[str, tuple[int, int]] = {}
+        found: set[str] = set()
+        for request_id, entry in self.entries.items():
+            difference = differing.get(request_id)
+            asked = asked_groups(entry) if difference is None else self._differing_groups(entry, difference)
+            counts = {group: self._agreed(agreed, group, entry) for group in asked if self._is_lost(group, entry)}
+            if difference is None and request_id not in doubtful:
+                if answer_error(entry.response or {}) not in _OF_SHARDS:
+                    agreed.update((group, (lost_ms, count + 1)) for group, (lost_ms, count) in counts.items())
+            elif request_id not in doubtful and counts and all(count >= _CONFIRMED for _, count in counts.values()):
+                found.add(request_id)
+            else:
+                agreed.update((group, (lost_ms, 0)) for group, (lost_ms, _) in counts.items())
+        return found
+
+    def _agreed(self, agreed: Mapping[str, tuple[int, int]], group_id: str, entry: Entry) -> tuple[int, int]:
+        losses = self._losses.get(partition_for(group_id, self._partitions), ())
+        last_ms = max(lost for lost in losses if lost <= entry.log_ts)
+        known_ms, count = agreed.get(group_id, (last_ms, 0))
+        return last_ms, count if known_ms == last_ms else 0
 
     def knows(self, entry: Entry, group_id: str) -> bool:
         """Whether the log has told of a group before an entry."""
@@ -119,17 +209,20 @@ class LogFacts:
             if is_new and answer.get("memberId") and error in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}:
                 self._members.add(answer["memberId"])
             if entry.api == "JoinGroup" and error == Errors.NONE:
-                self._last_join[group_id] = max(self._last_join.get(group_id, 0), entry.answered_us)
+                self._joins[group_id].append(entry.answered_us)
         if entry.api == "Heartbeat" and error == Errors.NONE:
-            self._calm[group_id] = max(self._calm.get(group_id, 0), entry.arrived_us)
+            self._calm[group_id].append(entry.arrived_us)
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
             self._groups.setdefault(group_id, entry.log_ts)
             for topic in request.get("topics") or ():
                 name = topic.get("name") or topic.get("topicId")
                 self._committed.setdefault((group_id, str(name)), entry.log_ts)
 
-    def _named(self, entry: Entry, difference: Difference) -> list[str]:
-        """The groups that one of both answers differs in."""
+    def _differing_groups(self, entry: Entry, difference: Difference) -> list[str]:
+        """The group that was asked about; of several those that both answers differ in."""
+        group_id = entry.request.get("groupId")
+        if isinstance(group_id, str):
+            return [group_id]
         sides = [_groups_of(side) for side in (difference.recorded, difference.ours)]
         return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
 
@@ -148,7 +241,7 @@ class LogFacts:
         unknown = [member for member in members if member and member not in self._members and not comes]
         if unknown and isinstance(group_id, str):
             may_be = any(self._older.may_have_member(group_id, member) for member in unknown)
-            return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS.get(entry.api, _OF_ANY)
+            return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
         if isinstance(group_id, str) and group_id not in self._groups and entry.api != "OffsetFetch":
             return self._older.may_have_group(group_id)
         if entry.api not in _ASK_GROUPS:
@@ -179,11 +272,25 @@ class LogFacts:
             )
         else:
             # Only a classic group waits for members, and then everybody may commit.
-            may_wait = group_id in self._last_join and entry.api in _MEMBERS_ASK
+            may_wait = group_id in self._joins and entry.api in _MEMBERS_ASK
             going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
-        if self._calm.get(group_id, 0) > entry.answered_us:
+        if not going_on:
             return False
-        return going_on and self._last_join.get(group_id, 0) < entry.arrived_us
+        # The log of a shard ends where the broker lost it.
+        losses = self._losses.get(partition_for(group_id, self._partitions), ())
+        ends_us = min((lost * 1_000 for lost in losses if lost >= entry.log_ts), default=_NEVER_US)
+        return not any(entry.answered_us < beat_us < ends_us for beat_us in self._calm[group_id]) and not any(
+            entry.arrived_us <= joined_us < ends_us for joined_us in self._joins[group_id]
+        )
+
+
+def asked_groups(entry: Entry) -> list[str]:
+    """The groups that a request names."""
+    group_id = entry.request.get("groupId")
+    if isinstance(group_id, str):
+        return [group_id]
+    named = (entry.request.get(name) or () for name in ("groups", "groupsNames", "groupIds"))
+    return [group["groupId"] if isinstance(group, dict) else group for groups in named for group in groups]
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
