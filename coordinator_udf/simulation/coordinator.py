@@ -13,7 +13,7 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
+from coordinator_udf.shard.in_virtual_time import Answer, VirtualTimeShard
 from coordinator_udf.simulation.history import Commit
 from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import MemberPlan
@@ -112,23 +112,25 @@ class Coordinator:
         shard.handle(rows)
         return self._answers(shard)
 
-    def remove(self, now_ms: int, body: Mapping[str, Any]) -> list[Answered]:
-        """Handles an administrator's LeaveGroup, whose answer nobody waits for; returns what others are answered."""
-        if self._is_down:
-            return []
+    def remove(self, now_ms: int, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Answered]]:
+        """Handles an administrator's LeaveGroup; returns its answer, and what others are answered."""
         self._numbers += 1
+        request_id = str(self._numbers)
+        shard = self.elsewhere if self._is_down else self.shard
         rows = request_rows(
             partitions=1,
             log_ts=now_ms,
-            request_id=str(self._numbers),
+            request_id=request_id,
             api="LeaveGroup",
             api_version=5,
             client_id="admin",
             client_host="/admin",
             body=body,
         )
-        self.shard.handle(rows)
-        return self._answers(self.shard)
+        shard.handle(rows)
+        answers = shard.answers()
+        own = next(answer.body for answer in answers if answer.request_id == request_id)
+        return own, self._told(answers)
 
     def advance(self, now_ms: int) -> list[Answered]:
         """Lets timers fire that are due; returns what is answered."""
@@ -177,9 +179,13 @@ class Coordinator:
         return self.shard.next_deadline_ms()
 
     def _answers(self, shard: VirtualTimeShard) -> list[Answered]:
+        return self._told(shard.answers())
+
+    def _told(self, answers: Iterable[Answer]) -> list[Answered]:
+        """Returns the answers that go to members, each with the request that it answers."""
         return [
             Answered(*self._asked.pop(answer.request_id), answer.ts_ms, answer.body)
-            for answer in shard.answers()
+            for answer in answers
             if answer.request_id in self._asked
         ]
 

@@ -151,9 +151,9 @@ class Delivery:
             return
         left = {"memberId": "" if instance_id else member_id, "groupInstanceId": instance_id}
         body = {"groupId": plan.group_id, "members": [{**left, "reason": "member was removed by an admin"}]}
-        self.send_back(self._coordinator.remove(now_ms, body))
+        answer, others = self._coordinator.remove(now_ms, body)
+        self.send_back(others)
         if self._plan.keeps_requests:
-            answer = {"errorCode": 0}
             told = AnsweredRequest(ADMIN, plan.group_id, "LeaveGroup", now_ms, now_ms, body, answer)
             self._history.answered.append(told)
 

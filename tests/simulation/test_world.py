@@ -11,9 +11,22 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.simulation.delivery import ADMIN
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
-from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import (
+    Cut,
+    Failover,
+    MemberPlan,
+    NetworkPlan,
+    Removal,
+    Slow,
+    Stall,
+    TopicPlan,
+    WorldPlan,
+)
+from coordinator_udf.simulation.what_if.rebalances import MEMBER_LEFT, simulated_rebalances
 from coordinator_udf.simulation.world import World
 
 _BASE: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000, "max.poll.interval.ms": 30_000}
@@ -196,3 +209,22 @@ def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, ca
     puts_off = cadence_ms > 0 and plan.members[0].properties.get("group.protocol") == "consumer"
     if loss == 0 and not puts_off:
         assert len(short.decisions) < len(whole.decisions)
+
+
+def test_what_an_administrator_is_answered_is_kept_and_only_a_member_that_was_there_has_left() -> None:
+    """c1 is removed, c2 when its session had expired, c0 while nobody is the coordinator."""
+    first, second, third = _plan("range").members
+    plan = _plan(
+        "range",
+        members=(first, second, replace(third, crash_at_ms=20_000)),
+        removals=(Removal(10_000, "c1/1"), Removal(40_000, "c2/1"), Removal(50_000, "c0/1")),
+        failovers=(Failover(49_000, 3_000),),
+        keeps_requests=True,
+    )
+    history = World(plan, 1).run()
+    answers = [kept.response for kept in history.answered if kept.process == ADMIN]
+    assert [answer["errorCode"] for answer in answers] == [0, 0, Errors.NOT_COORDINATOR]
+    told = [member["errorCode"] for answer in answers[:2] for member in answer["members"]]
+    assert told == [0, Errors.UNKNOWN_MEMBER_ID]
+    left = [one for one in simulated_rebalances(history, "g") if one.trigger == MEMBER_LEFT]
+    assert [one.start_ms - plan.start_ms for one in left] == [10_000]

@@ -77,7 +77,7 @@ def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float])
         if not span[0] < answered_ms(entry) <= span[1]:
             continue
         code = (entry.response or {}).get("errorCode")
-        if entry.api == "LeaveGroup" and not code and arrived_ms(entry) > span[0]:
+        if entry.api == "LeaveGroup" and _has_left(entry) and arrived_ms(entry) > span[0]:
             # One that came before ended the phase before: it was the last that that one waited for.
             first.setdefault(MEMBER_LEFT, arrived_ms(entry))
         elif entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
@@ -93,6 +93,13 @@ def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float])
         first.pop(MEMBER_UPDATED, None)
     trigger = min(first, key=lambda name: first[name])
     return trigger, first[trigger] - (_AT_ONCE_MS if trigger == SESSION_EXPIRED else 0)
+
+
+def _has_left(entry: Entry) -> bool:
+    """Returns whether a LeaveGroup took a member out: from version 3 on each that it names has an error of its own."""
+    answer = entry.response or {"errorCode": -1}
+    members = answer.get("members")
+    return not answer["errorCode"] and (not members or any(not member["errorCode"] for member in members))
 
 
 def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
