@@ -244,6 +244,19 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
             yield member.crash_at_ms, Crashes(member.name)
 
 
+def member_of(event: Event) -> str | None:
+    """Returns the process that an event happens in, which waits for it to go on if it hangs; None if in none."""
+    match event:
+        case AnswerArrives(connection) | TimesOut(connection) | Lost(connection):
+            return connection.member
+        case MetadataArrives(name) | ConnectionBreaks(name) | Polls(name) | Stalls(name) | Resumes(name):
+            return name
+        case CallbackOver(name) | Resubscribes(name) | Closes(name):
+            return name
+        case _:
+            return None
+
+
 def topic_id(name: str) -> str:
     """Returns a topic's id in Kafka's url-safe base64: the same for a name in every world."""
     return base64.urlsafe_b64encode(hashlib.md5(name.encode(), usedforsecurity=False).digest()).decode().rstrip("=")

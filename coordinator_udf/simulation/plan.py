@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -33,6 +33,14 @@ class Stall:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Nothing that a process sends arrives, and nothing that is sent to it, for a while."""
+
+    at_ms: int
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """A whole process stands still for a while, its threads and its timers, and then goes on where it was."""
 
     at_ms: int
     length_ms: int
@@ -103,6 +111,7 @@ class MemberPlan:
     stalls: tuple[Stall, ...] = ()
     cuts: tuple[Cut, ...] = ()
     slow: tuple[Slow, ...] = ()
+    hangs: tuple[Hang, ...] = ()
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0
@@ -127,8 +136,18 @@ class MemberPlan:
 
     def cut_until_ms(self, at_ms: int) -> int:
         """Returns when the process is there again if it is cut off at a time; -1 if it is not."""
-        ends = [cut.at_ms + cut.length_ms for cut in self.cuts if cut.at_ms <= at_ms < cut.at_ms + cut.length_ms]
-        return max(ends, default=-1)
+        return _end_ms(self.cuts, at_ms)
+
+    def hangs_until_ms(self, at_ms: int) -> int:
+        """Returns when the process goes on if it hangs at a time; -1 if it doesn't."""
+        return _end_ms(self.hangs, at_ms)
+
+
+def _end_ms(spans: Iterable[Cut | Hang], at_ms: int) -> int:
+    """Returns when the last of the spans ends that a time is in; -1 if it is in none."""
+    return max(
+        (one.at_ms + one.length_ms for one in spans if one.at_ms <= at_ms < one.at_ms + one.length_ms), default=-1
+    )
 
 
 @dataclass(frozen=True, slots=True)

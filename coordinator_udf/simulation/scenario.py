@@ -17,6 +17,7 @@ from coordinator_udf.simulation.plan import (
     Cut,
     Failover,
     Habit,
+    Hang,
     MemberPlan,
     NetworkPlan,
     Slow,
@@ -76,11 +77,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             scale starts as many more members as ``count`` says, ``wave`` of them each ``every_s``.
         count: how many members it happens to, drawn from all; how often for a failover.
         back_s: how long until a crashed or deployed process is replaced; None: never.
-        length_s: how long a stall, a cut, a slow link or a failover lasts.
+        length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
         by_s: how much longer messages take over a slow link.
     """
 
-    kind: Literal["deploy", "crash", "stall", "cut", "slow", "restart", "migrate", "scale", "failover", "grow"]
+    kind: Literal["deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "failover", "grow"]
     at_s: Span
     count: Count = 1
     every_s: Seconds = 1.0
@@ -167,6 +168,7 @@ def _last_fault_ms(plan: WorldPlan) -> int:
         moments += [time for time in (member.start_ms, member.close_at_ms, member.crash_at_ms) if time is not None]
         moments += [stall.at_ms + stall.length_ms for stall in member.stalls]
         moments += [cut.at_ms + cut.length_ms for cut in member.cuts]
+        moments += [hang.at_ms + hang.length_ms for hang in member.hangs]
         moments += [slow.at_ms + slow.length_ms + slow.by_ms for slow in member.slow]
     return max(moments, default=0)
 
@@ -209,7 +211,7 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     newest = {member.client_id: place for place, member in enumerate(members) if member.habit is None}
     everybody = list(newest.values())
     chosen = everybody
-    if fault.kind in {"crash", "stall", "cut", "slow"}:
+    if fault.kind in {"crash", "stall", "hang", "cut", "slow"}:
         chosen = draws.sample(everybody, min(fault.count, len(everybody)))
     changed = list(members)
     start_ms = _ms(fault.at_s, draws)
@@ -224,6 +226,9 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
         match fault.kind:
             case "stall":
                 changed[place] = replace(member, stalls=(*member.stalls, Stall(at_ms, length_ms)))
+                continue
+            case "hang":
+                changed[place] = replace(member, hangs=(*member.hangs, Hang(at_ms, length_ms)))
                 continue
             case "cut":
                 changed[place] = replace(member, cuts=(*member.cuts, Cut(at_ms, length_ms)))
@@ -264,7 +269,9 @@ def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:
         of_classic = {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
         kept = {name: value for name, value in properties.items() if name not in of_classic}
         properties = {**kept, "group.protocol": "consumer"}
-    return replace(member, run=member.run + 1, start_ms=start_ms, properties=properties, stalls=(), cuts=(), slow=())
+    return replace(
+        member, run=member.run + 1, start_ms=start_ms, properties=properties, stalls=(), hangs=(), cuts=(), slow=()
+    )
 
 
 def _apart(failovers: list[Failover]) -> tuple[Failover, ...]:

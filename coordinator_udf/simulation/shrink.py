@@ -70,6 +70,8 @@ def _calmer(member: MemberPlan) -> Iterator[MemberPlan]:
         yield replace(member, stalls=tuple(other for other in member.stalls if other is not stall))
     for cut in member.cuts:
         yield replace(member, cuts=tuple(other for other in member.cuts if other is not cut))
+    for hang in member.hangs:
+        yield replace(member, hangs=tuple(other for other in member.hangs if other is not hang))
     for slow in member.slow:
         yield replace(member, slow=tuple(other for other in member.slow if other is not slow))
 
@@ -82,6 +84,7 @@ def event_list(plan: WorldPlan) -> Iterator[str]:
         kind = protocol if member.habit is None else f"{protocol}, {member.habit}"
         events.append((member.start_ms, f"{member.name} starts, in the group {member.group_id} ({kind})"))
         events += [(one.at_ms, f"{member.name} doesn't poll for {one.length_ms} ms") for one in member.stalls]
+        events += [(one.at_ms, f"{member.name} hangs for {one.length_ms} ms") for one in member.hangs]
         events += [(one.at_ms, f"{member.name} is cut off for {one.length_ms} ms") for one in member.cuts]
         events += [
             (one.at_ms, f"{member.name}'s messages take {one.by_ms} ms longer for {one.length_ms} ms")

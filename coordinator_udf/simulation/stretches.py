@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import lcm
 
-from coordinator_udf.simulation.plan import Cut, MemberPlan, Slow, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, Slow, WorldPlan
 from coordinator_udf.simulation.process import Doing, Process
 
 #: On top of the longest interval, so that every message of it has arrived.
@@ -89,9 +89,10 @@ def is_settled(processes: Collection[Process]) -> bool:
 
 
 def boundaries_ms(members: Collection[MemberPlan]) -> list[int]:
-    """Returns when something changes that is no event: members are cut off or slow, and no longer."""
-    spans: list[Cut | Slow] = []
+    """Returns when something changes that is no event: members are cut off or slow or hang, and no longer."""
+    spans: list[Cut | Slow | Hang] = []
     for member in members:
         spans += member.cuts
         spans += member.slow
+        spans += member.hangs
     return sorted(time for one in spans for time in (one.at_ms, one.at_ms + one.length_ms))

@@ -103,6 +103,7 @@ class World:
         self._applications = self._make_applications()
         self._consumer_heartbeat_ms = settings.group_consumer_heartbeat_interval_ms
         self._skips = skips and repeats_itself(plan)
+        self._has_hangs = any(member.hangs for member in plan.members)
         self._happened_ms = plan.start_ms
         boundaries = [plan.start_ms + time for time in boundaries_ms(plan.members)]
         for time, event in e.planned(plan):
@@ -151,7 +152,8 @@ class World:
         while self._boundaries and self._boundaries[0] <= self._agenda.now_ms:
             # Members are cut off or slow from then on, or no longer.
             self._happened_ms = max(self._happened_ms, self._boundaries.popleft())
-        is_calm = self._network.is_calm(self._agenda.now_ms)
+        stands = any(self._hangs_until_ms(process) is not None for process in living)
+        is_calm = not stands and self._network.is_calm(self._agenda.now_ms)
         if not living or not self._boundaries or not is_settled(living) or not is_calm:
             self._look_ms = self._agenda.now_ms + _LOOK_MS
             return
@@ -211,7 +213,12 @@ class World:
             self._happen(event)
         elif member is not None:
             heapq.heappop(self._deadlines)
-            self._applications.take(self._processes[member[2]], inputs.Tick())
+            process = self._processes[member[2]]
+            until_ms = self._hangs_until_ms(process)
+            if until_ms is None:
+                self._applications.take(process, inputs.Tick())
+            else:
+                heapq.heappush(self._deadlines, (until_ms, process.wakes, member[2]))
         return True
 
     def _next_member(self) -> tuple[int, int, str] | None:
@@ -235,7 +242,27 @@ class World:
 
     # ---- events
 
+    def _hangs_until_ms(self, process: Process) -> int | None:
+        """Returns when a process goes on that hangs now; None if it doesn't."""
+        if not process.plan.hangs:
+            return None
+        until_ms = process.plan.hangs_until_ms(self._agenda.now_ms - self._plan.start_ms)
+        return None if until_ms < 0 else self._plan.start_ms + until_ms
+
+    def _waits(self, event: e.Event) -> bool:
+        """Puts an event off in whose process all stands still. Returns whether it did."""
+        process = self._processes.get(e.member_of(event) or "")
+        until_ms = None if process is None or not process.lives else self._hangs_until_ms(process)
+        if process is None or until_ms is None:
+            return False
+        if isinstance(event, e.Polls) and process.poll_at_ms == self._agenda.now_ms:
+            process.poll_at_ms = until_ms
+        self._agenda.at(until_ms, event)
+        return True
+
     def _happen(self, event: e.Event) -> None:
+        if self._has_hangs and self._waits(event):
+            return
         match event:
             case e.Start(plan):
                 process = self._processes[plan.name] = self._make_process(plan)

@@ -182,6 +182,37 @@ def test_the_same_rebalances_happen_again(log: str, group_id: str) -> None:
     assert calibration.recorded == calibration.simulated == calibration.matched
 
 
+@pytest.mark.parametrize(
+    ("log", "group_id"),
+    [
+        ("evidence/dev/subscriptions.request.log.gz", "subscriptions-a"),  # One hangs for 31 s, and others wait for it.
+        ("broker/logs-dev/subscriptions.log.gz", "subscriptions-a"),  # And here for longer than a request may take.
+        ("evidence/dev/crash.request.log.gz", "crash-a"),  # One is killed after two commits.
+    ],
+)
+def test_the_same_rebalances_take_as_long_again(log: str, group_id: str) -> None:
+    room, folder, name = log.split("/")
+    groups = read_groups(read_entries(shared(room, folder) / name), {})
+    _happens_again(next(one for one in groups if one.group_id == group_id))
+
+
+def test_a_client_that_hung_is_told_of() -> None:
+    groups = read_groups(read_entries(shared("evidence", "dev") / "subscriptions.request.log.gz"), {})
+    group = next(one for one in groups if one.group_id == "subscriptions-a")
+    (hung,) = [member for member in group.plan.members if member.hangs]
+    (hang,) = hung.hangs
+    assert 25_000 < hang.length_ms < 35_000
+    assert f"why kafkapython-1 (1) sends nothing for {hang.length_ms} ms" in group.unknown
+
+
+def test_nobody_hangs_while_a_broker_is_away() -> None:
+    groups = read_groups(read_entries(shared("evidence", "dev") / "broker-restart.request.log.gz"), {})
+    members = [member for group in groups for member in group.plan.members]
+    assert len(members) == 7
+    # One is silent long after the others are back.
+    assert [member.name for member in members if member.hangs] == ["kafkapython-1/1"]
+
+
 def test_members_that_an_administrator_removed_are_removed_again() -> None:
     (group,) = read_groups(read_entries(shared("evidence", "dev") / "static-restart.request.log.gz"), {})
     assert [removal.process for removal in group.plan.removals] == ["restarted-1/1", "duplicate-2/1"]

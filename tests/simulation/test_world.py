@@ -18,6 +18,7 @@ from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import (
     Cut,
     Failover,
+    Hang,
     MemberPlan,
     NetworkPlan,
     Removal,
@@ -138,6 +139,25 @@ def test_a_process_that_is_to_close_in_a_callback_closes_after_it(protocol: str)
         assert _is_shared_out(history, _PARTITIONS)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_process_that_hangs_does_nothing_and_goes_on_where_it_was(protocol: str) -> None:
+    plan = _plan(protocol, keeps_requests=True)
+
+    def hung(length_ms: int) -> History:
+        hanging = replace(plan.members[1], hangs=(Hang(20_000, length_ms),))
+        return World(replace(plan, members=(plan.members[0], hanging, plan.members[2])), 2).run()
+
+    for length_ms in (5_000, 25_000):
+        history = hung(length_ms)
+        asked_ms = [one.arrived_ms - plan.start_ms for one in history.answered if one.process == "c1/1"]
+        assert not [time for time in asked_ms if 20_010 < time < 20_000 + length_ms]
+        assert any(time > 20_000 + length_ms for time in asked_ms)
+        assert _is_shared_out(history, _PARTITIONS)
+        assert violations(history) == []
+        # Its session of 10 s outlasts the one, not the other.
+        assert bool(history.removals) == (length_ms > 10_000)
+
+
 @st.composite
 def _faulty(draw: st.DrawFn) -> WorldPlan:
     """A world whose last fault is at 50 s and that goes on for two minutes."""
@@ -182,12 +202,16 @@ def test_after_the_last_fault_everything_has_one_owner_again(plan: WorldPlan, se
 
 @st.composite
 def _cut_off(draw: st.DrawFn) -> WorldPlan:
-    """A faulty world in which a member is also cut off for a while, or its link is slow."""
+    """A faulty world in which a member is also cut off for a while, or its link is slow, or its process hangs."""
     plan = draw(_faulty())
     at_ms, length_ms = draw(st.integers(1_000, 90_000)), draw(st.integers(500, 40_000))
-    cut = {"cuts": (Cut(at_ms, length_ms),)} if draw(st.booleans()) else {}
-    slow = {} if cut else {"slow": (Slow(at_ms, length_ms, draw(st.integers(100, 12_000))),)}
-    changes: dict[str, Any] = draw(st.sampled_from(({}, {**cut, **slow}, {**cut, **slow})))
+    faults: dict[str, dict[str, Any]] = {
+        "none": {},
+        "cut": {"cuts": (Cut(at_ms, length_ms),)},
+        "slow": {"slow": (Slow(at_ms, length_ms, draw(st.integers(100, 12_000))),)},
+        "hang": {"hangs": (Hang(at_ms, length_ms),)},
+    }
+    changes = faults[draw(st.sampled_from(sorted(faults)))]
     return replace(plan, members=(replace(plan.members[0], **changes), *plan.members[1:]))
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.plan import Stall
+from coordinator_udf.simulation.plan import Hang, Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
+from coordinator_udf.simulation.what_if.hangs import hangs
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins
 
 #: The Java assignors by the names under which members vote for them.
@@ -44,6 +45,7 @@ class Behaviour:
         regex: the pattern that it subscribed to first, for the coordinator to match, if it wanted no topics by name.
         resubscribed_ms: the topics that it wanted from a time on.
         joined_ms: when its first request to join arrived.
+        hangs: when it sent nothing at all, and went on where it had been.
         turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time that it only followed.
         assigning_ms: the same, each time that it was the leader.
         lateness_ms: how much later than it was due each heartbeat came.
@@ -65,6 +67,7 @@ class Behaviour:
     close_ms: float | None
     crash_ms: float | None
     stalls: tuple[Stall, ...]
+    hangs: tuple[Hang, ...]
     turnaround_ms: tuple[float, ...]
     assigning_ms: tuple[float, ...]
     lateness_ms: tuple[float, ...]
@@ -76,13 +79,21 @@ class Behaviour:
     unknown: tuple[str, ...]
 
 
-def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
-    """Takes a process's behaviour from its requests."""
+def behaviour_of(process: Process, peers: Sequence[Process], of_log_ms: Sequence[float]) -> Behaviour:
+    """Takes a process's behaviour from its requests.
+
+    Args:
+        peers: the processes of its group, that one among them.
+        of_log_ms: when requests of anybody arrived, and last when the log ended, in order.
+    """
     unknown: list[str] = []
-    properties = _properties(process, unknown)
+    commit_ms = _commit_ms(process, peers)
+    properties = _properties(process, commit_ms, unknown)
     interval_ms = int(properties["heartbeat.interval.ms"])
     subscriptions = list(_subscriptions(process))
-    close_ms, crash_ms = _end(process, interval_ms, _commit_ms(process), log_end_ms, unknown)
+    close_ms, crash_ms = _end(process, interval_ms, commit_ms, of_log_ms[-1], unknown)
+    hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms))
+    unknown += [f"why {process.client_id} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
     return Behaviour(
         process,
         properties,
@@ -94,6 +105,7 @@ def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
         close_ms,
         crash_ms,
         tuple(_stalls(process, properties)),
+        hung,
         tuple(_turnarounds(process, as_leader=False)),
         tuple(_turnarounds(process, as_leader=True)),
         tuple(_lateness(process, interval_ms)),
@@ -106,8 +118,7 @@ def behaviour_of(process: Process, log_end_ms: float) -> Behaviour:
     )
 
 
-def _properties(process: Process, unknown: list[str]) -> dict[str, Any]:
-    commit_ms = _commit_ms(process)
+def _properties(process: Process, commit_ms: int | None, unknown: list[str]) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "enable.auto.commit": commit_ms is not None,
         "heartbeat.interval.ms": _heartbeat_ms(process, unknown),
@@ -179,10 +190,16 @@ def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
     return _rounded(median_low(gaps))
 
 
-def _commit_ms(process: Process) -> int | None:
-    """Returns the interval of automatic commits, None if there are no regular ones."""
+def _commit_ms(process: Process, peers: Sequence[Process]) -> int | None:
+    """Returns the interval of automatic commits, None if there are no regular ones.
+
+    Of a process with two commits alone its peers tell whether what is between them is one.
+    """
     gaps = _gaps(process.of("OffsetCommit"))
-    return None if len(gaps) < 2 else max(100, _rounded(median(gaps)))
+    if len(gaps) == 1:
+        of_peers = {_rounded(median(found)) for peer in peers if len(found := _gaps(peer.of("OffsetCommit"))) > 1}
+        return max(100, _rounded(gaps[0])) if _rounded(gaps[0]) in of_peers else None
+    return max(100, _rounded(median(gaps))) if gaps else None
 
 
 def _gaps(entries: Sequence[Entry]) -> list[float]:

@@ -13,7 +13,7 @@ import re2
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
-from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Removal, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Removal, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import (
     Behaviour,
     accepted_session_ms,
@@ -65,7 +65,7 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     """
     if not entries:
         return []
-    end_ms = max(entry.written_us for entry in entries) / 1000
+    of_log_ms = [*sorted(map(arrived_ms, entries)), max(entry.written_us for entry in entries) / 1000]
     history = _topic_history(entries)
     leaves: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
@@ -74,7 +74,7 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     return [
         group
         for group_id, processes in find_processes(entries).items()
-        if (group := _group(processes, leaves[group_id], history, end_ms, settings)) is not None
+        if (group := _group(processes, leaves[group_id], history, of_log_ms, settings)) is not None
     ]
 
 
@@ -89,7 +89,7 @@ def _group(
     processes: list[Process],
     leaves: Sequence[Entry],
     history: TopicHistory,
-    end_ms: float,
+    of_log_ms: Sequence[float],
     settings: Mapping[str, Any],
 ) -> GroupLog | None:
     group_id = processes[0].group_id
@@ -100,7 +100,7 @@ def _group(
         if not was_let_in(process)
     ]
     processes = [process for process in processes if was_let_in(process)]
-    behaviours = [behaviour_of(process, end_ms) for process in processes]
+    behaviours = [behaviour_of(process, processes, of_log_ms) for process in processes]
     unknown += [text for behaviour in behaviours for text in behaviour.unknown]
     rebalances = recorded_rebalances(processes, removals)
     if not rebalances:
@@ -114,7 +114,7 @@ def _group(
     plan = WorldPlan(
         members=tuple(_member(group_id, behaviour, start_ms, everybodys_ms, network) for behaviour in behaviours),
         topics=topics,
-        end_ms=int(end_ms) - start_ms,
+        end_ms=int(of_log_ms[-1]) - start_ms,
         settings={**_settings(behaviours, rebalances, grown_ms, unknown), **settings},
         network=network,
         removals=tuple(
@@ -172,6 +172,7 @@ def _member(
         close_at_ms=None if behaviour.close_ms is None else sent([behaviour.close_ms])[0],
         crash_at_ms=at(behaviour.crash_ms),
         stalls=tuple(Stall(stall.at_ms - start_ms, stall.length_ms) for stall in behaviour.stalls),
+        hangs=tuple(Hang(hang.at_ms - start_ms, hang.length_ms) for hang in behaviour.hangs),
         lateness_ms=tuple(sorted(map(round, own_ms))) or (0,),
         beats_ms=sent(behaviour.beats_ms),
         looks_ms=sent(behaviour.looks_ms),
