@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ import sqlglot
 from duckdb.func import FunctionNullHandling
 from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
+from sqlglot.errors import UnsupportedError
 
 from coordinator_udf.log.dataframe import request_log_table
 from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
@@ -39,6 +41,8 @@ _MACROS: Final = (
     "CREATE MACRO timestamp_millis(ms) AS make_timestamp(CAST(ms AS BIGINT) * 1000)",
     "CREATE MACRO get(items, place) AS items[place + 1]",
 )
+#: The same of patterns of times: micro- and milliseconds.
+_FRACTIONS: Final = (("SSSSSS", "%f"), ("SSS", "%g"))
 #: sqlglot says of some functions that it doesn't know whether DuckDB has them; the test tells.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -148,7 +152,23 @@ def translate(text: str) -> str:
 
 
 def _translated(parsed: exp.Expr) -> str:
-    return parsed.transform(_with_shape).sql(dialect="duckdb")
+    return parsed.transform(_with_shape).transform(_with_fraction).sql(dialect="duckdb")
+
+
+def _with_fraction(node: exp.Expr) -> exp.Expr:
+    """Fractions of a second in a time's pattern, which sqlglot leaves as they are.
+
+    Raises:
+        UnsupportedError: the pattern has other letters, or quotes, that DuckDB would write as they stand there.
+    """
+    if not isinstance(node, exp.TimeToStr) or not isinstance(node.args["format"], exp.Literal):
+        return node
+    told = node.args["format"].name
+    for letters, code in _FRACTIONS:
+        told = told.replace(letters, code)
+    if re.search("[A-Za-z']", re.sub(r"%-?[A-Za-z](?:strict)?", "", told)):
+        raise UnsupportedError(told)
+    return exp.TimeToStr(this=node.this, format=exp.Literal.string(told))
 
 
 def _with_shape(node: exp.Expr) -> exp.Expr:

@@ -116,7 +116,7 @@ class LocalShell(Statements):
             if any(words in str(error) for words in _NO_FUNCTION):
                 raise NeedsSpark from error
             raise BadStatement(_meant(error)) from error
-        except duckdb.Error as error:
+        except (duckdb.Error, sqlglot.errors.UnsupportedError) as error:
             raise NeedsSpark from error
 
     def _describe(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:

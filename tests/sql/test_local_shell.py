@@ -64,9 +64,19 @@ def test_a_typo_is_told_in_a_line_with_what_was_meant(tables: Path, statement: s
 
 
 def test_what_only_spark_can_goes_to_spark(tables: Path) -> None:
-    for statement in ("CREATE TEMPORARY VIEW v AS SELECT 1", "SELECT spark_partition_id() FROM groups"):
+    for statement in ("CREATE TEMPORARY VIEW v AS SELECT 1", "SELECT spark_partition_id() FROM groups",
+                      "SELECT date_format(since, 'QQQ') FROM groups",
+                      "SELECT date_format(since, \"'at' HH\") FROM groups"):  # fmt: skip
         with pytest.raises(SparkWasStarted):
             shell(tables).run(statement)
+
+
+def test_fractions_of_a_second_are_written(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables, OutputFormat.CSV).run(
+        "SELECT date_format(at, 'HH:mm:ss.SSS') AS ms, date_format(at, 'ss.SSSSSS') AS us FROM expulsions "
+        "ORDER BY at LIMIT 1"
+    )
+    assert capsys.readouterr().out.split() == ["ms,us", "02:43:50.563,50.563000"]
 
 
 def test_json_has_a_line_a_row(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
