@@ -8,6 +8,7 @@ from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
 from coordinator_udf.replay.inputs.info_log.lines import InfoLine, parse_line
+from coordinator_udf.replay.inputs.info_log.replacing import with_replacing_members
 from coordinator_udf.replay.inputs.info_log.transitions import Transitions
 from coordinator_udf.replay.inputs.log_time import NoTimeError
 
@@ -51,11 +52,9 @@ def read_info_log(texts: Iterable[str], zone: tzinfo = UTC) -> InfoLog:
     Args:
         zone: the time zone of times that name none.
     """
-    lines: list[dict[str, Any]] = []
-    rows: list[dict[str, Any]] = []
+    read: list[tuple[int, InfoLine]] = []
     unreadable: list[tuple[str, str]] = []
     others = 0
-    transitions = Transitions()
     for seq, text in enumerate(texts):
         try:
             line = parse_line(text, zone)
@@ -64,10 +63,12 @@ def read_info_log(texts: Iterable[str], zone: tzinfo = UTC) -> InfoLog:
             continue
         if line is None:
             others += 1
-            continue
-        lines.append(_row(seq, line))
-        rows += transitions.rows(seq, line)
-    return InfoLog(lines, list(_numbered(rows)), others, unreadable)
+        else:
+            read.append((seq, line))
+    transitions = Transitions()
+    named = zip((seq for seq, _ in read), with_replacing_members([line for _, line in read]), strict=True)
+    rows = [row for seq, line in named for row in transitions.rows(seq, line)]
+    return InfoLog([_row(seq, line) for seq, line in read], list(_numbered(rows)), others, unreadable)
 
 
 def _row(seq: int, line: InfoLine) -> dict[str, Any]:
