@@ -1,4 +1,4 @@
-"""Tables and checkpoint on S3, a server of which runs here: the whole job, its recovery, and who may write."""
+"""Tables and checkpoint on S3 and HDFS, servers of which run here: the whole job, its recovery, and who may write."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,8 +26,9 @@ from coordinator_udf.tables.places import files_of
 from schemas.tables import TABLES
 from tests.conftest import ROOT
 from tests.gateway.clients.built import built_jars
+from tests.hdfs_server import hdfs_server
 from tests.s3_server import BUCKET, s3_server
-from tests.spark.conftest import Scenario, in_order
+from tests.spark.conftest import Run, Scenario, in_order
 from tests.spark.test_kills import _text
 from tests.tables.test_epoch import batch, in_files
 
@@ -38,8 +41,22 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield bucket
 
 
-def test_commits_of_several_writers_and_epochs(s3: str) -> None:
-    older, newer = OutputTables(f"{s3}/epochs"), OutputTables(f"{s3}/epochs")
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as root:
+        yield root
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def storage(request: pytest.FixtureRequest) -> str:
+    """The URI of a storage."""
+    uri: str = request.getfixturevalue(request.param)
+    return uri
+
+
+def test_commits_of_several_writers_and_epochs(storage: str) -> None:
+    folder = f"{storage}/epochs"
+    older, newer = OutputTables(folder), OutputTables(folder)
     older.claim()
     older.write(batch(0), "query", 0)
     newer.claim()
@@ -48,25 +65,31 @@ def test_commits_of_several_writers_and_epochs(s3: str) -> None:
     newer.write(batch(1), "query", 1)
     # Files that tasks wrote there are committed in an epoch as rows are.
     with pytest.raises(FencedError):
-        older.write(in_files(f"{s3}/epochs", 2), "query", 2)
-    newer.write(in_files(f"{s3}/epochs", 2), "query", 2)
+        older.write(in_files(folder, 2), "query", 2)
+    newer.write(in_files(folder, 2), "query", 2)
     assert {name: newer.table(name).count() for name in TABLES} == dict.fromkeys(TABLES, 3)
-    found = [rows.num_rows for rows in read_back(f"{s3}/epochs", in_files(f"{s3}/epochs", 3)["group_responses"], 10)]
+    found = [rows.num_rows for rows in read_back(folder, in_files(folder, 3)["group_responses"], 10)]
     assert found == [1]
-    # S3 puts an object only if there is none by that name: two commits never get the same number.
-    uri = f"{s3}/two"
+    # An object is put, and a file renamed, only if there is none by that name: two commits never get the same number.
+    uri = f"{storage}/several"
     write_deltalake(uri, pa.table({"x": [0]}))
-    tables = [DeltaTable(uri), DeltaTable(uri)]
-    for number in range(1, 11):
-        write_deltalake(tables[number % 2], pa.table({"x": [number]}), mode="append")
-    assert sorted(DeltaTable(uri).to_pyarrow_table().column("x").to_pylist()) == list(range(11))
+
+    def append(first: int) -> None:
+        table = DeltaTable(uri)
+        for number in range(first, first + 5):
+            write_deltalake(table, pa.table({"x": [number]}), mode="append")
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(append, (1, 6, 11)))
+    assert sorted(DeltaTable(uri).to_pyarrow_table().column("x").to_pylist()) == list(range(16))
+    assert DeltaTable(uri).version() == 15
 
 
-def test_a_lease_on_s3(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
     monkeypatch.setattr(lease, "SILENT_AFTER_S", 1.0)
-    folder, checkpoint = f"{s3}/lease", f"{s3}/checkpoint"
-    refused = pytest.raises(StartError, match="another coordinator runs on the folder of tables s3a://")
+    folder, checkpoint = f"{storage}/lease", f"{storage}/checkpoint"
+    refused = pytest.raises(StartError, match=f"another coordinator runs on the folder of tables {storage}")
     with take_over(OutputTables(folder), checkpoint), refused:
         take_over(OutputTables(folder), checkpoint)
     with take_over(OutputTables(folder), checkpoint) as mine:
@@ -113,16 +136,34 @@ def test_a_coordinator_whose_tables_and_checkpoint_are_on_s3(
 ) -> None:
     storage = f"s3://{BUCKET}/live"
     settings = [f"--set={name}={_text(getattr(sample.settings, field.name))}" for name, field in FIELDS.items()]
-    log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
-    half = len(sample.rows) // 2
-    sample.append(log, [30], stop=half)
-    coordinate(tmp_path, spark_conf, storage, settings)
-    sample.append(log, [30], start=half)
-    coordinate(tmp_path, spark_conf, storage, settings, "--large-batch", "60")
+    with closing(EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)) as log:
+        half = len(sample.rows) // 2
+        sample.append(log, [30], stop=half)
+        coordinate(tmp_path, spark_conf, storage, settings)
+        sample.append(log, [30], start=half)
+        coordinate(tmp_path, spark_conf, storage, settings, "--large-batch", "60")
+        assert_all_there(log, storage, sample)
+
+
+def test_a_coordinator_whose_tables_and_checkpoint_are_on_hdfs(
+    tmp_path: Path, sample: Scenario, hdfs: str, run: Run
+) -> None:
+    places = {"tables": f"{hdfs}/live/tables", "checkpoint": f"{hdfs}/live/checkpoint"}
+    with closing(EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)) as log:
+        half = len(sample.rows) // 2
+        sample.append(log, [30], stop=half)
+        run(sample.settings, **places, fold_after_rows=20, max_rows=60)
+        sample.append(log, [30], start=half)
+        run(sample.settings, **places, fold_after_rows=20, max_rows=60, large_batch_rows=60)
+        assert_all_there(log, f"{hdfs}/live", sample)
+
+
+def assert_all_there(log: EmbeddedLog, storage: str, sample: Scenario) -> None:
+    """The tables have all rows, what the checkpoint needs no more is folded, and the second coordinator has ended."""
     for name in TABLES:
         found = in_order(name, DeltaTable(f"{storage}/tables/{name}").to_pyarrow_table())
         assert found.to_pylist() == in_order(name, sample.expected[name]).to_pylist(), name
-    assert log.extent().first > 0, "the checkpoint tells what is needed no more"
+    assert log.extent().first > 0
     assert DeltaTable(f"{storage}/tables/request_log").count() > 20
     holder = json.loads(files_of(f"{storage}/tables").open_input_stream("_coordinator/lease.json").read())
     assert (holder["epoch"], holder["is_over"]) == (2, True)
