@@ -201,10 +201,11 @@ class CoordinatorSink:
         Args:
             query_id: names the query in the tables' transactions.
         """
-        written = batch.write_files()
-        if self._sync is not None:
-            self._sync()
-        self.tables.write(written.files, query_id, batch_id)
+        with self.tables.keeping_new_files():
+            written = batch.write_files()
+            if self._sync is not None:
+                self._sync()
+            self.tables.write(written.files, query_id, batch_id)
         self._count(written.tallies, written.rows("group_responses"), written.rows("rejected_requests"))
         if self._written is not None:
             # What rows say of each other, they say of those of their shard.

@@ -8,7 +8,10 @@ all commits are delta-rs', large ones too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
@@ -85,6 +88,7 @@ class OutputTables:
         self._newest: dict[tuple[str, str], int] = {}
         self._compacted: dict[str, DeltaTable] = {}
         self._upkeep: BackgroundThread | None = None
+        self._deleting = threading.Lock()
         if self.is_durable:
             # What a life that was killed left to the operating system is taken for written.
             self._sync()
@@ -147,6 +151,15 @@ class OutputTables:
         self._keep_up()
         return commits
 
+    @contextmanager
+    def keeping_new_files(self) -> Iterator[None]:
+        """Lets no file be deleted while the context lasts: not those either that are written to be committed in it.
+
+        They may be older by then than what is in no table is kept for: a machine may sleep meanwhile.
+        """
+        with self._deleting:
+            yield
+
     def newest_batch(self, name: str, app_id: str) -> int:
         """The greatest number of a batch that a table holds; -1 if none."""
         version = self.table(name).transaction_version(f"{app_id}-{name}")
@@ -194,21 +207,32 @@ class OutputTables:
         self._upkeep.start()
 
     def _compact(self, names: list[str]) -> None:
-        for name in names:
-            uri = f"{self.folder}/{name}"
+        thorough = [name for name in names if self._is_thorough_due(name)]
+        steps = [partial(self._pack, name, _FILE_BYTES if name in thorough else _SMALL_FILE_BYTES) for name in names]
+        # Last, for it may have to wait.
+        steps += [partial(self._delete_unneeded, name) for name in thorough]
+        for step in steps:
             try:
-                is_thorough = self._is_thorough_due(name)
-                table = DeltaTable(uri)
-                refuse_fenced(table, self.epoch)
-                size = _FILE_BYTES if is_thorough else _SMALL_FILE_BYTES
-                compact(table, file_bytes=size, vacuum=is_thorough, is_durable=self.is_durable)
-                self._compacted[name] = DeltaTable(uri)
+                step()
             except FencedError as error:
                 _log.warning("compaction is left to another: %s", error)
                 return
             except (CommitFailedError, DeltaError) as error:
                 # Somebody else rewrote the same files. They are still all there, and the next time is soon.
-                _log.warning("compaction of %s/%s is put off: %s", self.folder, name, error)
+                _log.warning("compaction of %s/%s is put off: %s", self.folder, step.args[0], error)
+
+    def _pack(self, name: str, file_bytes: int) -> None:
+        table = DeltaTable(f"{self.folder}/{name}")
+        refuse_fenced(table, self.epoch)
+        compact(table, file_bytes=file_bytes, is_durable=self.is_durable)
+        self._compacted[name] = DeltaTable(f"{self.folder}/{name}")
+
+    def _delete_unneeded(self, name: str) -> None:
+        with self._deleting:
+            # As it is by now: files of a batch that was waited for are in it.
+            table = DeltaTable(f"{self.folder}/{name}")
+            refuse_fenced(table, self.epoch)
+            delete_unneeded(table)
 
     def _take_compacted(self, name: str) -> None:
         """Goes on with the table as it was opened after a compaction.
@@ -258,8 +282,15 @@ def compact(
         sync_checkpoint(folder)
     table.cleanup_metadata()
     if vacuum:
-        # Also what a batch left that was killed before it was committed.
-        table.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
+        delete_unneeded(table)
+
+
+def delete_unneeded(table: DeltaTable) -> None:
+    """Deletes the files that a table needs no more and whose retention is over.
+
+    Also those that it never had, as of a batch that was killed before it was committed.
+    """
+    table.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:

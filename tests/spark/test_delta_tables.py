@@ -13,14 +13,16 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
+from coordinator_udf.tables import delta
 from coordinator_udf.tables.assignment_frames import join_assignments
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.delta import COMPACT_AFTER_COMMITS, OutputTables, compact
-from coordinator_udf.tables.parquet_files import TableFiles
+from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
 from schemas.outputs import ASSIGNMENTS, RECORDS, RESPONSES
 from schemas.tables import TABLES
+from tests.gateway.fleet import wait
 from tests.streaming.outputs import assignment, outputs, record, response, row
 
 pytestmark = pytest.mark.spark
@@ -135,6 +137,30 @@ def test_what_compaction_replaced_is_deleted_after_its_retention(tmp_path: Path)
     assert len(list((folder / "_delta_log").glob("*.json"))) < 10
     assert OutputTables(str(tmp_path)).write(batch(19), "query", 19) == 0, "which batches are there is not forgotten"
     assert request_ids(tables) == [str(number) for number in range(20)]
+
+
+def test_files_that_wait_for_their_commit_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "COMPACT_AFTER_COMMITS", 2)
+    monkeypatch.setattr(delta, "_THOROUGH_AFTER_COMPACTIONS", 1)
+    tables = OutputTables(str(tmp_path))
+    folder = tmp_path / "group_responses"
+    tables.table(folder.name).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 1 seconds"})
+    with tables.keeping_new_files():
+        waiting, forgotten = (files_with(tmp_path, batch(2)["group_responses"]) for _ in range(2))
+        time.sleep(1.5)
+        for number in range(2):
+            tables.write(batch(number), "query", number)
+        wait((folder / "_delta_log" / "_last_checkpoint").exists, "the table is compacted", timeout_s=120)
+        tables.write(batch(2) | {folder.name: waiting}, "query", 2)
+    tables.close()
+    assert not (folder / forgotten[0].name).exists(), "what is in no table when nothing waits any more"
+    assert request_ids(OutputTables(str(tmp_path))) == ["0", "1", "2"]
+
+
+def files_with(folder: Path, rows: pa.Table) -> list[TableFile]:
+    files = TableFiles(str(folder))
+    files.write({"group_responses": rows})
+    return files.close()
 
 
 def test_stored_assignments_are_found_in_memory_and_in_the_table(tmp_path: Path) -> None:
