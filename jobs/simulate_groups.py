@@ -13,12 +13,13 @@ import typer
 
 from coordinator_udf import stopping
 from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.simulation.charts import check_plot, load_chart
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.planning import fleet_load, load_lines
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError, UserError
 
 #: So many violations are told on the terminal; all are in the table.
 _TOLD = 20
@@ -44,6 +45,9 @@ def main(
         int | None,
         typer.Option(min=1, help="Reckon from the worlds what a fleet of so many members asks of its coordinators."),
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw that load over time, as SVG, PNG or HTML by its suffix.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
 ) -> None:
     """Runs scenarios in virtual time and looks in each world for what must not be.
@@ -53,7 +57,10 @@ def main(
     if replay is not None:
         raise typer.Exit(_replay(scenarios, replay))
     if members is not None:
-        raise typer.Exit(_reckon(scenarios, members, seeds))
+        raise typer.Exit(_reckon(scenarios, members, seeds, plot))
+    if plot is not None:
+        typer.echo("simulate: --plot is of the load that --members reckons", err=True)
+        raise typer.Exit(2)
     if out is None:
         typer.echo("simulate: --out is missing: the folder for the tables", err=True)
         raise typer.Exit(2)
@@ -80,12 +87,19 @@ def main(
         raise typer.Exit(1)
 
 
-def _reckon(scenarios: list[Path], members: int, worlds: int) -> int:
+def _reckon(scenarios: list[Path], members: int, worlds: int, plot: Path | None) -> int:
     """Tells what a fleet asks of its coordinators, each world's groups standing for many. Returns the exit status."""
     try:
+        if plot is not None:
+            check_plot(plot)
+            if len(scenarios) > 1:
+                raise InputError(f"--plot is of one scenario, not of {len(scenarios)}")
         for path in scenarios:
-            for line in load_lines(fleet_load(read_scenario(path), members, worlds)):
+            load = fleet_load(read_scenario(path), members, worlds)
+            for line in load_lines(load):
                 typer.echo(line)
+            if plot is not None:
+                load_chart(load).save(str(plot))
     except UserError as error:
         typer.echo(f"simulate: {error}", err=True)
         return 2

@@ -48,7 +48,8 @@ def fleet_load(scenario: Scenario, members: int, worlds: int) -> FleetLoad:
     seconds = [Counter[str]() for _ in range(round(scenario.end_s) + 1)]
     sampled, settled_ms = 0, 0
     for seed in range(worlds):
-        plan = replace(draw_world(scenario, seed), keeps_requests=True)
+        # Of the load there is to be the time that the scenario names, however long a world has to settle after that.
+        plan = replace(draw_world(scenario, seed), end_ms=round(scenario.end_s * 1000), keeps_requests=True)
         history = World(plan, seed, skips=False).run()
         sampled += len({(member.group_id, member.client_id) for member in plan.members})
         settled_ms += max((event.ts_ms for event in history.events), default=plan.start_ms) - plan.start_ms

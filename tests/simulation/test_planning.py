@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from coordinator_udf.simulation.planning import fleet_load, load_lines
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from coordinator_udf.simulation.charts import load_rows
+from coordinator_udf.simulation.planning import FleetLoad, fleet_load, load_lines
 from coordinator_udf.simulation.scenario import Fault, Members, Scenario, Topic
+from jobs.simulate_groups import app
+
+_SMALL = """
+title = "small"
+end_s = 5
+topics = [{ name = "t", partitions = 2 }]
+members = [{ count = 2 }]
+"""
 
 
 def test_a_fleet_sends_what_its_groups_send() -> None:
@@ -22,3 +37,35 @@ def test_a_fleet_sends_what_its_groups_send() -> None:
     assert most > load.steady
     assert second < 60
     assert any("4,000 members" in line for line in load_lines(load))
+
+
+def test_a_plot_has_each_second_of_each_api() -> None:
+    load = FleetLoad(10, 1, ({"Heartbeat": 3.0}, {"JoinGroup": 1.0}), 1.0)
+    found = [(row["second"], row["api"], row["requests"]) for row in load_rows(load)]
+    assert found == [(0, "Heartbeat", 3), (0, "JoinGroup", 0), (1, "Heartbeat", 0), (1, "JoinGroup", 1)]
+
+
+def test_the_job_draws_the_load(tmp_path: Path) -> None:
+    scenario, plot = tmp_path / "small.toml", tmp_path / "load.svg"
+    scenario.write_text(_SMALL)
+    arguments = [str(scenario), "--members", "5000", "--seeds", "1", "--plot", str(plot)]
+    result: Any = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    drawn = plot.read_text()
+    assert all(text in drawn for text in ("5,000 members", "JoinGroup", "requests/s"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--members", "5", "--plot", "load.bmp"], "expected a file that ends in .svg"),
+        (["--members", "5", "--plot", "/nowhere/load.svg"], "there is no folder /nowhere"),
+        (["--plot", "load.svg"], "--plot is of the load that --members reckons"),
+    ],
+)
+def test_a_plot_that_can_not_be_drawn_is_refused_first(tmp_path: Path, arguments: list[str], said: str) -> None:
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(_SMALL)
+    result: Any = CliRunner().invoke(app, [str(scenario), *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
