@@ -140,6 +140,23 @@ def test_a_client_whose_timeouts_were_refused_is_said_to_be_left_out(asked_ms: i
     assert not any(said.split()[1] == member.client_id for member in group.plan.members)
 
 
+def test_a_timeout_that_the_coordinator_takes_and_no_client_of_kafkas_can_have_is_said() -> None:
+    """A rebalance timeout of 0, which Kafka's coordinator doesn't refuse, of a member that it lets in."""
+    entries = read_entries(SAMPLE_LOG)
+    client_id = next(entry.client_id for entry in entries if entry.api == "JoinGroup")
+    asked = [
+        msgspec.structs.replace(entry, request={**entry.request, "rebalanceTimeoutMs": 0})
+        if entry.api == "JoinGroup" and entry.client_id == client_id
+        else entry
+        for entry in entries
+    ]
+    group = next(one for one in read_groups(asked, {}) if one.group_id == "crash-a")
+    said = f"{client_id} asks for max.poll.interval.ms 0, which no client of Kafka's can have; 1 is taken"
+    assert said in group.unknown
+    taken = {member.client_id: member.properties["max.poll.interval.ms"] for member in group.plan.members}
+    assert [name for name, interval_ms in taken.items() if interval_ms == 1] == [client_id]
+
+
 def _happens_again(group: GroupLog) -> None:
     """Each rebalance of the log and no other, by the same trigger, and as long to a tenth or 100 ms."""
     calibration = compare(group, Change(), range(1), (None, None)).calibration
