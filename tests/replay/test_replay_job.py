@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.plan import source_names
 from coordinator_udf.replay.judge.report import SourceReport, summary
 from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.replay.tasks.in_process import run_in_process
 from coordinator_udf.replay.tasks.rerun import put_on_log
@@ -116,9 +117,24 @@ def rows_of_source(out: Path, name: str, source: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["partition"], row.get("seq"), row.get("offset")))
 
 
-def without_ends_of_joins(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Transitions, without the time of those that end a join phase."""
-    return [{**row, "ts": None} if row["rule"] in {"ALL_JOINED", "JOIN_EXPIRED"} else row for row in rows]
+def with_told_ends_of_joins(rows: list[dict[str, Any]], source: ReplaySource) -> list[dict[str, Any]]:
+    """Transitions in order, those that end a join phase at the first answer that the broker gave to who waited in it.
+
+    Nobody waited in a phase that ended when it began.
+    """
+    group_of = {row["request_id"]: row["group_id"] for row in source.rows if row["api"] == "JoinGroup"}
+    answered: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for answer in source.recording.answers:
+        if answer.api == "JoinGroup" and not answer.body["errorCode"] and answer.ts is not None:
+            answered[group_of[answer.request_id], answer.body["generationId"]].append(answer.ts)
+    began: dict[str, int] = {}
+    told = []
+    for row in rows:
+        if row["to_state"] == "PreparingRebalance":
+            began[row["group_id"]] = row["ts"]
+        waited = row["rule"] in {"ALL_JOINED", "JOIN_EXPIRED"} and began[row["group_id"]] < row["ts"]
+        told.append({**row, "ts": min(answered[row["group_id"], row["generation"]])} if waited else row)
+    return told
 
 
 @pytest.mark.spark
@@ -145,8 +161,9 @@ def test_the_projects_own_log_gives_the_same_rows_in_whatever_form_it_comes(
             assert rows_of_source(tmp_path / "out", name, path.name) == told
         expected = rows_of_source(replayed, name, SAMPLE_LOG.name)
         if name == "group_transitions":
-            # When a timer really fired is told by a broker's answers, which no log of requests has.
-            told, expected = without_ends_of_joins(told), without_ends_of_joins(expected)
+            # When a join phase really ended is told by a broker's answers, which no log of requests has.
+            assert told != expected
+            told = with_told_ends_of_joins(told, source)
         assert told == expected
     counts = Counter(json.loads(line)["source"] for line in lines.read_text().splitlines())
     assert set(counts) == {path.name for path in inputs}
