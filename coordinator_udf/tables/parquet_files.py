@@ -226,7 +226,7 @@ def read_shard(
     there = files_of(out)
     found = {}
     for table, want in wanted.items():
-        paths = [f"{file.table}/{file.name}" for file in files[table]]
+        paths = [f"{file.table}/{file.name}" for file in files[table] if _may_hold(file, partition)]
         if paths:
             of_shard = pc.field("partition") == partition
             rows = pq.read_table(
@@ -240,6 +240,13 @@ def read_shard(
             rows = _schema(table).empty_table().select(want.columns)
         found[table] = rows.sort_by(want.columns[0])
     return found
+
+
+def _may_hold(file: TableFile, partition: int) -> bool:
+    """Whether rows of a partition are in a file for all that is known without opening it."""
+    stats = msgspec.json.decode(file.stats)
+    least, greatest = (stats[bound].get("partition") for bound in ("minValues", "maxValues"))
+    return least is not None and least <= partition <= greatest
 
 
 def _schema(table: str) -> pa.Schema:
