@@ -68,11 +68,12 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that end with what the context was begun for, whichever way it ends."""
     # Forked ones would inherit the threads' locks, but not the threads.
     context = multiprocessing.get_context("forkserver")
+    callers = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, context, initializer=_end_at_signals) as pool:
         try:
             yield pool
         except BaseException:
-            for process in multiprocessing.active_children():
+            for process in set(multiprocessing.active_children()) - callers:
                 process.terminate()
             raise
 
