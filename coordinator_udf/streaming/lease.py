@@ -22,7 +22,7 @@ import msgspec
 from pyarrow import fs
 
 from coordinator_udf.background import BackgroundThread
-from coordinator_udf.file_locks import is_locked
+from coordinator_udf.file_locks import is_locked_by_one
 from coordinator_udf.log.clock import boot_id
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.tables.durability import sync_all
@@ -264,7 +264,7 @@ def _is_dead(folder: str, holder: _Holder) -> bool:
     if is_uri(folder) or holder.host != socket.gethostname():
         return False
     try:
-        return not is_locked(_lock_file(Path(folder) / _FOLDER, holder.epoch))
+        return not is_locked_by_one(_lock_file(Path(folder) / _FOLDER, holder.epoch))
     except FileNotFoundError:
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -123,6 +124,29 @@ def test_who_died_is_taken_over_from_at_once(
         assert mine.before is None
     with take_over(OutputTables(str(tmp_path)), str(tmp_path / "checkpoint")) as mine:
         assert (mine.epoch, mine.before) == (3, None), "one that has ended says so"
+
+
+def test_who_died_is_seen_by_all_who_ask_at_one_moment(
+    tmp_path: Path, writer: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "MISSED_AFTER_S", 1e9)
+    watch = LeaseWatch(str(tmp_path))
+    answers: list[bool | None] = []
+    assert not watch.is_coordinator_away()
+    flock = fcntl.flock
+
+    def asked_twice(descriptor: int, operation: int) -> None:
+        # A gateway asks, and while it does another.
+        flock(descriptor, operation)
+        if not answers:
+            answers.append(None)
+            answers[0] = watch.is_coordinator_away()
+
+    writer.kill()
+    writer.wait()
+    monkeypatch.setattr(fcntl, "flock", asked_twice)
+    assert LeaseWatch(str(tmp_path)).is_coordinator_away()
+    assert answers == [True]
 
 
 def test_whoever_watches_a_lease_sees_who_died_stands_still_or_has_ended(
