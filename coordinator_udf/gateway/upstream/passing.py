@@ -58,6 +58,7 @@ _LAST_PASSED: Final[dict[int, int]] = {
     61: 0,  # DescribeProducers
     65: 0,  # DescribeTransactions
     66: 2,  # ListTransactions
+    74: 1,  # ListConfigResources
     DESCRIBE_TOPIC_PARTITIONS: 0,
 }
 

@@ -76,6 +76,14 @@ def test_only_coordinators_of_transactions_are_the_clusters(version: int, key_ty
     assert passed == (Relay(rewritten=("FindCoordinator", version)) if is_transaction else None)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_cluster_lists_what_has_settings(version: int) -> None:
+    body: dict[str, Any] = {"resourceTypes": [2]} if version else {}
+    frame = request_bytes("ListConfigResources", version, 1, "c", body)[4:]
+    assert relay(read_request_header(frame), frame) == Relay()
+    assert told_ranges(EVERYTHING, COORDINATED)[74] == (0, 1)
+
+
 def test_clients_are_told_of_transactions_as_they_pass() -> None:
     finalized = [
         {"name": "transaction.version", "minVersionLevel": 2, "maxVersionLevel": 2},
