@@ -325,6 +325,7 @@ class Gateway:
         judge = None
         if self._security is not None:
             judge = Judge(self._security.acls, lambda: self._topics.catalog)
+        configs = GroupConfigStore(self._request_log) if self._request_log.keeps_changes else None
         handler: Handler
         if self._cluster is None:
             handler = Dispatcher(
@@ -332,14 +333,21 @@ class Gateway:
                 node,
                 self._topics,
                 self.ends,
-                group_configs=GroupConfigStore(self._request_log) if self._request_log.keeps_changes else None,
+                group_configs=configs,
                 client_assignors=settings.client_assignors,
                 peers=self._peers,
                 of_groups=settings.of_groups,
             )
         else:
             self._behind = ClusterBehind(
-                self._cluster, settings, self._pending, self._topics, self._accept, judge=judge, peers=self._peers
+                self._cluster,
+                settings,
+                self._pending,
+                self._topics,
+                self._accept,
+                judge=judge,
+                peers=self._peers,
+                group_configs=configs,
             )
             handler = self._behind.dispatcher
         if judge is not None:

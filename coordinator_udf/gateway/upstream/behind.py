@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from coordinator_udf.gateway.group_configs import GroupConfigStore
+from coordinator_udf.gateway.group_settings import GroupSettings
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.interfaces import Passage
@@ -38,6 +40,7 @@ class ClusterBehind:
         *,
         judge: Judge | None = None,
         peers: Peers | None = None,
+        group_configs: GroupConfigStore | None = None,
     ) -> None:
         self._peers = peers
         self._judge = judge
@@ -46,7 +49,13 @@ class ClusterBehind:
         self._accept = accept
         self._ports = BrokerPorts(settings, cluster.settings, self._accept_at)
         self.dispatcher = UpstreamDispatcher(
-            pending, cluster, self._ports, client_assignors=settings.client_assignors, peers=peers, judge=judge
+            pending,
+            cluster,
+            self._ports,
+            client_assignors=settings.client_assignors,
+            peers=peers,
+            judge=judge,
+            group_settings=GroupSettings(group_configs, settings.of_groups),
         )
 
     async def open(self) -> None:

@@ -7,14 +7,21 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster as answers
+from coordinator_udf.gateway.group_settings import GroupSettings
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
 from coordinator_udf.gateway.server.interfaces import Incoming, Started
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
-from coordinator_udf.gateway.upstream.passing import DESCRIBE_TOPIC_PARTITIONS, told_features, told_ranges
+from coordinator_udf.gateway.upstream.passing import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    SETTINGS_APIS,
+    told_features,
+    told_ranges,
+)
 from coordinator_udf.gateway.upstream.ports import BrokerPorts
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
+from coordinator_udf.gateway.versions import LOCAL
 from coordinator_udf.gateway.versions import coordinated as coordinated_apis
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
@@ -34,14 +41,17 @@ class UpstreamDispatcher:
         client_assignors: bool = False,
         peers: Peers | None = None,
         judge: Judge | None = None,
+        group_settings: GroupSettings,
     ) -> None:
+        self._group_settings = group_settings
         self._pending = pending
         self._cluster = cluster
         self._ports = ports
         self._peers = peers
         self._judge = judge
         #: What is served here, by API.
-        self._served = {**coordinated_apis(client_assignors=client_assignors), **_LOCAL}
+        settings = {api: LOCAL[api] for api in SETTINGS_APIS.values()}
+        self._served = {**coordinated_apis(client_assignors=client_assignors), **_LOCAL, **settings}
 
     def is_served(self, api: str | None, version: int) -> bool:
         """See `Handler.is_served`."""
@@ -60,6 +70,8 @@ class UpstreamDispatcher:
         if api == "FindCoordinator":
             body = self._find_coordinator(version, incoming.body)
             return Started(at_once(lambda: body), version, False)
+        if api in SETTINGS_APIS.values():
+            return Started(self._group_settings.start(api, version, incoming.body), version, False)
         return coordinated(self._pending, incoming)
 
     def _api_versions(self, version: int, error: Errors) -> Mapping[str, Any]:

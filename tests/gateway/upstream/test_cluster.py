@@ -12,11 +12,14 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from coordinator_udf.gateway.settings import GatewaySettings
 from tests.gateway.clients.built import java_command
 from tests.gateway.fleet import Fleet, wait
 from tests.gateway.in_process import Front
+from tests.gateway.test_configs import HEARTBEAT, OF_GROUPS, alter, described, interval_ms
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
+from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
 
 pytestmark = [
@@ -37,7 +40,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="module")
 def front(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    with front_of(tmp_path_factory.mktemp("front") / "log.db", broker.address) as front:
+    gateway = GatewaySettings(port=0, of_groups=OF_GROUPS)
+    with front_of(tmp_path_factory.mktemp("front") / "log.db", broker.address, gateway=gateway) as front:
         producer = Producer({"bootstrap.servers": front.address, "log_level": 0})
         for record in WRITTEN:
             producer.produce("t1", record)
@@ -73,6 +77,18 @@ def test_kafkas_own_console_writes_and_reads(front: Front, broker: KafkaBroker, 
     assert lines <= read
     assert group in _groups(front.address)
     assert group not in _groups(broker.address)
+
+
+def test_settings_of_groups_are_musters_and_all_others_the_clusters(front: Front, broker: KafkaBroker) -> None:
+    with Wire(front.gateway.port) as wire, Wire(int(broker.address.split(":")[1])) as at_broker:
+        assert alter(wire, 32, "tuned", (HEARTBEAT, 0, "7000")) == (0, None)
+        assert interval_ms(wire, "tuned") == 7_000
+        assert (described(wire, "tuned")[HEARTBEAT], described(at_broker, "tuned")[HEARTBEAT][1]) == (("7000", 8), 5)
+        listed = wire.ask("ListConfigResources", 1, {"resourceTypes": [32]})["configResources"]
+        assert listed == [{"resourceName": "tuned", "resourceType": 32}]
+        assert alter(wire, 2, "t2", ("retention.ms", 0, "77777777")) == (0, None)
+        topics = wire.ask("ListConfigResources", 1, {"resourceTypes": [2]})["configResources"]
+        assert {"resourceName": "t2", "resourceType": 2} in topics
 
 
 def test_a_topic_grows_and_goes_in_the_cluster(front: Front, broker: KafkaBroker, tmp_path: Path) -> None:

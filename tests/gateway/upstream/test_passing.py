@@ -84,6 +84,26 @@ def test_the_cluster_lists_what_has_settings(version: int) -> None:
     assert told_ranges(EVERYTHING, COORDINATED)[74] == (0, 1)
 
 
+@pytest.mark.parametrize("kinds", [[32], [32, 32], [32, 2], [2], []], ids=str)
+def test_settings_of_groups_alone_are_not_the_clusters(kinds: list[int]) -> None:
+    resources = [{"resourceType": kind, "resourceName": "g"} for kind in kinds]
+    bodies: dict[str, dict[str, Any]] = {
+        "DescribeConfigs": {
+            "resources": [{**resource, "configurationKeys": None} for resource in resources],
+            "includeSynonyms": False,
+            "includeDocumentation": False,
+        },
+        "IncrementalAlterConfigs": {
+            "resources": [{**resource, "configs": []} for resource in resources],
+            "validateOnly": False,
+        },
+        "ListConfigResources": {"resourceTypes": kinds},
+    }
+    for api, body in bodies.items():
+        frame = request_bytes(api, 4 if api == "DescribeConfigs" else 1, 1, "c", body)[4:]
+        assert relay(read_request_header(frame), frame) == (None if set(kinds) == {32} else Relay())
+
+
 def test_clients_are_told_of_transactions_as_they_pass() -> None:
     finalized = [
         {"name": "transaction.version", "minVersionLevel": 2, "maxVersionLevel": 2},
