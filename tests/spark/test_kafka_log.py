@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,10 +10,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from coordinator_udf.log.file import LogError
+from coordinator_udf.log.kafka.place import parse_place
+from coordinator_udf.log.kafka.security import read_kafka_security
+from coordinator_udf.log.kafka.topics import check
 from coordinator_udf.tables.spark_session import KAFKA_JARS
 from tests.conftest import ROOT
 from tests.gateway import crowd, history
@@ -71,6 +77,19 @@ def test_requests_that_ask_several_shards_have_one_answer(running: KafkaFleet) -
             described = wire.ask("DescribeGroups", 5, asked)["groups"]
             assert sorted(group["groupId"] for group in described) == sorted(groups)
             assert wire.ask("ListGroups", 4, {"statesFilter": []})["errorCode"] == 0
+
+
+@pytest.mark.parametrize("wrong", ["password", "certificate"])
+def test_brokers_that_let_nobody_in_say_why(broker: KafkaBroker, locked: Locked, tmp_path: Path, wrong: str) -> None:
+    for name in ("kafka.toml", "kafka.password", "ca.pem"):
+        (tmp_path / name).write_bytes((locked.directory / name).read_bytes())
+    if wrong == "password":
+        (tmp_path / "kafka.password").write_text("guessed")
+    else:
+        shutil.copy(certifi.where(), tmp_path / "ca.pem")
+    place = parse_place(f"kafka://localhost:{broker.port_of_more}/any", read_kafka_security(tmp_path / "kafka.toml"))
+    with pytest.raises(LogError, match=f"let nobody in like this: .*(uthentication|{wrong})"):
+        check(place)
 
 
 def test_the_topic_is_asked_in_sql(running: KafkaFleet, locked: Locked) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka.place import KafkaPlace
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
 #: The longest record: a request of a gateway (16 MiB) whose bytes are base64, or an answer with as many assignments.
@@ -63,11 +63,14 @@ def consumer(place: KafkaPlace) -> Consumer:
     )
 
 
-def admin(place: KafkaPlace) -> AdminClient:
-    """A client that administers topics."""
+def admin(place: KafkaPlace, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
+    """A client that administers topics; when polled it says what is wrong with its connections."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient(_shared(place))
+    settings = _shared(place)
+    if on_error is not None:
+        settings["error_cb"] = on_error
+    return AdminClient(settings)
 
 
 def exception() -> type[Exception]:

@@ -16,12 +16,14 @@ from coordinator_udf.log.kafka.client import RECORD_BYTES_MAX, BrokerError, admi
 from coordinator_udf.log.kafka.place import KafkaPlace
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicCollection
+    from confluent_kafka import KafkaError, TopicCollection
 
 #: How long an answer of the brokers may take, in seconds.
 _TIMEOUT_S: Final = 30.0
 #: The pause between two looks for a topic that was just made, in seconds.
 _LOOK_S: Final = 0.1
+#: How long a client is listened to at a time while it asks, in seconds.
+_POLL_S: Final = 0.02
 
 _DAY_MS: Final = 24 * 60 * 60 * 1_000
 DEFAULT_RETENTION_MS: Final = 7 * _DAY_MS
@@ -150,14 +152,42 @@ def _rules(place: KafkaPlace) -> dict[str, dict[str, _Rule]]:
     return {place.topic: _REQUESTS, place.answers: _ANSWERS}
 
 
+class _Refusal:
+    """Why brokers refuse a client's TLS or password, which it would try again until its time is over.
+
+    Attributes:
+        told: in the client's words; empty where none did.
+        is_final: whether no broker is left that didn't.
+    """
+
+    def __init__(self) -> None:
+        self.told = ""
+        self.is_final = False
+
+    def hear(self, error: KafkaError) -> None:
+        """Takes what the client says of its connections."""
+        from confluent_kafka import KafkaError
+
+        code = error.code()
+        if code in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - so they are called
+            self.told = error.str()
+        self.is_final = bool(self.told) and (self.is_final or code == KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
+
+
 def _find(place: KafkaPlace, name: str) -> FoundTopic | None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.admin._resource import ResourceType
 
-    client = admin(place)
+    refusal = _Refusal()
+    client = admin(place, refusal.hear)
     try:
-        described = client.describe_topics(_collection(name), request_timeout=_TIMEOUT_S)[name].result(_TIMEOUT_S)
+        asked = client.describe_topics(_collection(name), request_timeout=_TIMEOUT_S)[name]
+        while not asked.done():
+            client.poll(_POLL_S)
+            if refusal.is_final:
+                raise BrokerError(f"the brokers of {place} let nobody in like this: {refusal.told}")
+        described = asked.result()
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
