@@ -16,6 +16,7 @@ from coordinator_udf.members.inputs import Disconnect, Input, Response, Tick
 from coordinator_udf.members.machine import MemberMachine
 from coordinator_udf.members.outputs import Hangup, Output, Request
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.unchanged_heartbeat import unchanged_heartbeat
 from coordinator_udf.simulation.plan import Habit
 
 #: Requests that a member hasn't made itself have numbers from here on.
@@ -23,6 +24,7 @@ _OWN_REQS = 1_000_000_000
 #: Of so many generations a zombie still has the commits.
 _KEPT_GENERATIONS = 3
 _TIMEOUT_MS = 30_000
+_HEARTBEAT_VERSION = 1
 _COORDINATOR = "coordinator-"
 
 
@@ -167,8 +169,8 @@ class Misbehaving:
             )
         )
         if builder is None:
-            body = {"groupId": self._group_id, "memberId": member_id, "memberEpoch": generation, **_UNCHANGED}
-            return self._own(node, "ConsumerGroupHeartbeat", 1, body)
+            body = unchanged_heartbeat(self._group_id, member_id, generation, _HEARTBEAT_VERSION)
+            return self._own(node, "ConsumerGroupHeartbeat", _HEARTBEAT_VERSION, body)
         return self._own(node, builder.api, builder.latest_version, builder.body(builder.latest_version))
 
     def _drawn_id(self) -> str:
@@ -177,15 +179,3 @@ class Misbehaving:
     def _own(self, node: str, api: str, version: int, body: Mapping[str, Any]) -> Request:
         self._made += 1
         return Request(_OWN_REQS + self._made, node, api, version, _TIMEOUT_MS, body)
-
-
-#: The fields of a ConsumerGroupHeartbeat that says nothing new.
-_UNCHANGED: dict[str, Any] = {
-    "instanceId": None,
-    "rackId": None,
-    "rebalanceTimeoutMs": -1,
-    "subscribedTopicNames": None,
-    "subscribedTopicRegex": None,
-    "serverAssignor": None,
-    "topicPartitions": None,
-}

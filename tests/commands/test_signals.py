@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from scripts.benchmarks.broker_log import read, repeated, write
 from tests.conftest import ROOT, SAMPLE_LOG
+from tests.gateway.test_own_process import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -196,9 +196,3 @@ def is_group(number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

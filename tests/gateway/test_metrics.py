@@ -21,6 +21,7 @@ from coordinator_udf.user_errors import UserError
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.wire import HEARTBEAT, Wire, join
+from tests.groups.bodies import consumer_heartbeat
 
 KAFKA = "kafka_server_group_coordinator_metrics"
 
@@ -83,13 +84,6 @@ def commit_as(wire: Wire, group: str, partitions: Sequence[int], **member: objec
         assert told["errorCode"] == 0
 
 
-def consumer_heartbeat(member: str, epoch: int = 0, **more: object) -> dict[str, object]:
-    joins = {"rebalanceTimeoutMs": 5_000, "subscribedTopicNames": ["t1"], "topicPartitions": []}
-    nothing = dict.fromkeys(("instanceId", "rackId", "subscribedTopicRegex", "serverAssignor"))
-    rest = joins if not epoch else {"rebalanceTimeoutMs": -1, "subscribedTopicNames": None, "topicPartitions": None}
-    return {"groupId": "new", "memberId": member, "memberEpoch": epoch, **nothing, **rest, **more}
-
-
 def test_a_coordinator_counts_what_its_batches_decided(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "tables")
     with Front(tmp_path / "log.db", topics(t1=4), written=watched.take) as front, Wire(front.gateway.port) as wire:
@@ -99,10 +93,11 @@ def test_a_coordinator_counts_what_its_batches_decided(tmp_path: Path) -> None:
         wire.ask("SyncGroup", 3, {**me, "assignments": [{"memberId": member, "assignment": ""}]})
         commit_as(wire, "g", [0, 1], memberId=member, generationIdOrMemberEpoch=1)
         assert watched.count("group_completed_rebalance_total") == 1
-        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("m1"))
-        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("m2"))
+        joins = {"rebalanceTimeoutMs": 5_000, "subscribedTopicNames": ["t1"], "topicPartitions": []}
+        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("new", "m1", 0, **joins))
+        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("new", "m2", 0, **joins))
         # Kafka doesn't count the epoch of a member that leaves.
-        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("m2", -1))
+        wire.ask("ConsumerGroupHeartbeat", 1, consumer_heartbeat("new", "m2", -1))
         for partitions in ([0, 1, 2, 3], [0, 1]):
             commit_as(wire, "simple", partitions)
         doomed = {"name": "t1", "partitions": [{"partitionIndex": 0}]}

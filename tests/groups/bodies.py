@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from coordinator_udf.protocol.unchanged_heartbeat import unchanged_heartbeat
 from coordinator_udf.protocol.wire.schema import Message
 from coordinator_udf.settings.file import topic_id
 
@@ -27,19 +28,7 @@ def subscription(*topics: str, version: int = 0) -> bytes:
 
 def consumer_heartbeat(group: str, member_id: str, epoch: int, **body: Any) -> dict[str, Any]:
     """A ConsumerGroupHeartbeat in which nothing is new but what is given."""
-    return {
-        "groupId": group,
-        "memberId": member_id,
-        "memberEpoch": epoch,
-        "instanceId": None,
-        "rackId": None,
-        "rebalanceTimeoutMs": -1,
-        "subscribedTopicNames": None,
-        "subscribedTopicRegex": None,
-        "serverAssignor": None,
-        "topicPartitions": None,
-        **body,
-    }
+    return {**unchanged_heartbeat(group, member_id, epoch, version=1), **body}
 
 
 def commit_topics(offsets: Offsets, metadata: str | None) -> list[dict[str, Any]]:

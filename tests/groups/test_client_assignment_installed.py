@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator_udf.protocol.requests import Topic
+from coordinator_udf.protocol.unchanged_heartbeat import unchanged_heartbeat
 from coordinator_udf.settings.file import topic_id
 from tests.groups.bodies import subscription
 from tests.groups.client_side import ALL, alone, described, epochs, make_world, rules, shared_out, two, two_and_a_third
@@ -292,11 +293,7 @@ def test_without_the_setting_nothing_of_it_is_there() -> None:
 def test_a_member_that_goes_back_to_version_0_is_not_waited_for(world: World) -> None:
     member = Computing(world, "a")
     member.join()
-    body = {
-        "groupId": G, "memberId": "a", "memberEpoch": member.epoch, "instanceId": None, "rackId": None,
-        "rebalanceTimeoutMs": -1, "subscribedTopicNames": None, "serverAssignor": None, "topicPartitions": None,
-    }  # fmt: skip
-    answer = world.ask("ConsumerGroupHeartbeat", 0, body).body
+    answer = world.ask("ConsumerGroupHeartbeat", 0, unchanged_heartbeat(G, "a", member.epoch, version=0)).body
     assert answer["assignment"]["topicPartitions"], "the coordinator assigns"
 
 

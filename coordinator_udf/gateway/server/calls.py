@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_udf.gateway.server.interfaces import MakeBody
+from coordinator_udf.protocol.unchanged_heartbeat import unchanged_heartbeat
 
 #: The APIs whose answer waits for what other members do.
 WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
@@ -18,16 +19,6 @@ WAITING: Final = frozenset(("JoinGroup", "SyncGroup"))
 _MEANT_WITHOUT_ANSWER: Final = frozenset(("OffsetCommit", "LeaveGroup", "OffsetDelete", "DeleteGroups"))
 
 _LEAVE_VERSION: Final = 3
-
-#: The other fields of a ConsumerGroupHeartbeat v0.
-_SAYS_NOTHING: Final[Mapping[str, Any]] = {
-    "instanceId": None,
-    "rackId": None,
-    "rebalanceTimeoutMs": -1,
-    "subscribedTopicNames": None,
-    "serverAssignor": None,
-    "topicPartitions": None,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +52,7 @@ class Nameless:
         if self.api == "JoinGroup":
             body: dict[str, Any] = {"groupId": self.group_id, "members": [member]}
             return Call("LeaveGroup", _LEAVE_VERSION, self.client_id, self.client_host, body, principal=self.principal)
-        body = {"groupId": self.group_id, "memberId": self.member_id, "memberEpoch": -1}
-        body |= _SAYS_NOTHING
+        body = unchanged_heartbeat(self.group_id, self.member_id, -1, version=0)
         return Call("ConsumerGroupHeartbeat", 0, self.client_id, self.client_host, body, principal=self.principal)
 
 
