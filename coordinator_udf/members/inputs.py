@@ -61,10 +61,12 @@ class Metadata:
 
     Attributes:
         is_asked: False lets a classic member learn of the cluster though it has not asked; by default it ignores that.
+        came_ms: when it came, in milliseconds since the epoch, if that was before the member is given it.
     """
 
     view: ClusterView
     is_asked: bool = True
+    came_ms: int | None = None
 
 
 class CallbackError(NamedTuple):

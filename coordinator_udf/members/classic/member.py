@@ -136,8 +136,8 @@ class ClassicMember:
             case inputs.Disconnect(node):
                 if client.lose(node):
                     self._calls.push(self._settle_and_report())
-            case inputs.Metadata(view, is_asked):
-                if client.give_metadata(view, is_asked=is_asked):
+            case inputs.Metadata():
+                if client.give_metadata(event):
                     self._calls.push(self._settle_and_report())
             case inputs.CallbackDone():
                 self._context.callbacks.done(event)

@@ -14,9 +14,9 @@ from typing import Any
 from coordinator_udf.members.classic.flow import Flow, Wait
 from coordinator_udf.members.classic.request_future import RequestFuture
 from coordinator_udf.members.classic.requests import RequestBuilder
-from coordinator_udf.members.cluster_view import ClusterView
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.exceptions import ClientException, disconnect_exception
+from coordinator_udf.members.inputs import Metadata
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import Hangup, MetadataRequest, Output, Request, Unsendable
 from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer, deadline_after
@@ -115,9 +115,10 @@ class NetworkClient:
             self.progress += 1
         return bool(lost)
 
-    def give_metadata(self, view: ClusterView, *, is_asked: bool = True) -> bool:
+    def give_metadata(self, told: Metadata) -> bool:
         """Takes the answer to the last metadata request. Returns False if there is none under way."""
-        taken = self._metadata.take(view, self._clock.now_ms, is_asked=is_asked)
+        came_ms = self._clock.now_ms if told.came_ms is None else told.came_ms
+        taken = self._metadata.take(told.view, came_ms, is_asked=told.is_asked)
         self.progress += taken
         return taken
 

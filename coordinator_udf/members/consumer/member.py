@@ -189,8 +189,8 @@ class ConsumerMember:
             case Disconnect(node):
                 if not self._closed and parts.network.disconnect(node):
                     self._settle_and_report(parts)
-            case Metadata(view):
-                if not self._closed and parts.network.update_metadata(view):
+            case Metadata():
+                if not self._closed and parts.network.update_metadata(event):
                     self._settle_and_report(parts)
             case _:
                 self._start_call(parts, event)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_udf.members.cluster_view import ClusterView
 from coordinator_udf.members.consumer.answers import check_answer
 from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.exceptions import ClientException, disconnect_exception, timeout_exception
+from coordinator_udf.members.inputs import Metadata
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import MetadataRequest, Output, Request, Unsendable
 from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
@@ -214,9 +214,9 @@ class NetworkClient:
         """Tells whether metadata was asked for and isn't here yet."""
         return self._metadata.is_asked
 
-    def update_metadata(self, view: ClusterView) -> bool:
+    def update_metadata(self, told: Metadata) -> bool:
         """Takes the metadata that was asked for. Returns whether any was."""
-        taken = self._metadata.take(view, self._clock.now_ms)
+        taken = self._metadata.take(told.view, self._clock.now_ms if told.came_ms is None else told.came_ms)
         self.progress += taken
         return taken
 

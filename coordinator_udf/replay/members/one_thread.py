@@ -7,6 +7,9 @@ for metadata), the first could go on only when that one had. So its call may hav
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
+
+from coordinator_udf.members.inputs import Input, Metadata
 
 
 class OneThread:
@@ -34,3 +37,8 @@ class OneThread:
     def free_at_ms(self, member: Hashable) -> int:
         """Returns when the last one that held the member had gone on; 0 if there was none."""
         return self._free_at_ms.get(member, 0)
+
+
+def came_before(event: Input, came_ms: int) -> Input:
+    """Returns what came while a member was held: a client knows of the cluster at once, of the rest when it polls."""
+    return replace(event, came_ms=came_ms) if isinstance(event, Metadata) else event

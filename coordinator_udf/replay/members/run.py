@@ -14,7 +14,7 @@ from coordinator_udf.members.outputs import Callback
 from coordinator_udf.replay.members.application import RecordedApplication
 from coordinator_udf.replay.members.canonical import canonical
 from coordinator_udf.replay.members.lines import input_of, line_of
-from coordinator_udf.replay.members.one_thread import OneThread
+from coordinator_udf.replay.members.one_thread import OneThread, came_before
 from coordinator_udf.replay.members.recording import Line, MemberRecording, Recording
 
 _FROM_NETWORK = frozenset({"response", "disconnect", "metadata"})
@@ -195,7 +195,7 @@ class RunningMember:
         if not self._thread.is_held(self.name):
             came, self._came = self._came, []
             for line in came:
-                yield from self._give(self._thread.free_at_ms(self.name), input_of(line))
+                yield from self._give(self._thread.free_at_ms(self.name), came_before(input_of(line), line["ts"]))
         earliest_ms = 0
         while (due_ms := self._machine.next_deadline_ms()) is not None:
             due_ms = max(due_ms, earliest_ms)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from coordinator_udf.members import inputs
 from coordinator_udf.members.inputs import CallbackDone, Seek, TopicPartition
 from coordinator_udf.members.outputs import Callback
-from coordinator_udf.replay.members.one_thread import OneThread
+from coordinator_udf.replay.members.one_thread import OneThread, came_before
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
 from coordinator_udf.simulation.application_loops import Members
@@ -57,7 +57,7 @@ class RecordedApplications:
             self._give(process, event)
             return
         if not isinstance(event, inputs.Tick):
-            self._came[process.plan.name].append(event)
+            self._came[process.plan.name].append(came_before(event, self._agenda.now_ms))
         call_ms = process.call_deadline_ms()
         if call_ms is not None and call_ms > self._agenda.now_ms:
             # Its background looks around all the same, if that alone can be had.
