@@ -12,8 +12,12 @@ _OF_MEMBERS: Final = ", ".join(
     for api in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat")
 )
 
+#: From here on a member that joined again last was slow itself: by then it has been told to by a heartbeat, which comes
+#: every 3 s (heartbeat.interval.ms' default).
+_SLOW_MS: Final = 3000
+
 #: What is wrong with a group, in words, with how often and the setting to look at.
-FINDINGS: Final = """
+FINDINGS: Final = f"""
 WITH joins AS (
     SELECT source, group_id, client_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
            array_join(array_sort(transform(from_json(body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols,
@@ -41,8 +45,9 @@ WITH joins AS (
                   CAST(round(max(lag_ms) / 1000, 1) AS STRING), ' s'),
            'max.poll.interval.ms', min(started),
            'waited_for',
-           'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= 3000'
-    FROM waited_for WHERE how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= 3000 GROUP BY source, group_id
+           'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}'
+    FROM waited_for WHERE how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= {_SLOW_MS}
+    GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
            concat(count(*), CASE WHEN count(*) = 1 THEN ' time' ELSE ' times' END, ' a timer put a member out (',

@@ -11,6 +11,10 @@ from typing import Final
 #: Rows of group_transitions that tell of a member and not of the group.
 _OF_A_MEMBER: Final = "(from_state <=> to_state AND members IS NULL)"
 
+#: A join phase that ended later than this after the last one joined was ended by a timer, or by somebody who isn't
+#: told: what the last one's join ends is written at once, in a broker that is busy in some tens of milliseconds.
+_WRITTEN_MS: Final = 50
+
 #: Rules of rows that begin no epoch of a consumer group, although they end in a state that such a group can have.
 _NO_EPOCH: Final = ", ".join(
     f"'{rule}'"
@@ -236,7 +240,7 @@ LEFT JOIN synced USING (source, group_id, number, member_id)
 """
 
 #: One row a rebalance: for whom all waited, and how that ended.
-WAITED_FOR: Final = """
+WAITED_FOR: Final = f"""
 WITH reached AS (
     SELECT source, group_id, member_id, ts, CAST(get_json_object(other_value, '$.memberEpoch') AS INT) AS epoch
     FROM consumer_offsets
@@ -295,7 +299,8 @@ WITH reached AS (
     SELECT *,
            -- A broker's own log doesn't tell who of the old members joined again, or reached the epoch.
            (first IS NULL AND late_member_id IS NULL) OR outcome = 'NotTold' OR trigger = 'NOT_TOLD'
-               OR (join_ended_by = 'JOIN_PHASE_ENDED' AND NOT was_empty AND end_ts + first.back > 50) AS is_untold
+               OR (join_ended_by = 'JOIN_PHASE_ENDED' AND NOT was_empty AND end_ts + first.back > {_WRITTEN_MS})
+               AS is_untold
     FROM last
 )
 SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS until,
@@ -307,7 +312,8 @@ SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS 
        CASE WHEN late_member_id IS NOT NULL THEN 'overtaken'
             WHEN is_untold THEN 'not told'
             WHEN first.how = 'joined' AND (
-                join_ended_by = 'JOIN_EXPIRED' OR (join_ended_by = 'JOIN_PHASE_ENDED' AND end_ts + first.back > 50))
+                join_ended_by = 'JOIN_EXPIRED' OR (
+                    join_ended_by = 'JOIN_PHASE_ENDED' AND end_ts + first.back > {_WRITTEN_MS}))
                 THEN 'initial delay'
             ELSE first.how END AS how,
        CASE WHEN NOT is_untold THEN first.rule END AS rule,
