@@ -10,6 +10,7 @@ from typing import Any, Final
 from coordinator_udf.gateway.security.acls import CLUSTER, Acls
 from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
 from coordinator_udf.gateway.security.groups import GROUP_RULES
+from coordinator_udf.gateway.security.operations import with_operations
 from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused_on_top
 from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.server.interfaces import Closed, Handler, Incoming, MakeBody, Started
@@ -49,16 +50,18 @@ class Judge:
             MalformedFrame: it can't be read.
         """
         acls = self._acls()
-        if acls is None or header.api in _FOR_ALL:
+        if acls is None or header.api == "ApiVersions":
             return None
-        if header.api not in _RULES:
+        if header.api not in _RULES and header.api not in _FOR_ALL:
             if acls.allows(principal, host.removeprefix("/"), "ALTER", "CLUSTER", CLUSTER):
                 return None
             if header.api is not None and _has_error_on_top(header.api, header.api_version):
                 return refused_on_top(header.api, header.api_version, Errors.CLUSTER_AUTHORIZATION_FAILED)
             raise Closed(f"{principal} may not ask for api key {header.api_key}: that needs ALTER on the cluster")
         body = decode(request_message(header.api, header.api_version), frame, header.body_at)
-        return self.of_body(header.api, header.api_version, body, principal, host)
+        asker = Asker(principal, host.removeprefix("/"), acls, self._catalog())
+        ruling = self.of_body(header.api, header.api_version, body, principal, host)
+        return with_operations(header.api, body, ruling, asker.may)
 
     def of_body(self, api: str, version: int, body: Body, principal: str, host: str) -> Ruling | None:
         """Returns what is to be done with a request; None if it is allowed."""

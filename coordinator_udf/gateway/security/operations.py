@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.security.acls import CLUSTER, Acls
-from coordinator_udf.gateway.security.ruling import Body
+from coordinator_udf.gateway.security.ruling import Body, Ruling
 from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.server.interfaces import Handler, Incoming, Started
 
@@ -37,6 +37,9 @@ _KNOWN: Final = {
     ),
 }
 
+#: What a cluster answers in the gateway's stead.
+_OF_CLUSTERS: Final = frozenset(("Metadata", "DescribeCluster"))
+
 #: Whether an operation is allowed, by its name, the type of the resource and its name.
 _May = Callable[[str, str, str], bool]
 
@@ -60,10 +63,9 @@ class OperationsHandler:
         """See `Handler.__call__`."""
         started = self._handler(incoming)
         tell = _TELLERS.get(incoming.header.api or "")
-        asked = incoming.body
-        if tell is None or not any(asked.get(flag) for flag in _FLAGS):
+        wanted = _wanted(incoming.body)
+        if tell is None or not wanted:
             return started
-        wanted = frozenset(flag for flag in _FLAGS if asked.get(flag))
         may = self._may(incoming)
         return started._replace(answer=then(started.answer, lambda said: tell(said, wanted, may)))
 
@@ -73,6 +75,42 @@ class OperationsHandler:
             return lambda operation, kind, name: True
         host = incoming.host.removeprefix("/")
         return lambda operation, kind, name: acls.allows(principal, host, operation, kind, name)
+
+
+def with_operations(api: str, body: Body, ruling: Ruling | None, may: _May) -> Ruling | None:
+    """Has the answer of a cluster say what the client may do: of what the gateway's own user may, what it may itself.
+
+    Args:
+        body: what the client asks.
+        ruling: what comes of that under ACLs.
+    """
+    wanted = _wanted(body)
+    if api not in _OF_CLUSTERS or not wanted:
+        return ruling
+    to_cluster, finish = ruling or Ruling(body, dict)
+
+    def told(said: Body) -> Body:
+        return finish(said if to_cluster is None else _both(said, _TELLERS[api](said, wanted, may)))
+
+    return Ruling(to_cluster, told)
+
+
+def _wanted(asked: Body) -> frozenset[str]:
+    return frozenset(flag for flag in _FLAGS if asked.get(flag))
+
+
+def _both(one: Body, other: dict[str, Any]) -> dict[str, Any]:
+    """What may be done by both of two answers about the same."""
+    name = "clusterAuthorizedOperations"
+    if name in one:
+        other[name] &= one[name]
+    if "topics" in one:
+        name = "topicAuthorizedOperations"
+        other["topics"] = [
+            {**topic, name: topic[name] & first[name]} if name in topic else topic
+            for first, topic in zip(one["topics"], other["topics"], strict=True)
+        ]
+    return other
 
 
 def _operations(may: _May, kind: str, name: str) -> int:

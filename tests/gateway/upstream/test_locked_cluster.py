@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -108,6 +108,20 @@ def test_kafkas_own_consumer_reads_all(front: Front, locked: Locked, protocol: s
     command = java_command()
     found = consumers.java(command, front.address, "t1", f"java-{protocol}", len(WRITTEN), properties=properties)
     assert found == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("user", "of_topic"), [("alice", {"READ", "WRITE", "DESCRIBE"}), ("bob", {"DESCRIBE", "DESCRIBE_CONFIGS"})]
+)
+def test_each_is_told_what_they_may_do_and_not_what_the_gateway_may(
+    front: Front, locked: Locked, user: str, of_topic: set[str]
+) -> None:
+    admin = AdminClient(secured(front, locked, user))
+    topics = admin.describe_topics(TopicCollection(["t1"]), include_authorized_operations=True)
+    told = topics["t1"].result(120).authorized_operations
+    assert {operation.name for operation in told} == of_topic
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(120)
+    assert not cluster.authorized_operations
 
 
 def test_kafkas_own_tool_shows_each_what_they_may_see(front: Front, locked: Locked, tmp_path: Path) -> None:
