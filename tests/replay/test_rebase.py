@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.explain.walk import Point
 from coordinator_udf.replay.inputs.detect import read_source
@@ -81,6 +82,23 @@ def test_a_list_of_groups_is_not_read_outside_its_window(tmp_path: Path) -> None
     answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
     wrong = log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
     assert different(read(log, tmp_path)) == [wrong]
+
+
+@pytest.mark.parametrize("late_ms", [40, 400])
+def test_a_list_of_groups_tells_that_a_timer_was_late_within_its_window(tmp_path: Path, late_ms: int) -> None:
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    log.join("m-1", "m-1", arrives=10, takes=3_050 + late_ms, connection="a")
+    state = {"groupId": "g", "protocolType": "consumer", "groupState": "PreparingRebalance"}
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
+    # What another group was answered before the list was asked for comes before it, and behind the timer.
+    other = {"groupId": "h", "generationId": 1, "memberId": "nobody", "groupInstanceId": None}
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=3_030, connection="b")
+    told = log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=3_010 + late_ms, takes=5, connection="c")
+    source = read(log, tmp_path)
+    assert different(source) == ([] if late_ms < Bounds().late_ms else [told])
+    assert [row["api"] for row in source.rows].count("ListGroups") == 1
+    assert any(row["api"] == "DelayTimers" for row in source.rows) is (late_ms < Bounds().late_ms)
 
 
 def test_a_list_that_was_not_refused_is_read_before_or_after_the_shard_is_loaded(tmp_path: Path) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import error_name
+from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
 from coordinator_udf.replay.explain.search import Search
 from coordinator_udf.replay.explain.steps import (
+    LIST_GROUPS,
     Prompt,
     Row,
     SharedEvent,
@@ -44,15 +46,19 @@ def explain(
     facts: LogFacts,
     differing: Mapping[str, Difference],
     bounds: Bounds = Bounds(),  # noqa: B008 - a tuple
+    *,
+    lists: Collection[str] = (),
 ) -> Explained:
     """Changes the order and times of a source's rows so that they explain the broker's answers, as far as any do.
 
     Args:
         facts: what the log tells that the rows don't.
         differing: the answers that differ as the rows stand, by request; the groups in which they do are looked at.
+        lists: the requests for lists of all groups of which what is told of a group is looked at as well.
     """
     explained = Explained()
-    wanted = _groups(source.rows, differing, facts)
+    listed = _listed(source, {each: differing[each] for each in lists if each in differing}, facts)
+    wanted = sorted({*_groups(source.rows, differing, facts), *(key for keys in listed.values() for key in keys)})
     if not wanted:
         return explained
     rows = split_by_group(source.rows, set(wanted))
@@ -65,7 +71,8 @@ def explain(
         of_shard = with_news_after_loading(in_order)
         own: defaultdict[str, list[Row]] = defaultdict(list)
         for row in of_shard:
-            for group_id in set(named_groups(row)):
+            in_list = (group_id for shard, group_id in listed.get(row["request_id"], ()) if shard == partition)
+            for group_id in {*named_groups(row), *in_list}:
                 own[group_id].append(row)
         controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
         courses: dict[str, list[Row]] = {}
@@ -142,6 +149,8 @@ def _search(
     machine = GroupMachine(partition, source.settings, keep_log=keep_log)
     walk = Walk(machine, steps, shared, bounds, _excused(source.source, facts))
     outcome = Search(walk, Rebase(walk, group_id, source.settings)).run()
+    # When a list was made is told for its whole shard, once its groups are as they were listed.
+    outcome.unexplained = [found for found in outcome.unexplained if steps[found.place].row["api"] != LIST_GROUPS]
     outcome.request_ids = [step.row["request_id"] for step in steps]
     outcome.natural_ms = [step.natural_ms for step in steps]
     outcome.windows_ms = [(step.arrived_ms, step.latest_ms) for step in steps]
@@ -158,7 +167,8 @@ def _course(partition: int, steps: list[Step], outcome: Outcome) -> Iterator[Row
             yield {**row, "partition": partition, "body": found.body}
         if number < len(outcome.course):
             place, at_ms = outcome.course[number]
-            yield {**steps[place].row, "log_ts": at_ms}
+            if steps[place].row["api"] != LIST_GROUPS:
+                yield {**steps[place].row, "log_ts": at_ms}
 
 
 def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
@@ -166,12 +176,35 @@ def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
         answer = step.answer
         if answer is None:
             return True
-        shown = ({"body": answer.body}, {"body": msgspec.json.decode(body)})
+        sides = answer.body, msgspec.json.decode(body)
+        if answer.api == LIST_GROUPS:
+            sides = part_of(answer.api, sides[0], step.group_id), part_of(answer.api, sides[1], step.group_id)
+        shown = ({"body": sides[0]}, {"body": sides[1]})
         error = error_name(answer_error(answer.body))
         difference = Difference(source, "answer", answer.api, answer.request_id, error, *shown)
         return facts.undecided(difference) not in (None, LOST)
 
     return excused
+
+
+def _listed(
+    source: ReplaySource, differing: Mapping[str, Difference], facts: LogFacts
+) -> dict[str | None, list[GroupKey]]:
+    """The groups that a list of all told otherwise, by its request: what it says of each is one more answer to it."""
+    found: dict[str | None, list[GroupKey]] = {}
+    for request_id, difference in differing.items():
+        if difference.recorded is None or difference.ours is None:
+            continue
+        theirs, ours = (
+            {group["groupId"]: group for group in side["body"].get("groups") or ()}
+            for side in (difference.recorded, difference.ours)
+        )
+        found[request_id] = [
+            (partition_for(group_id, source.partitions), group_id)
+            for group_id, told in theirs.items()
+            if group_id in ours and told != ours[group_id] and facts.knows(facts.entries[request_id], group_id)
+        ]
+    return found
 
 
 def _groups(rows: Sequence[Row], differing: Mapping[str, Difference], facts: LogFacts) -> list[GroupKey]:

@@ -7,7 +7,7 @@ the shard has at such a moment, the part is put there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coordinator_udf.groups.admin import list_groups
@@ -52,14 +52,44 @@ def place_listings(
     Args:
         differences: what differs as the rows stand.
     """
-    told = {d.request_id: d for d in differences if d.api == "ListGroups" and d.recorded and d.ours}
-    if not told:
-        return []
+    by_shard = _by_shard(source)
+    placed: list[Placed] = []
+    for partition, wanted in _wanted(source, facts, differences, by_shard):
+        placed += _place(source, facts, by_shard[partition], wanted, bounds)
+    if placed:
+        source.rows[:] = [row for _, rows in sorted(by_shard.items()) for row in rows]
+        number_offsets(source.rows)
+    return placed
+
+
+def lists_without_moment(
+    source: ReplaySource,
+    facts: LogFacts,
+    differences: Iterable[Difference],
+    bounds: Bounds = Bounds(),  # noqa: B008
+) -> set[str]:
+    """The lists that differ and of which some shard never has what the broker said, as the source's rows stand."""
+    by_shard = _by_shard(source)
+    found: set[str] = set()
+    for partition, wanted in _wanted(source, facts, differences, by_shard):
+        asked = {by_shard[partition][listing.place]["request_id"] for listing in wanted}
+        found |= asked - {placed.request_id for placed in _place(source, facts, by_shard[partition], wanted, bounds)}
+    return found
+
+
+def _by_shard(source: ReplaySource) -> dict[int, list[Row]]:
     by_shard: defaultdict[int, list[Row]] = defaultdict(list)
     for row in source.rows:
         by_shard[row["partition"]].append(row)
-    placed: list[Placed] = []
-    for partition, rows in by_shard.items():
+    return by_shard
+
+
+def _wanted(
+    source: ReplaySource, facts: LogFacts, differences: Iterable[Difference], by_shard: Mapping[int, Sequence[Row]]
+) -> Iterator[tuple[int, list[Listing]]]:
+    """By shard the parts of lists that differ."""
+    told = {d.request_id: d for d in differences if d.api == "ListGroups" and d.recorded and d.ours}
+    for partition, rows in by_shard.items() if told else ():
         wanted = [
             listing
             for place, row in enumerate(rows)
@@ -67,11 +97,7 @@ def place_listings(
             and (listing := _listing(source, facts, told[row["request_id"]], partition, place)) is not None
         ]
         if wanted:
-            placed += _place(source, facts, rows, wanted, bounds)
-    if placed:
-        source.rows[:] = [row for _, rows in sorted(by_shard.items()) for row in rows]
-        number_offsets(source.rows)
-    return placed
+            yield partition, wanted
 
 
 def _listing(
@@ -111,12 +137,12 @@ def _place(
     try:
         for number, row in enumerate(rows[: last + 1]):
             looking = [w for w in wanted if ranges[w.place][0] <= number <= ranges[w.place][1]]
-            if looking:
-                _look(shard, looking, number, facts, found)
             while (deadline_ms := shard.ctx.timers.next_deadline_ms()) is not None and deadline_ms <= row["log_ts"]:
+                # What a timer ends long before the list was asked for isn't in it.
+                until_us = (deadline_ms + bounds.late_ms) * _US
+                _look(shard, [w for w in looking if w.entry.arrived_us <= until_us], number, facts, found)
                 shard.run_timers(deadline_ms, 0)
-                if looking:
-                    _look(shard, looking, number, facts, found)
+            _look(shard, looking, number, facts, found)
             shard.handle_row(Request(*(row[name] for name in _FIELDS)), 0)
             for said in shard.ctx.decisions.by_kind().values():
                 said.clear()

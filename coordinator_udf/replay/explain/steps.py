@@ -27,8 +27,9 @@ Row = dict[str, Any]
 _GROUPS_OF_REQUESTS = ("groups", "groupsNames", "groupIds")
 _GROUPS_OF_ANSWERS = ("groups", "results")
 _US = 1_000
+LIST_GROUPS = "ListGroups"
 #: They see what is committed, which may be less than what was handled.
-_READS = frozenset({"DescribeGroups", "ConsumerGroupDescribe", "OffsetFetch"})
+_READS = frozenset({"DescribeGroups", "ConsumerGroupDescribe", "OffsetFetch", LIST_GROUPS})
 #: Their answers may wait for other requests.
 _WAITING = frozenset({"JoinGroup", "SyncGroup"})
 _REQUEST_FIELDS = Request._fields

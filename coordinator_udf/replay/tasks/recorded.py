@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
-from coordinator_udf.replay.explain.listings import place_listings
+from coordinator_udf.replay.explain.listings import lists_without_moment, place_listings
 from coordinator_udf.replay.explain.proposals import proposal_lines
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.tables import (
@@ -135,7 +135,8 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         return outputs, verdict
     decided = (difference for difference in verdict.differences if difference.undecided in {None, LOST})
     differing = {difference.request_id: difference for difference in decided if difference.request_id is not None}
-    explained = source.explained = explain(source, source.facts, differing)
+    lists = lists_without_moment(source, source.facts, verdict.differences)
+    explained = source.explained = explain(source, source.facts, differing, lists=lists)
     if explained.outcomes:
         outputs, verdict = judge()
     explained.placed += place_listings(source, source.facts, verdict.differences)
