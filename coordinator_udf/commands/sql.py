@@ -93,13 +93,7 @@ def main(
             typer.echo(f"{ddl}: {len(made)} tables and views: {', '.join(made)}")
             return
     except (UserError, OSError, UnicodeDecodeError, PySparkException) as error:
-        told = (
-            f"{file} can't be read: {_why(error)}"
-            if isinstance(error, OSError | UnicodeDecodeError)
-            else in_a_line(error)
-        )
-        typer.echo(f"sql: {told}", err=True)
-        raise typer.Exit(1) from error
+        raise _refused(error, file) from error
     if ddl is not None:
         for each in statements_for(folder, ddl):
             typer.echo(each if each.startswith("--") else f"{each};")
@@ -107,18 +101,29 @@ def main(
     how: dict[str, Any] = {"max_rows": rows, "vertical": vertical, "form": form}
     try:
         with _request_log(root, log, kafka_config) as at:
-            shell: Statements
             if spark or is_uri(folder):
-                shell = Shell(start_spark(folder), folder, at, **how)
+                _ask(Shell(start_spark(folder), folder, at, **how), text)
             else:
-                shell = LocalShell(folder, at, lambda: start_spark(folder), **how)
-            if text is not None:
-                shell.run_all(text)
-            elif not shell.interact() and not sys.stdin.isatty():
-                raise typer.Exit(1)
+                _ask(LocalShell(folder, at, lambda: start_spark(folder), **how), text)
     except (UserError, PySparkException) as error:
-        typer.echo(f"sql: {in_a_line(error)}", err=True)
-        raise typer.Exit(1) from error
+        raise _refused(error) from error
+
+
+def _ask(shell: Statements, text: str | None) -> None:
+    """Runs statements; without any, those that are typed."""
+    if text is not None:
+        shell.run_all(text)
+    elif not shell.interact() and not sys.stdin.isatty():
+        raise typer.Exit(1)
+
+
+def _refused(error: Exception, file: Path | None = None) -> typer.Exit:
+    """Tells of what was asked in vain, maybe in a file, and returns how to end then."""
+    told = (
+        f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else in_a_line(error)
+    )
+    typer.echo(f"sql: {told}", err=True)
+    return typer.Exit(1)
 
 
 def _refuse_mixed(log: str | None, kafka_config: Path | None) -> None:
