@@ -29,7 +29,7 @@ from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.interfaces import Handler, Passage, Shared
 from coordinator_udf.gateway.server.limits import ByteBudget
-from coordinator_udf.gateway.server.listener import BACKLOG, bound_socket
+from coordinator_udf.gateway.server.listener import bound_socket, serve
 from coordinator_udf.gateway.server.pending_requests import PendingRequests, new_name
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
 from coordinator_udf.gateway.topic_store import TopicStore
@@ -286,10 +286,7 @@ class Gateway:
         )
         self._commit.room = self._pending.room
         listener = self._listener or bound_socket(settings.host, settings.port)
-        server = await asyncio.start_server(
-            self._accept_any, sock=listener, limit=FREE_FRAME_BYTES, backlog=BACKLOG, start_serving=False
-        )
-        self.port = server.sockets[0].getsockname()[1]
+        self.port = listener.getsockname()[1]
         if settings.gateways:
             first_id = FIRST_ID if self._cluster is None else FIRST_ID_BEFORE_CLUSTER
             own = (settings.advertised_host or settings.host, settings.advertised_port or self.port)
@@ -299,7 +296,7 @@ class Gateway:
         self._shared = self._share(self._handler(node))
         if self._behind is not None:
             await self._behind.open()
-        await server.start_serving()
+        server = await serve(listener, self._accept_any, limit=FREE_FRAME_BYTES)
         committing = asyncio.create_task(self._commit.run())
         self._loop = asyncio.get_running_loop()
         _log.info("listening on %s:%d, known to clients as %s:%d", settings.host, self.port, node.host, node.port)

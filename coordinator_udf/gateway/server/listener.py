@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Callable
 from typing import Final
 
 #: How many clients may wait to be accepted.
-BACKLOG: Final = 1_024
+_BACKLOG: Final = 1_024
+#: How many of them are accepted in a turn of the loop. Each begins with a TLS handshake, which takes the loop a
+#: millisecond and, until it is over or has made room for others, 256 KiB.
+_ACCEPTED_AT_ONCE: Final = 8
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -26,3 +31,18 @@ def bound_socket(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+async def serve(
+    listener: socket.socket, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None], *, limit: int
+) -> asyncio.Server:
+    """Listens on a bound socket, so that many who come at once don't keep the others from being served.
+
+    Args:
+        accept: is given each connection.
+        limit: how much is read of a connection before somebody takes it, in bytes.
+    """
+    server = await asyncio.start_server(accept, sock=listener, limit=limit, backlog=_ACCEPTED_AT_ONCE)
+    # For asyncio both are one number.
+    listener.listen(_BACKLOG)
+    return server

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES
-from coordinator_udf.gateway.server.listener import BACKLOG, bound_socket
+from coordinator_udf.gateway.server.listener import bound_socket, serve
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.upstream.cluster_state import Broker
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings
@@ -76,6 +76,6 @@ class BrokerPorts:
             self._accept(node_id, reader, writer)
 
         listener = bound_socket(self._gateway.host, port)
-        server = await asyncio.start_server(accept, sock=listener, limit=FREE_FRAME_BYTES, backlog=BACKLOG)
+        server = await serve(listener, accept, limit=FREE_FRAME_BYTES)
         _log.info("broker %d is reached at %s:%d", node_id, self._gateway.host, server.sockets[0].getsockname()[1])
         return server
