@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator_udf import stopping
 from coordinator_udf.commands.gateway_options import (
     Advertise,
     BrokerPorts,
@@ -85,4 +86,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    stopping.run(lambda: typer.run(main))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from scripts.benchmarks.broker_log import read, repeated, write
@@ -91,6 +92,7 @@ def replays(place: Place) -> bool:
     return any(place.work.glob("out/.replay-*"))
 
 
+DEMO = str(ROOT / "conf" / "demo.toml")
 SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
 REPLAY = muster("replay", "{inputs}/long.log", "--out", "out")
 CASES = (
@@ -109,6 +111,8 @@ CASES = (
     Case("offsets import", muster("offsets", "import", "{inputs}/pipe", "--tables", "tables"), reads),
     Case("offsets import", muster("offsets", "import", "{inputs}/pipe", "--tables", "tables"), reads, signal.SIGINT),
     Case("live", muster("live", "--root", "live"), says("batch "), status=0),
+    *(Case("gateway", job("gateway", "--listen", "127.0.0.1:{port}", "--root", "{inputs}/live", "--config", DEMO),
+           says("listening on"), number, status=0) for number in (signal.SIGTERM, signal.SIGINT)),
     Case("simulate", job("simulate_groups", SCENARIO, "--out", "out", "--seeds", "5000"),
          lambda place: place.has_temporary("blockmgr-*")),
     Case("what-if", job("what_if", "{inputs}/other.log.gz", "--static", "--seeds", "5000"), says("worlds twice")),
@@ -129,6 +133,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "SELECT 'has begun'; SELECT count_if(sha2(a.id || b.id, 256) LIKE 'f%') FROM range(3000000) a, range(3000000) b"
     )
     os.mkfifo(folder / "pipe")
+    EmbeddedLog.create(folder / "live" / "log").close()
     return folder
 
 
