@@ -47,7 +47,7 @@ def read_line(text: str | bytes) -> Line:
     """
     try:
         return msgspec.json.decode(text, type=Line)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CodecError(f"the line is no record of __consumer_offsets: {error}") from error
 
 

@@ -115,7 +115,7 @@ def from_columns(row: Mapping[str, Any]) -> Record:
 def _json_object(column: str, text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CodecError(f"{column} is {text!r:.200}, expected a JSON object: {error}") from error
 
 

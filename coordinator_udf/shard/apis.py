@@ -68,7 +68,7 @@ def read_body(row: Request) -> Any:
         text = "{}"
     try:
         body = _DECODERS[api].decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRequest(f"body of {api}", row.body, f"a request of version {row.api_version} ({error})") from None
     if isinstance(body, r.OffsetFetch) and body.groups is None and row.api_version >= BATCH_VERSION:
         raise BadRequest("groups of OffsetFetch", None, f"the groups that version {row.api_version} asks for")

@@ -61,7 +61,7 @@ def _read_entry(body: str) -> dict[str, Any]:
             key = entry["key"]
             entry["loaded"] = entry["offset"], key["type"], key, _with_bytes(entry["value"]), entry.get("producerId")
         return entry
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         expected = f"nextSeq, or a record's offset, key, value and producerId ({error!r})"
         raise BadRequest("body of LoadGroup", body, expected) from None
 

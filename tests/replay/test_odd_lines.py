@@ -12,10 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.shard.apis import read_body
+from coordinator_udf.shard.control_rows import loaded_assignments
 from tests.conftest import SAMPLE_LOG
 from tests.replay.broker_log import KafkaLog
 
@@ -135,3 +139,34 @@ def test_a_transaction_that_committed_no_offsets_ends_without_the_coordinator(tm
     source = read(tmp_path, changed(body, ("request", "markers", 0, "topics", 0, "name"), "of-data"))
     assert source.rejections == []
     assert "EndTxn" not in {row["api"] for row in source.rows}
+
+
+#: Lists in lists, more of them than are opened.
+DEEP: Final = 5_000 * "[" + 5_000 * "]"
+
+
+def test_lines_that_are_too_deep_are_rejected_or_passed_over(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.heartbeat("m-1", 25, arrives=10)
+    (line,) = log.lines
+    odd = [line.partition(MARK)[0] + f'{MARK}{{"request": {DEEP}}}', f'{{"log": {DEEP}}}', f'{{"log":"{DEEP}']
+    path = tmp_path / "broker.log"
+    path.write_text("".join(f"{text}\n" for text in (line, *odd, f'{{"log": "x", "more": {DEEP}, "level": "INFO"}}')))
+    source = read_source(path, "x", ReplayOptions(), Format.KAFKA)
+    assert [rejection.reason.partition(":")[0] for rejection in source.rejections][:1] == ["line 2"]
+    assert "m-1" in {row["member_id"] for row in source.rows}
+
+
+def test_a_line_of_a_trace_that_is_too_deep_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f'{{"type": "config", "ts": 1}}\n{{"type": {DEEP}}}\n')
+    reasons = [rejection.reason for rejection in read_source(path, "x", ReplayOptions(), Format.TRACE).rejections]
+    assert any(reason.startswith("line 2 is not JSON") for reason in reasons)
+
+
+def test_a_body_that_is_too_deep_is_bad() -> None:
+    row = Request(0, 0, 1, "r", "JoinGroup", 5, body=f'{{"groupId": "g", "x": {DEEP}}}')
+    with pytest.raises(BadRequest, match="body of JoinGroup"):
+        read_body(row)
+    with pytest.raises(BadRequest, match="body of LoadGroup"):
+        loaded_assignments(f'{{"x": {DEEP}}}')

@@ -74,6 +74,6 @@ def to_rows(records: Iterable[tuple[int, int, int, bytes | None]], source: str =
 def _read(value: bytes) -> Any:
     try:
         return _decode(value)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         unreadable = f"none, the record's value can't be read ({error})"
         return _Value(api=unreadable, body=value.decode("utf-8", "backslashreplace"))

@@ -77,7 +77,7 @@ def _stored(text: str) -> _Stored | None:
         return _Stored(stored["stream"], f"{stored['head']} F ", text[stored.end() :], stored["tag"] == "F")
     try:
         entry = decode_object(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     log, stream = entry.get("log"), entry.get("stream")
     if not isinstance(log, str) or not isinstance(stream, str):

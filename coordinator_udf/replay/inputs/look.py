@@ -121,6 +121,6 @@ def is_trace_line(text: str) -> bool:
     """Whether a line is one of a trace: a JSON object with a type."""
     try:
         line = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return isinstance(line, dict) and isinstance(line.get("type"), str) and "log" not in line

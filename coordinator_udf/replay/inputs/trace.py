@@ -79,7 +79,7 @@ class _TraceReader:
         """Reads one line; a line that is no trace line becomes a rejection."""
         try:
             decoded = msgspec.json.decode(line.text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             self._reject(f"line {line.number} is not JSON: {error}", line.text)
             return
         kind = decoded.get("type") if isinstance(decoded, dict) else None

@@ -49,7 +49,7 @@ def _unwrapped(text: str) -> str | None:
         return None
     try:
         wrapped = decode_object(text[before.end() :])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     for _ in range(_MOST_DEEP):
         inner = next((wrapped[name] for name in _TEXT if isinstance(wrapped.get(name), str)), None)

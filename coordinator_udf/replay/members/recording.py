@@ -74,5 +74,5 @@ def read_recording(path: Path) -> Recording:
         return Recording(path, config["family"], float(config["backoffFactor"]), list(members.values()), lines)
     except (OSError, EOFError) as error:
         raise InputError(f"{path}: can't be read: {error}") from error
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}, line {number}: no line of a recording of members: {error!r}") from error

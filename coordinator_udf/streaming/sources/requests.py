@@ -129,7 +129,7 @@ def read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for line in batch.column("value").to_pylist():
             try:
                 rows.append(msgspec.structs.asdict(decoder.decode(line)))
-            except (msgspec.DecodeError, UnicodeError) as error:
+            except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
                 unreadable = f"none, the line can't be read ({error})"
                 rows.append({"partition": 0, "offset": 0, "log_ts": 0, "api": unreadable, "body": line})
         yield pa.RecordBatch.from_pylist([{"source": LIVE, **row} for row in rows], schema)

@@ -44,7 +44,13 @@ def test_no_time_passes_by_a_row_that_says_so() -> None:
     assert to_rows([(0, 1, 1_000, to_value(row))]).to_pylist()[0]["log_ts"] == 0
 
 
-@pytest.mark.parametrize("value", [None, b"", b"\xff\xfe", b"{broken", b'{"api": 7}', b"[]", b'{"api_version": 1e99}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, b"", b"\xff\xfe", b"{broken", b'{"api": 7}', b"[]", b'{"api_version": 1e99}',
+        b'{"x": ' + 5_000 * b"[" + 5_000 * b"]" + b"}",
+    ],
+)  # fmt: skip
 def test_a_value_that_is_no_row_becomes_one_that_is_rejected(value: bytes | None) -> None:
     (row,) = to_rows([(3, 9, 50, value)]).to_pylist()
     assert (row["partition"], row["offset"], row["log_ts"]) == (3, 9, 50)

@@ -156,7 +156,7 @@ def parse_line(number: int, text: str, zone: tzinfo = UTC) -> Entry:
         done = _decode(text[place + len(MARK) : text.rfind("}") + 1])
     except msgspec.ValidationError as error:
         raise BadRequest("line", text[place : place + 80], f"the fields of Kafka's request log ({error})") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest("line", text[place : place + 80], f"JSON after {MARK!r} ({error})") from error
     for name in ("totalTimeMs", "requestQueueTimeMs", "localTimeMs", "remoteTimeMs"):
         if not 0 <= getattr(done, name) < _LONGEST_MS:
