@@ -20,7 +20,9 @@ PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2
 #: What a member that nothing happens to may take of a core.
 IDLE_SHARE = 0.05
 IDLE_S = 6
-IDLE_LOOKS = 4
+#: How long, and how often, it is looked whether what they did before is over.
+SETTLING_S = 2
+SETTLING_LOOKS = 12
 
 #: Kafka's consumer heartbeats as often as this lets it. What Kafka hasn't got is switched on: nobody may notice.
 FAST = {
@@ -33,18 +35,23 @@ EXTENDED = GatewaySettings(port=0, client_assignors=True, classic_extensions=Tru
 
 
 def assert_idle(members: Sequence[Member]) -> None:
-    """One that spins does so always; a JVM that compiles what it ran before is done with that after a while."""
-    for _ in range(IDLE_LOOKS):
-        before = [(member.cpu_s(), time.monotonic()) for member in members]
-        time.sleep(IDLE_S)
-        shares = {
-            member.name: (member.cpu_s() - cpu_s) / (time.monotonic() - at)
-            for member, (cpu_s, at) in zip(members, before, strict=True)
-        }
-        if max(shares.values()) < IDLE_SHARE:
-            return
+    """Once they are quiet, as a JVM is that has compiled what it ran before, they stay so."""
+    looks = (shares(members, SETTLING_S) for _ in range(SETTLING_LOOKS))
+    settled = next((look for look in looks if max(look.values()) < IDLE_SHARE), None)
+    then = shares(members, IDLE_S)
     told = "\n".join(member.tail() for member in members)
-    pytest.fail(f"nothing happens, and of a core they take {shares}\n{told}")
+    assert settled is not None, f"nothing happens, and of a core they take {then}\n{told}"
+    assert max(then.values()) < IDLE_SHARE, f"nothing happens, they were quiet, and of a core they take {then}\n{told}"
+
+
+def shares(members: Sequence[Member], of_s: float) -> dict[str, float]:
+    """What each member takes of a core for a while."""
+    before = [(member.cpu_s(), time.monotonic()) for member in members]
+    time.sleep(of_s)
+    return {
+        member.name: (member.cpu_s() - cpu_s) / (time.monotonic() - at)
+        for member, (cpu_s, at) in zip(members, before, strict=True)
+    }
 
 
 @pytest.mark.parametrize(
