@@ -59,7 +59,8 @@ def starting_groups(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """
     groups: dict[str, _Group] = {}
     for entry in entries:
-        for group_id in _named(entry):
+        # Nobody is a member of the group without a name.
+        for group_id in filter(None, _named(entry)):
             _note(groups.setdefault(group_id, _Group()), group_id, entry)
     found = ((group_id, _value(group)) for group_id, group in groups.items())
     return [
