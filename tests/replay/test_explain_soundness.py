@@ -157,7 +157,7 @@ def test_a_changed_answer_is_unexplained_and_nothing_else(name: str, tmp_path: P
         ("fuzz-consumer", 1992, ("errorCode",), 0),
         ("fuzz-consumer", 1217, ("errorCode",), 27),
     ],
-    ids=["orders follow", "who comes", "who leaves", "who is described", "nobody was there", "nobody joined", "no name"],
+    ids=["orders", "who comes", "who leaves", "who is described", "nobody was there", "nobody joined", "nameless"],
 )
 def test_a_change_that_looks_like_something_else_is_unexplained(
     name: str, number: int, path: tuple[Any, ...], error: int, tmp_path: Path
