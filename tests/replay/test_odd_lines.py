@@ -134,6 +134,14 @@ def test_the_rejection_says_what_is_odd(
     assert said in rejection.reason
 
 
+def test_a_commit_of_a_generation_that_names_no_member_is_nobodys(tmp_path: Path) -> None:
+    commits = (body for body, place in CHANGES if place == ("request", "generationIdOrMemberEpoch"))
+    commit = next(body for body in commits if body["request"]["generationIdOrMemberEpoch"] >= 0)
+    source = read(tmp_path, changed(commit, ("request", "memberId"), MISSING))
+    assert source.rejections == []
+    assert [row["member_id"] or "" for row in source.rows if row["api"] == "OffsetCommit"] == [""]
+
+
 def test_a_transaction_that_committed_no_offsets_ends_without_the_coordinator(tmp_path: Path) -> None:
     body = body_of(topic_log().lines[-1])
     source = read(tmp_path, changed(body, ("request", "markers", 0, "topics", 0, "name"), "of-data"))

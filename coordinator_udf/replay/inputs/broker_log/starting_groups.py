@@ -105,7 +105,7 @@ def _note(group: _Group, group_id: str, entry: Entry) -> None:
     elif entry.api == "OffsetCommit" and request.get("generationIdOrMemberEpoch", request.get("generationId", -1)) >= 0:
         topics = answer.get("topics") or ()
         if {part.get("errorCode") for topic in topics for part in topic.get("partitions") or ()} == {Errors.NONE}:
-            group.is_known(request["memberId"], entry)
+            group.is_known(request.get("memberId", ""), entry)
     elif entry.api == "LeaveGroup" and answer.get("errorCode") == Errors.NONE:
         for member in answer.get("members") or ():
             if member.get("errorCode") == Errors.NONE:
