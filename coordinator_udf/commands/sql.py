@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -35,7 +37,11 @@ from schemas.tables import TABLES
 #: What the endpoint calls the schema of its tables.
 SCHEMA = "muster"
 #: A session that keeps what it is told to create where others find it.
-METASTORE = {"spark.sql.catalogImplementation": "hive"}
+METASTORE = {
+    "spark.sql.catalogImplementation": "hive",
+    # Spark keeps the plan of each statement as text; that of views on views on views is larger than a heap.
+    "spark.sql.maxPlanStringLength": "4096",
+}
 _WAREHOUSE = "spark.sql.warehouse.dir"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -92,7 +98,7 @@ def main(
             made = installed(folder, ddl, spark_conf)
             typer.echo(f"{ddl}: {len(made)} tables and views: {', '.join(made)}")
             return
-    except (UserError, OSError, UnicodeDecodeError, PySparkException) as error:
+    except (UserError, OSError, UnicodeDecodeError, PySparkException, Py4JError) as error:
         raise _refused(error, file) from error
     if ddl is not None:
         for each in statements_for(folder, ddl):
@@ -105,7 +111,7 @@ def main(
                 _ask(Shell(start_spark(folder), folder, at, **how), text)
             else:
                 _ask(LocalShell(folder, at, lambda: start_spark(folder), **how), text)
-    except (UserError, PySparkException) as error:
+    except (UserError, PySparkException, Py4JError) as error:
         raise _refused(error) from error
 
 
@@ -119,9 +125,7 @@ def _ask(shell: Statements, text: str | None) -> None:
 
 def _refused(error: Exception, file: Path | None = None) -> typer.Exit:
     """Tells of what was asked in vain, maybe in a file, and returns how to end then."""
-    told = (
-        f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else in_a_line(error)
-    )
+    told = f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else _told(error)
     typer.echo(f"sql: {told}", err=True)
     return typer.Exit(1)
 
@@ -176,7 +180,7 @@ def installed(folder: str, schema: str | None, spark_conf: Path | None) -> list[
     spark = delta_session("muster-sql", {**SETTINGS, **METASTORE, **told})
     # What a metastore refuses is told by the statement that fails, not by each of its tries.
     spark.sparkContext.setLogLevel("OFF")
-    return install(spark, folder, schema)
+    return install(spark, folder, schema, lambda name: typer.echo(f"sql: {schema}.{name}", err=True))
 
 
 def wait_for_the_end() -> None:
@@ -200,6 +204,12 @@ def refuse_busy(address: endpoint.Address) -> None:
             trial.bind(address)
         except OSError as error:
             raise InputError(f"{address.host}:{address.port} can't be listened on: {error.strerror}") from error
+
+
+def _told(error: Exception) -> str:
+    """What Spark says, or the JVM in which it is, in a line."""
+    cause = re.search(r"^: (.+)$", str(error), re.MULTILINE) if isinstance(error, Py4JError) else None
+    return in_a_line(error) if cause is None else f"Spark failed: {cause[1]}"
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
@@ -37,7 +41,7 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
     # The columns of a view don't depend on what is in the tables.
     views = ViewsInProcess(f"{folder}/none")
     for name, text in VIEWS.items():
-        if any(READ_EMBEDDED_PROTOCOL in VIEWS[each] for each in views_named(name)):
+        if _needs_function(name):
             yield f"-- {name} is left out: it needs the function {READ_EMBEDDED_PROTOCOL}"
             continue
         views.make(views_named(name))
@@ -45,21 +49,64 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
     views.close()
 
 
-def install(spark: SparkSession, folder: str, schema: str) -> list[str]:
-    """Runs the statements in a session, whose catalog keeps what they make; the names of the tables and views.
+def install(spark: SparkSession, folder: str, schema: str, made: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Makes tables and views in a session, whose catalog keeps them; their names.
+
+    What Spark would plan for a minute at each question, or needs a function in Python, is computed here and becomes a
+    table with the rows of now, as an endpoint's (sql.endpoint).
+
+    Args:
+        folder: where the Delta tables are, on this machine.
+        made: gets each name when its table or view is there.
 
     Raises:
-        PySparkException: one is refused.
+        PySparkException: a statement is refused.
     """
     names = []
     for statement in statements_for(folder, schema):
-        if statement.startswith("--"):
+        making = _MADE.match(statement)
+        if statement.startswith("--") or (making is not None and making[1] in _computed()):
             continue
         spark.sql(statement)
-        made = _MADE.match(statement)
-        if made is not None:
-            names.append(made[1])
+        if making is not None:
+            names.append(making[1])
+            made(making[1])
+    views = ViewsInProcess(folder)
+    for name in _computed():
+        views.make(views_named(name))
+        if _is_view(spark, f"{schema}.{name}"):
+            # As the printed statements make it.
+            spark.sql(f"DROP VIEW {schema}.{name}")
+        _keep(spark, views.arrow(name), schema, name)
+        names.append(name)
+        made(name)
+    views.close()
     return names
+
+
+def _keep(spark: SparkSession, rows: pa.Table, schema: str, name: str) -> None:
+    """Makes a view's rows a table, in place of the one that was there."""
+    with tempfile.TemporaryDirectory(prefix="muster-views-") as scratch:
+        pq.write_table(rows, f"{scratch}/rows.parquet", coerce_timestamps="us")
+        columns = StructType([StructField(field.name, from_arrow_type(field.type)) for field in rows.schema])
+        frame = spark.read.schema(columns).parquet(scratch)
+        for column in frame.columns:
+            comment = _short_comment(name, column)
+            frame = frame if comment is None else frame.withMetadata(column, {"comment": comment})
+        frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").saveAsTable(f"{schema}.{name}")
+
+
+def _computed() -> list[str]:
+    """The views that stand on `rebalances`, whose checks multiply at each level, and those that need a function."""
+    return [name for name in VIEWS if "rebalances" in views_named(name)[:-1] or _needs_function(name)]
+
+
+def _needs_function(name: str) -> bool:
+    return any(READ_EMBEDDED_PROTOCOL in VIEWS[each] for each in views_named(name))
+
+
+def _is_view(spark: SparkSession, name: str) -> bool:
+    return spark.catalog.tableExists(name) and spark.catalog.getTable(name).tableType == "VIEW"
 
 
 def create_table(named: str, folder: str, name: str, shape: StructType) -> str:
@@ -79,11 +126,15 @@ def _columns(view: str, names: list[str]) -> str:
 
 
 def _comment(view: str, column: str) -> str:
+    comment = _short_comment(view, column)
+    return "" if comment is None else f" COMMENT '{quoted(comment)}'"
+
+
+def _short_comment(view: str, column: str) -> str | None:
     comment = COLUMN_COMMENTS.get(f"{view}.{column}", COLUMN_COMMENTS.get(column))
-    if comment is None:
-        return ""
-    short = comment if len(comment) <= _LONGEST_COMMENT else f"{comment[: _LONGEST_COMMENT - 4]} ..."
-    return f" COMMENT '{quoted(short)}'"
+    if comment is None or len(comment) <= _LONGEST_COMMENT:
+        return comment
+    return f"{comment[: _LONGEST_COMMENT - 4]} ..."
 
 
 def quoted(text: str) -> str:
