@@ -60,20 +60,15 @@ def test_the_statements_are_run(spark: SparkSession, tmp_path: Path, monkeypatch
     spark = spark.newSession()
     replay(None, ReplayRequest((SAMPLE_LOG,), tmp_path, ReplayOptions(), overwrite=True), print)
     # Spark takes seconds to plan each of the others.
-    monkeypatch.setattr(ddl, "VIEWS", {name: VIEWS[name] for name in (*ASKED, "members", "waited_for")})
+    monkeypatch.setattr(ddl, "VIEWS", {name: VIEWS[name] for name in (*ASKED, "members")})
     try:
         told: list[str] = []
         # A second time it replaces what the first one made.
         for _ in range(2):
             made = ddl.install(spark, str(tmp_path), "muster_installed", told.append)
-            assert made == [*SHAPES, *ASKED, "members", "waited_for"]
+            assert made == [*SHAPES, *ASKED, "members"]
         assert told == [*made, *made]
-        members = spark.sql("SELECT count(*) AS n FROM muster_installed.members WHERE assignment IS NOT NULL")
-        assert members.collect()[0]["n"] > 0
-        comments = {
-            row["col_name"]: row["comment"] for row in spark.sql("DESCRIBE muster_installed.waited_for").collect()
-        }
-        assert comments["how"].startswith("joined, reconciled, left")
+        assert spark.catalog.getTable("muster_installed.members").tableType == "MANAGED"
         asked = spark.sql("SELECT count(*) AS n FROM muster_installed.member_events WHERE event = 'expelled'")
         assert asked.collect()[0]["n"] == 6
     finally:
