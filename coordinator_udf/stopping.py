@@ -97,5 +97,6 @@ def deferred() -> Iterator[None]:
         _stopping.is_deferred = False
         # Others, such as PySpark, may have said meanwhile what SIGINT does.
         _stopping.listen()
-    if _stopping.pending is not None:
-        _stopping.handle(_stopping.pending)
+        if _stopping.pending is not None:
+            # What failed may have failed because of it: other processes of the command heard of it, too.
+            _stopping.handle(_stopping.pending)

@@ -1,0 +1,33 @@
+"""A signal that waits for the end of what can't be left half done, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = """
+import os, signal
+from coordinator_udf import stopping
+
+def command():
+    with stopping.deferred():
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("whole", flush=True)
+        {ending}
+    print("too far")
+
+stopping.run(command)
+"""
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise EOFError('of a process that heard of it, too')"])
+def test_a_signal_that_waited_ends_the_command_whatever_came_of_what_it_waited_for(ending: str) -> None:
+    words = [sys.executable, "-c", COMMAND.format(ending=ending)]
+    told = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(words, env=told, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "whole\n", "")
