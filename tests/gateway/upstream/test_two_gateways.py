@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from deltalake import write_deltalake
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings
 from tests.conftest import ROOT
+from tests.gateway.alone import METADATA
 from tests.gateway.fleet import Fleet, wait
 from tests.gateway.in_process import PARTITIONS, InProcessCoordinator
 from tests.gateway.upstream.behind import FAST
@@ -51,6 +53,11 @@ class GatewayProcess:
 
     def wait_until_it_listens(self) -> None:
         wait(lambda: _listens(self.port), "the gateway listens", self.output.read_text)
+
+    def tells_of(self, ports: Collection[int]) -> bool:
+        """Whether clients learn from it of the gateways with these ports."""
+        with Wire(self.port) as wire:
+            return {*ports} <= {broker["port"] for broker in wire.ask("Metadata", 10, METADATA)["brokers"]}
 
     def kill(self) -> None:
         """kill -9."""
@@ -89,6 +96,9 @@ def two_gateways(directory: Path, *options: str) -> Iterator[list[GatewayProcess
         coordinator.start()
         for gateway in gateways:
             gateway.wait_until_it_listens()
+        # Who asks one that hasn't seen the other yet learns of the other with new metadata, after some minutes.
+        for gateway in gateways:
+            wait(partial(gateway.tells_of, ports), "each gateway tells of both", gateway.output.read_text)
         yield gateways
     finally:
         for gateway in gateways:
