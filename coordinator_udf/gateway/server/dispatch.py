@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
-from coordinator_udf.gateway.apis.alter_configs import alter_configs
-from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
 from coordinator_udf.gateway.apis.unkept import CHANGES, refuse_change
+from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.peers import Peers
@@ -48,11 +47,11 @@ class Dispatcher:
         self._node = node
         self._topics = topics
         self._ends = ends
-        self._group_configs = group_configs
+        self._keeps_changes = group_configs is not None
+        self._configs = ConfigRequests(group_configs, of_groups, node, lambda: topics.catalog)
         self._client_assignors = client_assignors
         told = advertised(client_assignors=client_assignors)
         self._ranges = {KEYS_BY_NAME[name]: bounds for name, bounds in told.items()}
-        self._of_groups = of_groups
 
     def __call__(self, incoming: Incoming) -> Started:
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
@@ -72,8 +71,10 @@ class Dispatcher:
             return Started(answer, version, True, cut_short=partial(_set, answer, fetched))
         if api == "Produce" and not produce.is_answered(incoming.body):
             raise Closed(f"a Produce that wants no answer: {produce.REFUSAL}")
-        if api in CHANGES and self._group_configs is None:
+        if api in CHANGES and not self._keeps_changes:
             return Started(at_once(partial(refuse_change, api, version, incoming.body)), version, False)
+        if api == "IncrementalAlterConfigs":
+            return Started(self._configs.start(api, version, incoming.body), version, False)
         if api in CHANGES:
             change = partial(self._change, api, version, incoming.body)
             return Started(asyncio.get_running_loop().run_in_executor(None, change), version, False)
@@ -98,21 +99,13 @@ class Dispatcher:
             "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
             "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, catalog),
             "Produce": lambda: produce.produce(version, body, catalog),
-            "DescribeConfigs": lambda: describe_configs(version, body, self._configurable()),
-            "ListConfigResources": lambda: list_config_resources(version, body, self._configurable()),
+            "DescribeConfigs": lambda: self._configs.answer(api, version, body),
+            "ListConfigResources": lambda: self._configs.answer(api, version, body),
         }
         return answers[api]()
 
-    def _configurable(self) -> Configurable:
-        configs = {} if self._group_configs is None else self._group_configs.read()
-        return Configurable(self._node, self._topics.catalog, self._of_groups, configs)
-
     def _change(self, api: str, version: int, body: Mapping[str, Any]) -> MakeBody:
-        """Changes topics or settings of groups, in a thread that may wait for the log."""
-        if api == "IncrementalAlterConfigs" and self._group_configs is not None:
-            there = Configurable(self._node, self._topics.catalog, self._of_groups)
-            altered = self._group_configs.change(partial(alter_configs, version, body, there))
-            return lambda: altered
+        """Changes topics, in a thread that may wait for the log."""
         changes: dict[str, Decide[Mapping[str, Any]]] = {
             "CreateTopics": partial(topic_admin.create_topics, version, body, self._node.node_id),
             "CreatePartitions": partial(topic_admin.create_partitions, version, body),

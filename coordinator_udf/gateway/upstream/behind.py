@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.group_configs import GroupConfigStore
-from coordinator_udf.gateway.group_settings import GroupSettings
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.interfaces import Passage
@@ -55,7 +55,7 @@ class ClusterBehind:
             client_assignors=settings.client_assignors,
             peers=peers,
             judge=judge,
-            group_settings=GroupSettings(group_configs, settings.of_groups),
+            of_groups=ConfigRequests(group_configs, settings.of_groups),
         )
 
     async def open(self) -> None:

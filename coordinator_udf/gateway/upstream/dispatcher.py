@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster as answers
-from coordinator_udf.gateway.group_settings import GroupSettings
+from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.judge import Judge
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
@@ -41,9 +41,9 @@ class UpstreamDispatcher:
         client_assignors: bool = False,
         peers: Peers | None = None,
         judge: Judge | None = None,
-        group_settings: GroupSettings,
+        of_groups: ConfigRequests,
     ) -> None:
-        self._group_settings = group_settings
+        self._of_groups = of_groups
         self._pending = pending
         self._cluster = cluster
         self._ports = ports
@@ -71,7 +71,7 @@ class UpstreamDispatcher:
             body = self._find_coordinator(version, incoming.body)
             return Started(at_once(lambda: body), version, False)
         if api in SETTINGS_APIS.values():
-            return Started(self._group_settings.start(api, version, incoming.body), version, False)
+            return Started(self._of_groups.start(api, version, incoming.body), version, False)
         return coordinated(self._pending, incoming)
 
     def _api_versions(self, version: int, error: Errors) -> Mapping[str, Any]:
