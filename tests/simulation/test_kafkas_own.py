@@ -8,22 +8,17 @@ from typing import Any
 from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
+from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
 #: Without automatic commits a member takes partitions over while its application does something else.
 _CONSUMER: dict[str, Any] = {
     "group.protocol": "consumer", "max.poll.interval.ms": 20_000, "enable.auto.commit": False,
 }  # fmt: skip
-_SETTINGS = {
-    "group.consumer.session.timeout.ms": 10_000,
-    "group.consumer.min.session.timeout.ms": 10_000,
-    "group.consumer.heartbeat.interval.ms": 1_000,
-    "group.consumer.min.heartbeat.interval.ms": 1_000,
-}
 
 
 def _world(*members: MemberPlan, end_ms: int) -> WorldPlan:
-    return WorldPlan(members, (TopicPlan("t", 4),), end_ms, _SETTINGS, NetworkPlan((1, 1)))
+    return WorldPlan(members, (TopicPlan("t", 4),), end_ms, SHORT_SESSIONS, NetworkPlan((1, 1)))
 
 
 def _kinds(plan: WorldPlan) -> set[str]:

@@ -17,16 +17,14 @@ from coordinator_udf.simulation.ownership import Ownership
 from coordinator_udf.simulation.plan import Habit, MemberPlan, NetworkPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.shrink import event_list, shrink
 from coordinator_udf.simulation.world import World
+from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000},
     "consumer": {"group.protocol": "consumer"},
 }
 _SETTINGS = {
-    "group.consumer.session.timeout.ms": 10_000,
-    "group.consumer.min.session.timeout.ms": 10_000,
-    "group.consumer.heartbeat.interval.ms": 1_000,
-    "group.consumer.min.heartbeat.interval.ms": 1_000,
+    **SHORT_SESSIONS,
     "group.initial.rebalance.delay.ms": 500,
 }
 _BAD = "bad/1"

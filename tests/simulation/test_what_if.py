@@ -22,19 +22,14 @@ from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG, shared
+from tests.simulation.short_sessions import SHORT_SESSIONS
 
-_CONSUMER = {
-    "group.consumer.session.timeout.ms": 10_000,
-    "group.consumer.min.session.timeout.ms": 10_000,
-    "group.consumer.heartbeat.interval.ms": 1_000,
-    "group.consumer.min.heartbeat.interval.ms": 1_000,
-}
 CHANGES = {
     "base": Change(),
     "static": Change(is_static=True),
     "session30": Change(session_timeout_ms=30_000),
     "cooperative": Change(assignor="cooperative-sticky"),
-    "consumer": Change(protocol="consumer", settings=_CONSUMER),
+    "consumer": Change(protocol="consumer", settings=SHORT_SESSIONS),
 }
 #: What really happened: rebalances, partition-seconds without an owner, moves (from the recordings' README). W1 is
 #: taken from the quiet machine: on the busy one the same run differs from itself by more than any setting does.

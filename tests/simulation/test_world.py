@@ -29,6 +29,7 @@ from coordinator_udf.simulation.plan import (
 )
 from coordinator_udf.simulation.what_if.rebalances import MEMBER_LEFT, simulated_rebalances
 from coordinator_udf.simulation.world import World
+from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _BASE: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000, "max.poll.interval.ms": 30_000}
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -43,10 +44,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 _SETTINGS = {
-    "group.consumer.session.timeout.ms": 10_000,
-    "group.consumer.min.session.timeout.ms": 10_000,
-    "group.consumer.heartbeat.interval.ms": 1_000,
-    "group.consumer.min.heartbeat.interval.ms": 1_000,
+    **SHORT_SESSIONS,
     "group.initial.rebalance.delay.ms": 500,
     "group.consumer.client.assignors.enable": True,
 }
