@@ -21,7 +21,7 @@ from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, MeasuredPassage
 from coordinator_udf.gateway.peers import FIRST_ID, FIRST_ID_BEFORE_CLUSTER, Peers
-from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
+from coordinator_udf.gateway.security.authorizer import Authorizer, AuthorizingHandler
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.security.operations import OperationsHandler
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection
@@ -317,11 +317,11 @@ class Gateway:
             await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
 
     def _handler(self, node: Node) -> Handler:
-        """Who answers requests: for this log alone or before a cluster, and judged and measured where that is asked."""
+        """Who answers requests: for this log alone or before a cluster, authorized and measured where that is asked."""
         settings = self._settings
-        judge = None
+        authorizer = None
         if self._security is not None:
-            judge = Judge(self._security.acls, lambda: self._topics.catalog)
+            authorizer = Authorizer(self._security.acls, lambda: self._topics.catalog)
         configs = GroupConfigStore(self._request_log) if self._request_log.keeps_changes else None
         handler: Handler
         if self._cluster is None:
@@ -342,13 +342,13 @@ class Gateway:
                 self._pending,
                 self._topics,
                 self._accept,
-                judge=judge,
+                authorizer=authorizer,
                 peers=self._peers,
                 group_configs=configs,
             )
             handler = self._behind.dispatcher
-        if judge is not None:
-            handler = JudgedHandler(handler, judge)
+        if authorizer is not None:
+            handler = AuthorizingHandler(handler, authorizer)
         handler = OperationsHandler(handler, self._security.acls if self._security is not None else lambda: None)
         return handler if self._metrics is None else MeasuredHandler(handler, self._metrics)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator_udf.gateway.security.acls import Acls
+from coordinator_udf.gateway.security.authorizer import finished
 from coordinator_udf.gateway.security.groups import GROUP_RULES
-from coordinator_udf.gateway.security.judge import finished
-from coordinator_udf.gateway.security.ruling import Asker
+from coordinator_udf.gateway.security.restriction import Asker
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS
 from tests.gateway.alone import Alone
@@ -81,7 +81,7 @@ def test_without_it_the_apis_close_the_connection_as_unknown_ones_do(alone: Alon
 @pytest.mark.parametrize("api", sorted(CLIENT_ASSIGNMENT_APIS))
 def test_who_may_not_read_the_group_may_not_compute_for_it(api: str) -> None:
     asker = Asker("User:a", "127.0.0.1", Acls([], ["User:root"]), TopicCatalog(()))
-    ruling = GROUP_RULES[api](0, sample_request(api, 0), asker)
-    assert ruling is not None
-    assert ruling.body is None
-    assert finished(api, 0, ruling, {})["errorCode"] == 30
+    restriction = GROUP_RULES[api](0, sample_request(api, 0), asker)
+    assert restriction is not None
+    assert restriction.body is None
+    assert finished(api, 0, restriction, {})["errorCode"] == 30

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from coordinator_udf.gateway.security.acls import CLUSTER
-from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused_on_top, without
+from coordinator_udf.gateway.security.restriction import Asker, Body, Restriction, refused_on_top, without
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID
 from coordinator_udf.protocol.wire.shaping import answer
@@ -17,7 +17,7 @@ _NOT_THE_TRANSACTION: Final = Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _OPERATION_NOT_ATTEMPTED: Final = 55
 _NO_OPERATIONS: Final = -(2**31)
 
-Rule = Callable[[int, Body, Asker], Ruling | None]
+Rule = Callable[[int, Body, Asker], Restriction | None]
 
 
 class _Partitioned(NamedTuple):
@@ -67,7 +67,7 @@ def _partitioned(api: str, shape: _Partitioned) -> Rule:
     asked, name_asked, partitions_asked, index_asked = shape.asked
     told, name_told, partitions_told, index_told = shape.told
 
-    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+    def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         left: list[Body] = []
         errors: list[dict[str, Any]] = []
         for topic in body[asked]:
@@ -86,14 +86,14 @@ def _partitioned(api: str, shape: _Partitioned) -> Rule:
     return rule
 
 
-def _produce(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _produce(version: int, body: Body, asker: Asker) -> Restriction | None:
     transaction = body.get("transactionalId")
     if transaction is not None and not asker.may("WRITE", "TRANSACTIONAL_ID", transaction):
         return _of_producer("Produce", version, body)
     return _partitioned("Produce", _PARTITIONED["Produce"])(version, body, asker)
 
 
-def _of_producer(api: str, version: int, body: Body) -> Ruling:
+def _of_producer(api: str, version: int, body: Body) -> Restriction:
     shape = _PARTITIONED[api]
     topics = [
         {
@@ -106,12 +106,12 @@ def _of_producer(api: str, version: int, body: Body) -> Ruling:
         for topic in body["topicData"]
     ]
     said = answer(api, version, responses=topics)
-    return Ruling(None, lambda _: said)
+    return Restriction(None, lambda _: said)
 
 
-def _metadata(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _metadata(version: int, body: Body, asker: Asker) -> Restriction | None:
     if body["topics"] is None or (version == 0 and not body["topics"]):
-        return Ruling(body, lambda said: {**said, "topics": [t for t in said["topics"] if _may_see(t, asker)]})
+        return Restriction(body, lambda said: {**said, "topics": [t for t in said["topics"] if _may_see(t, asker)]})
     left: list[Body] = []
     errors: list[dict[str, Any]] = []
     for topic in body["topics"]:
@@ -125,7 +125,7 @@ def _metadata(version: int, body: Body, asker: Asker) -> Ruling | None:
         return None
     shaped = answer("Metadata", version, topics=errors)["topics"]
     # Of no topic at all it still has to be told which brokers there are; in v0 an empty list asks for all topics.
-    return Ruling(
+    return Restriction(
         {**body, "topics": left}, lambda said: {**said, "topics": [*(said["topics"] if left else ()), *shaped]}
     )
 
@@ -145,7 +145,7 @@ def _no_topic(name: str | None, topic_id: str) -> dict[str, Any]:
     }
 
 
-def _find_coordinator(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _find_coordinator(version: int, body: Body, asker: Asker) -> Restriction | None:
     is_transaction = body.get("keyType", 0) == 1
     kind = "TRANSACTIONAL_ID" if is_transaction else "GROUP"
     error = int(_NOT_THE_TRANSACTION if is_transaction else Errors.GROUP_AUTHORIZATION_FAILED)
@@ -154,7 +154,7 @@ def _find_coordinator(version: int, body: Body, asker: Asker) -> Ruling | None:
         if asker.may("DESCRIBE", kind, body["key"]):
             return None
         said = answer("FindCoordinator", version, **nowhere)
-        return Ruling(None, lambda _: said)
+        return Restriction(None, lambda _: said)
     left, others = asker.split("DESCRIBE", kind, body["coordinatorKeys"])
     errors = [{"key": key, **nowhere} for key in others]
     return without(
@@ -162,7 +162,7 @@ def _find_coordinator(version: int, body: Body, asker: Asker) -> Ruling | None:
     )
 
 
-def _init_producer_id(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _init_producer_id(version: int, body: Body, asker: Asker) -> Restriction | None:
     transaction = body["transactionalId"]
     if transaction is not None:
         if asker.may("WRITE", "TRANSACTIONAL_ID", transaction):
@@ -175,13 +175,13 @@ def _init_producer_id(version: int, body: Body, asker: Asker) -> Ruling | None:
     return refused_on_top("InitProducerId", version, Errors.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _end_txn(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _end_txn(version: int, body: Body, asker: Asker) -> Restriction | None:
     if asker.may("WRITE", "TRANSACTIONAL_ID", body["transactionalId"]):
         return None
     return refused_on_top("EndTxn", version, _NOT_THE_TRANSACTION)
 
 
-def _add_partitions_to_txn(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _add_partitions_to_txn(version: int, body: Body, asker: Asker) -> Restriction | None:
     topics = body["v3AndBelowTopics"]
     may_write = asker.may("WRITE", "TRANSACTIONAL_ID", body["v3AndBelowTransactionalId"])
     allowed = {topic["name"]: asker.may("WRITE", _TOPIC, topic["name"]) for topic in topics}
@@ -203,17 +203,17 @@ def _add_partitions_to_txn(version: int, body: Body, asker: Asker) -> Ruling | N
         for topic in topics
     ]
     said = answer("AddPartitionsToTxn", version, resultsByTopicV3AndBelow=results)
-    return Ruling(None, lambda _: said)
+    return Restriction(None, lambda _: said)
 
 
-def _create_topics(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _create_topics(version: int, body: Body, asker: Asker) -> Restriction | None:
     if asker.may("CREATE", "CLUSTER", CLUSTER):
         return None
     return _changed("CreateTopics", "CREATE", "topics")(version, body, asker)
 
 
 def _changed(api: str, operation: str, told: str) -> Rule:
-    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+    def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         left = [topic for topic in body["topics"] if asker.may(operation, _TOPIC, topic["name"])]
         errors = [
             {"name": topic["name"], "errorCode": _NOT_THE_TOPIC, "errorMessage": None, "numPartitions": -1,
@@ -226,7 +226,7 @@ def _changed(api: str, operation: str, told: str) -> Rule:
     return rule
 
 
-def _delete_topics(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _delete_topics(version: int, body: Body, asker: Asker) -> Restriction | None:
     field = "topics" if version >= 6 else "topicNames"
     left: list[Any] = []
     errors: list[dict[str, Any]] = []
@@ -248,7 +248,7 @@ def _configs(api: str, operation: str, told: str, nothing: Mapping[str, Any]) ->
         nothing: what such an entry says beside the resource and the error.
     """
 
-    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+    def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         left: list[Body] = []
         errors: list[dict[str, Any]] = []
         for resource in body["resources"]:
@@ -263,7 +263,7 @@ def _configs(api: str, operation: str, told: str, nothing: Mapping[str, Any]) ->
     return rule
 
 
-def _list_config_resources(version: int, _: Body, asker: Asker) -> Ruling | None:
+def _list_config_resources(version: int, _: Body, asker: Asker) -> Restriction | None:
     if asker.may("DESCRIBE_CONFIGS", "CLUSTER", CLUSTER):
         return None
     return refused_on_top("ListConfigResources", version, Errors.CLUSTER_AUTHORIZATION_FAILED)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from coordinator_udf.gateway.security.acls import CLUSTER
-from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused, without
+from coordinator_udf.gateway.security.restriction import Asker, Body, Restriction, refused, without
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS
 
@@ -19,8 +19,8 @@ _NOT_THE_TOPIC: Final = Errors.TOPIC_AUTHORIZATION_FAILED
 _SEVERAL_GROUPS: Final = 8
 
 
-def _member(api: str) -> Callable[[int, Body, Asker], Ruling | None]:
-    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _member(api: str) -> Callable[[int, Body, Asker], Restriction | None]:
+    def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         if asker.may("READ", _GROUP, body["groupId"]):
             return None
         return refused(api, version, body, _NOT_THE_GROUP)
@@ -28,7 +28,7 @@ def _member(api: str) -> Callable[[int, Body, Asker], Ruling | None]:
     return rule
 
 
-def _consumer_group_heartbeat(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _consumer_group_heartbeat(version: int, body: Body, asker: Asker) -> Restriction | None:
     if not asker.may("READ", _GROUP, body["groupId"]):
         return refused("ConsumerGroupHeartbeat", version, body, _NOT_THE_GROUP)
     names = body.get("subscribedTopicNames") or ()
@@ -40,7 +40,7 @@ def _consumer_group_heartbeat(version: int, body: Body, asker: Asker) -> Ruling 
     return refused("ConsumerGroupHeartbeat", version, body, _NOT_THE_TOPIC)
 
 
-def _offset_commit(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _offset_commit(version: int, body: Body, asker: Asker) -> Restriction | None:
     if not asker.may("READ", _GROUP, body["groupId"]):
         return refused("OffsetCommit", version, body, _NOT_THE_GROUP)
     left, errors = _topics(body["topics"], "READ", asker)
@@ -52,12 +52,12 @@ def _offset_commit(version: int, body: Body, asker: Asker) -> Ruling | None:
     return without("OffsetCommit", version, body, asked="topics", told="topics", left=left, errors=errors)
 
 
-def _offset_fetch(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _offset_fetch(version: int, body: Body, asker: Asker) -> Restriction | None:
     if version < _SEVERAL_GROUPS:
         if not asker.may("DESCRIBE", _GROUP, body["groupId"]):
             return refused("OffsetFetch", version, body, _NOT_THE_GROUP)
         asked, finish = _fetched(body, asker)
-        return Ruling(asked, finish)
+        return Restriction(asked, finish)
     left: list[Body] = []
     errors: list[dict[str, Any]] = []
     finishes: dict[str, Callable[[Body], Body]] = {}
@@ -74,7 +74,7 @@ def _offset_fetch(version: int, body: Body, asker: Asker) -> Ruling | None:
         groups = [finishes[group["groupId"]](group) for group in said["groups"]]
         return {**said, "groups": [*groups, *errors]}
 
-    return Ruling({**body, "groups": left}, finish_all)
+    return Restriction({**body, "groups": left}, finish_all)
 
 
 def _fetched(group: Body, asker: Asker) -> tuple[Body, Callable[[Body], Body]]:
@@ -122,7 +122,7 @@ def _topics(topics: list[Body], operation: str, asker: Asker) -> tuple[list[Body
     return left, errors
 
 
-def _offset_delete(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _offset_delete(version: int, body: Body, asker: Asker) -> Restriction | None:
     if not asker.may("DELETE", _GROUP, body["groupId"]):
         return refused("OffsetDelete", version, body, _NOT_THE_GROUP)
     left, errors = _topics(body["topics"], "READ", asker)
@@ -134,26 +134,26 @@ def _offset_delete(version: int, body: Body, asker: Asker) -> Ruling | None:
     return without("OffsetDelete", version, body, asked="topics", told="topics", left=left, errors=errors)
 
 
-def _delete_groups(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _delete_groups(version: int, body: Body, asker: Asker) -> Restriction | None:
     left, others = asker.split("DELETE", _GROUP, body["groupsNames"])
     errors = [{"groupId": name, "errorCode": int(_NOT_THE_GROUP)} for name in others]
     return without("DeleteGroups", version, body, asked="groupsNames", told="results", left=left, errors=errors)
 
 
-def _described(api: str, asked: str) -> Callable[[int, Body, Asker], Ruling | None]:
-    def rule(version: int, body: Body, asker: Asker) -> Ruling | None:
+def _described(api: str, asked: str) -> Callable[[int, Body, Asker], Restriction | None]:
+    def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         left, others = asker.split("DESCRIBE", _GROUP, body[asked])
         errors = [{"groupId": name, "errorCode": int(_NOT_THE_GROUP), "members": []} for name in others]
-        ruling = without(api, version, body, asked=asked, told="groups", left=left, errors=errors)
-        if api == "DescribeGroups" or (ruling is not None and ruling.body is None):
-            return ruling
-        before = ruling or Ruling(body, lambda said: said)
+        restriction = without(api, version, body, asked=asked, told="groups", left=left, errors=errors)
+        if api == "DescribeGroups" or (restriction is not None and restriction.body is None):
+            return restriction
+        before = restriction or Restriction(body, lambda said: said)
 
         def finish(said: Body) -> Body:
             finished = before.finish(said)
             return {**finished, "groups": [_seen(group, asker) for group in finished["groups"]]}
 
-        return Ruling(before.body, finish)
+        return Restriction(before.body, finish)
 
     return rule
 
@@ -172,7 +172,7 @@ def _seen(group: Body, asker: Asker) -> Body:
     return {**group, "errorCode": int(_NOT_THE_TOPIC), "errorMessage": told, "members": []}
 
 
-def _list_groups(_: int, body: Body, asker: Asker) -> Ruling | None:
+def _list_groups(_: int, body: Body, asker: Asker) -> Restriction | None:
     if asker.may("DESCRIBE", "CLUSTER", CLUSTER):
         return None
 
@@ -180,10 +180,10 @@ def _list_groups(_: int, body: Body, asker: Asker) -> Ruling | None:
         seen = [group for group in said["groups"] if asker.may("DESCRIBE", _GROUP, group["groupId"])]
         return {**said, "groups": seen}
 
-    return Ruling(body, finish)
+    return Restriction(body, finish)
 
 
-GROUP_RULES: Final[dict[str, Callable[[int, Body, Asker], Ruling | None]]] = {
+GROUP_RULES: Final[dict[str, Callable[[int, Body, Asker], Restriction | None]]] = {
     **{api: _member(api) for api in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", *CLIENT_ASSIGNMENT_APIS)},
     "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
     "OffsetCommit": _offset_commit,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.security.acls import CLUSTER, Acls
-from coordinator_udf.gateway.security.ruling import Body, Ruling
+from coordinator_udf.gateway.security.restriction import Body, Restriction
 from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.server.interfaces import Handler, Incoming, Started
 
@@ -77,22 +77,22 @@ class OperationsHandler:
         return lambda operation, kind, name: acls.allows(principal, host, operation, kind, name)
 
 
-def with_operations(api: str, body: Body, ruling: Ruling | None, may: _May) -> Ruling | None:
+def with_operations(api: str, body: Body, restriction: Restriction | None, may: _May) -> Restriction | None:
     """Has the answer of a cluster say what the client may do: of what the gateway's own user may, what it may itself.
 
     Args:
         body: what the client asks.
-        ruling: what comes of that under ACLs.
+        restriction: what comes of that under ACLs.
     """
     wanted = _wanted(body)
     if api not in _OF_CLUSTERS or not wanted:
-        return ruling
-    to_cluster, finish = ruling or Ruling(body, dict)
+        return restriction
+    to_cluster, finish = restriction or Restriction(body, dict)
 
     def told(said: Body) -> Body:
         return finish(said if to_cluster is None else _both(said, _TELLERS[api](said, wanted, may)))
 
-    return Ruling(to_cluster, told)
+    return Restriction(to_cluster, told)
 
 
 def _wanted(asked: Body) -> frozenset[str]:

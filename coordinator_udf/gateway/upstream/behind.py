@@ -8,7 +8,7 @@ from collections.abc import Callable
 from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.peers import Peers
-from coordinator_udf.gateway.security.judge import Judge
+from coordinator_udf.gateway.security.authorizer import Authorizer
 from coordinator_udf.gateway.server.interfaces import Passage
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
 from coordinator_udf.gateway.settings import GatewaySettings
@@ -38,12 +38,12 @@ class ClusterBehind:
         topics: TopicStore,
         accept: Accept,
         *,
-        judge: Judge | None = None,
+        authorizer: Authorizer | None = None,
         peers: Peers | None = None,
         group_configs: GroupConfigStore | None = None,
     ) -> None:
         self._peers = peers
-        self._judge = judge
+        self._authorizer = authorizer
         self._cluster = cluster
         self._topics = topics
         self._accept = accept
@@ -54,7 +54,7 @@ class ClusterBehind:
             self._ports,
             client_assignors=settings.client_assignors,
             peers=peers,
-            judge=judge,
+            authorizer=authorizer,
             of_groups=ConfigRequests(group_configs, settings.of_groups),
         )
 
@@ -78,7 +78,7 @@ class ClusterBehind:
         """Makes the way of one connection's requests to a broker; without an id to any."""
         targets = self._cluster.addresses if node_id is None else lambda: [self._ports.target(node_id)]
         return UpstreamPassage(
-            UpstreamLink(self._cluster.settings, targets), self._ports.advertise, self._judge, self._gateways
+            UpstreamLink(self._cluster.settings, targets), self._ports.advertise, self._authorizer, self._gateways
         )
 
     def _gateways(self) -> list[Broker]:

@@ -9,7 +9,7 @@ from typing import Any
 from coordinator_udf.gateway.apis import cluster as answers
 from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.peers import Peers
-from coordinator_udf.gateway.security.judge import Judge
+from coordinator_udf.gateway.security.authorizer import Authorizer
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
 from coordinator_udf.gateway.server.interfaces import Incoming, Started
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
@@ -40,7 +40,7 @@ class UpstreamDispatcher:
         *,
         client_assignors: bool = False,
         peers: Peers | None = None,
-        judge: Judge | None = None,
+        authorizer: Authorizer | None = None,
         of_groups: ConfigRequests,
     ) -> None:
         self._of_groups = of_groups
@@ -48,7 +48,7 @@ class UpstreamDispatcher:
         self._cluster = cluster
         self._ports = ports
         self._peers = peers
-        self._judge = judge
+        self._authorizer = authorizer
         #: What is served here, by API.
         settings = {api: LOCAL[api] for api in SETTINGS_APIS.values()}
         self._served = {**coordinated_apis(client_assignors=client_assignors), **_LOCAL, **settings}
@@ -77,7 +77,7 @@ class UpstreamDispatcher:
     def _api_versions(self, version: int, error: Errors) -> Mapping[str, Any]:
         served = self._cluster.served
         ranges = told_ranges(served, self._served)
-        if self._judge is not None and self._judge.has_rules:
+        if self._authorizer is not None and self._authorizer.has_rules:
             # Clients ask for topics by Metadata then, of whose answer everybody gets what they may see.
             ranges.pop(DESCRIBE_TOPIC_PARTITIONS, None)
         return answers.api_versions(version, error, ranges, told_features(served))

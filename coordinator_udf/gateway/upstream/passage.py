@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from coordinator_udf.gateway.security.judge import Judge, finished
-from coordinator_udf.gateway.security.ruling import Ruling
+from coordinator_udf.gateway.security.authorizer import Authorizer, finished
+from coordinator_udf.gateway.security.restriction import Restriction
 from coordinator_udf.gateway.server.interfaces import Closed, Passed, Write
 from coordinator_udf.gateway.upstream.cluster_state import Broker
 from coordinator_udf.gateway.upstream.link import UpstreamLink
@@ -25,12 +25,12 @@ class UpstreamPassage:
         self,
         link: UpstreamLink,
         advertise: Advertise,
-        judge: Judge | None = None,
+        authorizer: Authorizer | None = None,
         gateways: Callable[[], Sequence[Broker]] = tuple,
     ) -> None:
         self._gateways = gateways
         self._link = link
-        self._judge = judge
+        self._authorizer = authorizer
         self._advertise = advertise
 
     async def pass_on(self, header: RequestHeader, frame: bytes, principal: str | None, host: str) -> Passed | None:
@@ -38,10 +38,10 @@ class UpstreamPassage:
         way = relay(header, frame)
         if way is None:
             return None
-        if self._judge is not None and principal is not None:
-            ruling = self._judge.of_frame(header, frame, principal, host)
-            if ruling is not None:
-                return await self._pass_ruled(header, way, ruling)
+        if self._authorizer is not None and principal is not None:
+            restriction = self._authorizer.of_frame(header, frame, principal, host)
+            if restriction is not None:
+                return await self._pass_restricted(header, way, restriction)
         await self._link.send(frame, is_answered=way.is_answered)
         if not way.is_answered:
             return Passed(None)
@@ -54,16 +54,16 @@ class UpstreamPassage:
 
         return Passed(rewritten)
 
-    async def _pass_ruled(self, header: RequestHeader, way: Relay, ruling: Ruling) -> Passed:
+    async def _pass_restricted(self, header: RequestHeader, way: Relay, restriction: Restriction) -> Passed:
         """Passes on what is left of a request, and puts into its answer what was left out."""
         api, version, correlation_id = header.api or "", header.api_version, header.correlation_id
         if not way.is_answered:
             # As a broker does where it can't say that something is wrong.
             raise Closed(f"{api} without an answer is not allowed")
-        if ruling.body is None:
-            said = response_bytes(api, version, correlation_id, finished(api, version, ruling, {}))
+        if restriction.body is None:
+            said = response_bytes(api, version, correlation_id, finished(api, version, restriction, {}))
             return Passed(lambda write: write(said))
-        asked = request_bytes(api, version, correlation_id, header.client_id, ruling.body)
+        asked = request_bytes(api, version, correlation_id, header.client_id, restriction.body)
         await self._link.send(asked[_LENGTH_BYTES:], is_answered=True)
 
         async def ruled(write: Write) -> None:
@@ -71,7 +71,7 @@ class UpstreamPassage:
             if way.rewritten is not None:
                 frame = (await rewrite(api, version, frame, self._advertise, self._gateways()))[_LENGTH_BYTES:]
             _, body = split_response(api, version, frame)
-            await write(response_bytes(api, version, correlation_id, finished(api, version, ruling, body)))
+            await write(response_bytes(api, version, correlation_id, finished(api, version, restriction, body)))
 
         return Passed(ruled)
 

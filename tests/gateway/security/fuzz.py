@@ -17,7 +17,7 @@ from pathlib import Path
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
-from coordinator_udf.gateway.security.judge import Judge, JudgedHandler
+from coordinator_udf.gateway.security.authorizer import Authorizer, AuthorizingHandler
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.connection import Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
@@ -101,7 +101,7 @@ class Target:
         handler: Handler = Dispatcher(
             self.pending, Node(1, "h", 9092, "c"), store, PartitionEnds(), group_configs=GroupConfigStore(self.log)
         )
-        self.handler = JudgedHandler(handler, Judge(security.acls, lambda: store.catalog))
+        self.handler = AuthorizingHandler(handler, Authorizer(security.acls, lambda: store.catalog))
         self.budget = ByteBudget(self.settings.queued_bytes_max)
         self.closed: Counter[str] = Counter()
 

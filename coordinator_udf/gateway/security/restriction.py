@@ -45,7 +45,7 @@ class Asker(NamedTuple):
         return None if found is None else found.name
 
 
-class Ruling(NamedTuple):
+class Restriction(NamedTuple):
     """What is to be done with a request that isn't simply allowed.
 
     Attributes:
@@ -57,22 +57,22 @@ class Ruling(NamedTuple):
     finish: Callable[[Body], Body]
 
 
-def refused(api: str, version: int, body: Body, error: Errors) -> Ruling:
+def refused(api: str, version: int, body: Body, error: Errors) -> Restriction:
     """Refuses a whole request, with the error where answers of its API have theirs."""
     said = failed_answer(api, version, body, error)
     assert said is not None
-    return Ruling(None, lambda _: said)
+    return Restriction(None, lambda _: said)
 
 
-def refused_on_top(api: str, version: int, error: Errors) -> Ruling:
+def refused_on_top(api: str, version: int, error: Errors) -> Restriction:
     """Refuses a whole request, with the error at the top of its answer."""
     said = answer(api, version, errorCode=int(error))
-    return Ruling(None, lambda _: said)
+    return Restriction(None, lambda _: said)
 
 
 def without(
     api: str, version: int, body: Body, *, asked: str, told: str, left: list[Any], errors: list[dict[str, Any]]
-) -> Ruling | None:
+) -> Restriction | None:
     """Takes entries out of a list of a request and answers each with an error; None if there are none to take out.
 
     Args:
@@ -85,6 +85,6 @@ def without(
         return None
     if not left:
         said = answer(api, version, **{told: errors})
-        return Ruling(None, lambda _: said)
+        return Restriction(None, lambda _: said)
     shaped = answer(api, version, **{told: errors})[told]
-    return Ruling({**body, asked: left}, lambda said: {**said, told: [*said[told], *shaped]})
+    return Restriction({**body, asked: left}, lambda said: {**said, told: [*said[told], *shaped]})

@@ -11,7 +11,7 @@ from coordinator_udf.gateway.security.acls import CLUSTER, Acls
 from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
 from coordinator_udf.gateway.security.groups import GROUP_RULES
 from coordinator_udf.gateway.security.operations import with_operations
-from coordinator_udf.gateway.security.ruling import Asker, Body, Ruling, refused_on_top
+from coordinator_udf.gateway.security.restriction import Asker, Body, Restriction, refused_on_top
 from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.server.interfaces import Closed, Handler, Incoming, MakeBody, Started
 from coordinator_udf.gateway.topics import TopicCatalog
@@ -25,7 +25,7 @@ _RULES: Final = {**GROUP_RULES, **CLUSTER_RULES}
 _FOR_ALL: Final = frozenset(("ApiVersions", "DescribeCluster"))
 
 
-class Judge:
+class Authorizer:
     """Says what comes of requests.
 
     Args:
@@ -42,7 +42,7 @@ class Judge:
         """Whether there are ACLs; without them everybody may do everything."""
         return self._acls() is not None
 
-    def of_frame(self, header: RequestHeader, frame: bytes, principal: str, host: str) -> Ruling | None:
+    def of_frame(self, header: RequestHeader, frame: bytes, principal: str, host: str) -> Restriction | None:
         """Returns what is to be done with a request that would go on to the cluster; None if it is allowed.
 
         Raises:
@@ -61,10 +61,10 @@ class Judge:
         body = decode(request_message(header.api, header.api_version), frame, header.body_at)
         asker = Asker(principal, host.removeprefix("/"), acls, self._catalog())
         rule = _RULES.get(header.api)
-        ruling = None if rule is None else rule(header.api_version, body, asker)
-        return with_operations(header.api, body, ruling, asker.may)
+        restriction = None if rule is None else rule(header.api_version, body, asker)
+        return with_operations(header.api, body, restriction, asker.may)
 
-    def of_body(self, api: str, version: int, body: Body, principal: str, host: str) -> Ruling | None:
+    def of_body(self, api: str, version: int, body: Body, principal: str, host: str) -> Restriction | None:
         """Returns what is to be done with a request; None if it is allowed."""
         acls, rule = self._acls(), _RULES.get(api)
         if acls is None or rule is None:
@@ -77,12 +77,12 @@ def _has_error_on_top(api: str, version: int) -> bool:
     return any(field.name == "errorCode" for field in response_message(api, version).fields)
 
 
-class JudgedHandler:
+class AuthorizingHandler:
     """A handler that applies ACLs to requests before another one handles them, and to its answers."""
 
-    def __init__(self, handler: Handler, judge: Judge) -> None:
+    def __init__(self, handler: Handler, authorizer: Authorizer) -> None:
         self._handler = handler
-        self._judge = judge
+        self._authorizer = authorizer
 
     def is_served(self, api: str | None, version: int) -> bool:
         """See `Handler.is_served`."""
@@ -93,18 +93,18 @@ class JudgedHandler:
         api, version = incoming.header.api or "", incoming.header.api_version
         if incoming.principal is None or not self.is_served(api, version):
             return self._handler(incoming)
-        ruling = self._judge.of_body(api, version, incoming.body, incoming.principal, incoming.host)
-        if ruling is None:
+        restriction = self._authorizer.of_body(api, version, incoming.body, incoming.principal, incoming.host)
+        if restriction is None:
             return self._handler(incoming)
-        if ruling.body is None:
+        if restriction.body is None:
             done: asyncio.Future[MakeBody] = asyncio.get_running_loop().create_future()
-            done.set_result(partial(finished, api, version, ruling, {}))
+            done.set_result(partial(finished, api, version, restriction, {}))
             return Started(done, version, False)
-        body = ruling.body
+        body = restriction.body
         started = self._handler(incoming._replace(body=body, read_again=lambda: body))
-        return started._replace(answer=then(started.answer, partial(finished, api, version, ruling)))
+        return started._replace(answer=then(started.answer, partial(finished, api, version, restriction)))
 
 
-def finished(api: str, version: int, ruling: Ruling, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the body of an answer under a ruling, in the shape of its version."""
-    return answer(api, version, **ruling.finish(said))
+def finished(api: str, version: int, restriction: Restriction, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the body of an answer under a restriction, in the shape of its version."""
+    return answer(api, version, **restriction.finish(said))
