@@ -244,7 +244,7 @@ class Gateway:
             shed=self._commit.shed,
             withdrawn=self._pending.withdrawn,
             closed=dict(self._closed),
-            authentications={} if self._security is None else dict(self._security.entrance.authenticator.counts),
+            authentications={} if self._security is None else dict(self._security.admission.authenticator.counts),
         )
 
     def _status_if_begun(self) -> GatewayStatus | None:
@@ -361,7 +361,7 @@ class Gateway:
             budget=ByteBudget(settings.queued_bytes_max),
             in_flight=asyncio.Semaphore(settings.max_in_flight),
             on_close=self._count_close,
-            admission=None if security is None else security.entrance,
+            admission=None if security is None else security.admission,
             allowance=None if security is None else security.quotas,
         )
 
@@ -385,7 +385,7 @@ class Gateway:
             _log.warning("a connection is refused: %d are open", len(self._connections))
             writer.transport.abort()
             return
-        if self._security is not None and self._security.entrance.tls is not None:
+        if self._security is not None and self._security.admission.tls is not None:
             # What comes before TLS has begun would be lost to it.
             writer.transport.pause_reading()  # type: ignore[attr-defined]
         if passage is not None and self._metrics is not None:

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from coordinator_udf.gateway.security.acls import Acls
-from coordinator_udf.gateway.security.dialogue import Authenticator
-from coordinator_udf.gateway.security.entrance import Entrance, Strangers
+from coordinator_udf.gateway.security.admission import SecureAdmission, Strangers
 from coordinator_udf.gateway.security.oauthbearer import OAuthBearerExchange, TokenCheck
 from coordinator_udf.gateway.security.quotas import Quotas
 from coordinator_udf.gateway.security.sasl import OAUTHBEARER, Begin, user_mechanisms
+from coordinator_udf.gateway.security.sasl_authentication import Authenticator
 from coordinator_udf.gateway.security.settings import SecuritySettings, read_security, server_tls, upstream_tls
 from coordinator_udf.gateway.security.users import UserFile
 from coordinator_udf.gateway.security.web_keys import WebKeys
@@ -47,7 +47,7 @@ class Security:
         if settings.has_sasl and settings.user_mechanisms and settings.users is not None:
             self._users = UserFile(self.directory / settings.users)
         self._tokens = _token_check(settings, self.directory) if settings.has_sasl else None
-        self.entrance = Entrance(
+        self.admission = SecureAdmission(
             settings=settings,
             tls=server_tls(settings, self.directory),
             authenticator=Authenticator(

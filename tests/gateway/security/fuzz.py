@@ -107,7 +107,7 @@ class Target:
 
     def shared(self, security: Security | None) -> Shared:
         in_flight = asyncio.Semaphore(self.settings.max_in_flight)
-        admission = None if security is None else security.entrance
+        admission = None if security is None else security.admission
         return Shared(
             self.settings, self.handler, self.budget, in_flight, lambda why: self.closed.update([why]), admission
         )

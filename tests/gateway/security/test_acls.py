@@ -69,7 +69,7 @@ def test_what_no_rule_is_about_may_be_left_open() -> None:
     assert not acls.allows("User:b", "127.0.0.1", "READ", "TOPIC", "t")
 
 
-class Known(Wire):
+class AuthenticatedWire(Wire):
     """A connection of one of the users."""
 
     def __init__(self, front: Front, user: str) -> None:
@@ -78,7 +78,7 @@ class Known(Wire):
         token = b64encode(f"\0{user}\0{PASSWORDS[user]}".encode()).decode()
         assert self.ask("SaslAuthenticate", 2, {"authBytes": token})["errorCode"] == 0
 
-    def __enter__(self) -> Known:
+    def __enter__(self) -> AuthenticatedWire:
         return self
 
 
@@ -96,7 +96,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     locked = Locked(tmp_path_factory.mktemp("locked"))
     security = locked.security("SASL_PLAINTEXT", locked.rules(*RULES))
     with Front(tmp_path_factory.mktemp("front") / "log.db", topics(t1=2, t2=2, w=1), security=security) as front:
-        with Known(front, "admin") as wire:
+        with AuthenticatedWire(front, "admin") as wire:
             for group in ("g", "secret"):
                 said = wire.ask("OffsetCommit", 8, commit(group, "t1", "t2"))
                 assert {p["errorCode"] for topic in said["topics"] for p in topic["partitions"]} == {0}
@@ -137,10 +137,10 @@ def test_members_need_read_on_the_group(front: Front) -> None:
         ),
     ]
     for group in ("g", "secret", "not there"):
-        with Known(front, "bob") as wire:
+        with AuthenticatedWire(front, "bob") as wire:
             for api, version, body in asked:
                 assert wire.ask(api, version, {**body, "groupId": group})["errorCode"] == GROUP, (api, group)
-    with Known(front, "alice") as wire:
+    with AuthenticatedWire(front, "alice") as wire:
         assert wire.ask("Heartbeat", 4, {**HEARTBEAT, "groupId": "g"})["errorCode"] == 25
     log = [row for append in front.log.read(0, front.log.end()) for row in append.to_pylist()]
     heartbeats = [row["principal"] for row in log if row["api"] == "Heartbeat"]
@@ -187,7 +187,7 @@ def changes(group: str, topic: str) -> list[tuple[str, int, dict[str, Any]]]:
 def test_who_has_no_right_gets_one_answer_whether_something_is_there_or_not(front: Front) -> None:
     answers: dict[str, list[Any]] = {}
     for group, topic in (("secret", "t2"), ("not there", "nor this")):
-        with Known(front, "bob") as wire:
+        with AuthenticatedWire(front, "bob") as wire:
             found = [
                 wire.ask("OffsetFetch", 8, fetch(group, topic)),
                 wire.ask("OffsetFetch", 8, fetch(group)),
@@ -212,7 +212,7 @@ def test_who_has_no_right_gets_one_answer_whether_something_is_there_or_not(fron
 
 
 def test_of_a_request_only_what_is_allowed_is_done(front: Front) -> None:
-    with Known(front, "alice") as wire:
+    with AuthenticatedWire(front, "alice") as wire:
         said = wire.ask("OffsetCommit", 8, commit("g", "t1", "t2"))
         assert {t["name"]: t["partitions"][0]["errorCode"] for t in said["topics"]} == {"t1": 0, "t2": TOPIC}
         said = wire.ask("OffsetFetch", 8, fetch("g", "t1", "t2"))["groups"][0]
@@ -231,7 +231,7 @@ def test_of_a_request_only_what_is_allowed_is_done(front: Front) -> None:
         assert [topic["name"] for topic in named] == ["t1", "w"]
         by_id = [{"topicId": topic_id("t2"), "name": None}]
         assert wire.ask("Metadata", 12, {**METADATA, "topics": by_id})["topics"][0]["errorCode"] == TOPIC
-    with Known(front, "admin") as wire:
+    with AuthenticatedWire(front, "admin") as wire:
         kept = wire.ask("OffsetFetch", 8, fetch("g", "t2"))["groups"][0]["topics"][0]["partitions"][0]
         assert kept["committedOffset"] == 5
 
@@ -241,7 +241,7 @@ def test_subscriptions_need_the_right_to_see_the_topics(front: Front) -> None:
         "groupId": "g-848", "memberId": "AAAAAAAAAAAAAAAAAAAAAQ", "memberEpoch": 0, "instanceId": None, "rackId": None,
         "rebalanceTimeoutMs": 5_000, "serverAssignor": None, "topicPartitions": [],
     }  # fmt: skip
-    with Known(front, "alice") as wire:
+    with AuthenticatedWire(front, "alice") as wire:
         for names, pattern in ((["t1", "t2"], None), ([], "t.*"), (["nor this"], None)):
             asked = {**body, "subscribedTopicNames": names, "subscribedTopicRegex": pattern}
             assert wire.ask("ConsumerGroupHeartbeat", 1, asked)["errorCode"] == TOPIC
@@ -252,7 +252,7 @@ def test_subscriptions_need_the_right_to_see_the_topics(front: Front) -> None:
 def test_rules_are_taken_over_while_the_gateway_runs(tmp_path: Path) -> None:
     locked = Locked(tmp_path)
     security = locked.security("SASL_PLAINTEXT", locked.rules("alice READ GROUP g"))
-    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front, Known(front, "bob") as wire:
+    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front, AuthenticatedWire(front, "bob") as wire:
         assert wire.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == GROUP
         locked.file.write_text(locked.file.read_text() + locked.rules("bob READ GROUP g").partition("\n")[2])
         front.gateway.look_at_users()

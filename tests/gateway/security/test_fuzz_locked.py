@@ -22,7 +22,7 @@ def test_nobody_gets_in_by_noise_and_nothing_breaks(tmp_path: Path) -> None:
         assert not [why for why in target.closed if "error of the gateway" in why], target.closed
         outcomes = await after(target, 12_000, rng)
         assert min(outcomes["closed"], outcomes["started"]) > 1_000, outcomes
-        assert len(target.security.entrance.strangers) == 0
+        assert len(target.security.admission.strangers) == 0
         assert peak_kib() - start < 200 * 1024
 
     asyncio.run(run())

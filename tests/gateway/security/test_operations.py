@@ -8,7 +8,7 @@ from typing import Any
 from tests.gateway.alone import METADATA, Alone
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import Locked
-from tests.gateway.security.test_acls import Known
+from tests.gateway.security.test_acls import AuthenticatedWire
 from tests.gateway.wire import Wire
 
 UNTOLD = -(2**31)
@@ -71,14 +71,14 @@ def test_acls_count(tmp_path: Path) -> None:
     rules = locked.rules("alice READ TOPIC t1", "alice READ GROUP g", "bob DESCRIBE CLUSTER kafka-cluster")
     security = locked.security("SASL_PLAINTEXT", rules)
     with Front(tmp_path / "log.db", topics(t1=1, t2=1), security=security) as front:
-        with Known(front, "alice") as wire:
+        with AuthenticatedWire(front, "alice") as wire:
             assert operations_of_topics(wire) == {"t1": READ | DESCRIBE}
             (group,) = wire.ask("DescribeGroups", 5, ABOUT_GROUPS)["groups"]
             assert group["authorizedOperations"] == READ | DESCRIBE
             assert operations_of_cluster(wire) == 0
-        with Known(front, "bob") as wire:
+        with AuthenticatedWire(front, "bob") as wire:
             assert operations_of_cluster(wire) == DESCRIBE
             (group,) = wire.ask("DescribeGroups", 5, ABOUT_GROUPS)["groups"]
             assert (group["errorCode"], group["authorizedOperations"]) == (30, UNTOLD)
-        with Known(front, "admin") as wire:
+        with AuthenticatedWire(front, "admin") as wire:
             assert operations_of_topics(wire) == {"t1": ALL_OF_TOPIC, "t2": ALL_OF_TOPIC}

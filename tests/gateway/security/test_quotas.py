@@ -12,7 +12,7 @@ from coordinator_udf.gateway.security.quotas import Quotas
 from coordinator_udf.gateway.security.settings import Quota
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import Locked
-from tests.gateway.security.test_acls import Known
+from tests.gateway.security.test_acls import AuthenticatedWire
 from tests.gateway.wire import HEARTBEAT
 
 
@@ -39,7 +39,7 @@ def front(tmp_path: Path) -> Iterator[Front]:
 
 
 def test_a_throttled_client_is_told_and_not_heard(front: Front) -> None:
-    with Known(front, "bob") as wire, Known(front, "alice") as other:
+    with AuthenticatedWire(front, "bob") as wire, AuthenticatedWire(front, "alice") as other:
         # All at once, so that it has to wait however slow the machine is.
         for _ in range(30):
             wire.send("Heartbeat", 4, HEARTBEAT)
@@ -50,14 +50,14 @@ def test_a_throttled_client_is_told_and_not_heard(front: Front) -> None:
 
 
 def test_a_connection_too_many_is_closed_and_counts_no_more(front: Front) -> None:
-    with Known(front, "bob") as one:
-        with Known(front, "bob") as two, Known(front, "bob") as three:
+    with AuthenticatedWire(front, "bob") as one:
+        with AuthenticatedWire(front, "bob") as two, AuthenticatedWire(front, "bob") as three:
             assert three.is_closed()
             assert two.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 25
-        with Known(front, "alice") as other:
+        with AuthenticatedWire(front, "alice") as other:
             assert other.ask("Heartbeat", 4, HEARTBEAT)["errorCode"] == 25
         for _ in range(50):
-            with Known(front, "bob") as again:
+            with AuthenticatedWire(front, "bob") as again:
                 again.send("Heartbeat", 4, HEARTBEAT)
                 try:
                     assert again.receive()["errorCode"] == 25

@@ -12,7 +12,13 @@ from typing import Final
 
 from cryptography import x509
 
-from coordinator_udf.gateway.security.dialogue import Authenticator, Dialogue, Known, Session, read_header
+from coordinator_udf.gateway.security.sasl_authentication import (
+    Authenticator,
+    Identity,
+    SaslAuthentication,
+    Session,
+    read_header,
+)
 from coordinator_udf.gateway.security.settings import SecuritySettings
 from coordinator_udf.gateway.server.interfaces import Closed, Stranger
 from coordinator_udf.protocol.wire import RequestHeader, response_bytes, split_response
@@ -34,7 +40,7 @@ _FRAMES_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class SecureAdmission:
     """Lets connections in.
 
     Attributes:
@@ -56,7 +62,7 @@ class Entrance:
         place = self.strangers.enter(host, lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
-                known = Known(ANONYMOUS)
+                known = Identity(ANONYMOUS)
                 if self.tls is not None:
                     known = await _shake_hands(stranger, self.tls, self.settings.strangers_timeout_ms / 1000)
                 if self.settings.has_sasl:
@@ -69,20 +75,20 @@ class Entrance:
             self.strangers.leave(host, place)
         return Session(known, self.authenticator, stranger.peer)
 
-    async def _authenticate(self, stranger: Stranger) -> Known:
-        dialogue = Dialogue(self.authenticator, stranger.peer)
+    async def _authenticate(self, stranger: Stranger) -> Identity:
+        authentication = SaslAuthentication(self.authenticator, stranger.peer)
         for _ in range(_FRAMES_MAX):
             frame = await self._frame(stranger)
             header = read_header(frame)
             if header.api == "ApiVersions":
                 await stranger.write(_with_sasl(header, await stranger.answer(frame)))
                 continue
-            said = await dialogue.answer(header, frame)
+            said = await authentication.answer(header, frame)
             await stranger.write(said.data)
             if said.why_closed is not None:
                 raise Closed(said.why_closed)
-            if dialogue.known is not None:
-                return dialogue.known
+            if authentication.known is not None:
+                return authentication.known
         raise Closed("it did not authenticate within so many requests")
 
     async def _frame(self, stranger: Stranger) -> bytes:
@@ -150,10 +156,10 @@ def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
     return response_bytes("ApiVersions", version, correlation_id, told)
 
 
-async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext, timeout_s: float) -> Known:
+async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext, timeout_s: float) -> Identity:
     await stranger.writer.start_tls(tls, ssl_handshake_timeout=timeout_s)
     certificate = stranger.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if certificate is None:
-        return Known(ANONYMOUS)
+        return Identity(ANONYMOUS)
     # As Java's X500Principal names it: the whole subject, the most special first.
-    return Known(f"User:{x509.load_der_x509_certificate(certificate).subject.rfc4514_string()}")
+    return Identity(f"User:{x509.load_der_x509_certificate(certificate).subject.rfc4514_string()}")

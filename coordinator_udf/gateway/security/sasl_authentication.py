@@ -41,7 +41,7 @@ _SESSION_MAX_MS: Final = 2**53
 _ILLEGAL_STATE: Final = int(Errors.ILLEGAL_SASL_STATE)
 
 
-class Said(NamedTuple):
+class SaslAnswer(NamedTuple):
     """What a request is answered.
 
     Attributes:
@@ -53,7 +53,7 @@ class Said(NamedTuple):
     why_closed: str | None = None
 
 
-class Known(NamedTuple):
+class Identity(NamedTuple):
     """Who has authenticated.
 
     Attributes:
@@ -95,7 +95,7 @@ class Authenticator:
         return max(0, min(*limits, _SESSION_MAX_MS)) if limits else None
 
 
-class Dialogue:
+class SaslAuthentication:
     """One authentication.
 
     Attributes:
@@ -106,16 +106,16 @@ class Dialogue:
         before: who has been known on it before; who authenticates again must be the same.
     """
 
-    def __init__(self, authenticator: Authenticator, peer: str, before: Known | None = None) -> None:
+    def __init__(self, authenticator: Authenticator, peer: str, before: Identity | None = None) -> None:
         self._with = authenticator
         self._peer = peer
         self._before = before
         self._kind = "authentication" if before is None else "reauthentication"
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self.known: Known | None = None
+        self.known: Identity | None = None
 
-    async def answer(self, header: RequestHeader, frame: bytes) -> Said:
+    async def answer(self, header: RequestHeader, frame: bytes) -> SaslAnswer:
         """Answers a SaslHandshake or SaslAuthenticate.
 
         Raises:
@@ -127,19 +127,19 @@ class Dialogue:
             return await self._authenticate(self._exchange, header, frame)
         raise Closed(f"api key {header.api_key} v{header.api_version} came before it was authenticated")
 
-    def _handshake(self, header: RequestHeader, frame: bytes) -> Said:
+    def _handshake(self, header: RequestHeader, frame: bytes) -> SaslAnswer:
         name = _body(header, frame)["mechanism"]
         begin = self._with.mechanisms.get(name)
         error = Errors.NONE if begin is not None else Errors.UNSUPPORTED_SASL_MECHANISM
         said = _said(header, errorCode=int(error), mechanisms=list(self._with.mechanisms))
         if begin is None:
-            return Said(said, "it asked for a SASL mechanism that isn't enabled")
+            return SaslAnswer(said, "it asked for a SASL mechanism that isn't enabled")
         if self._before is not None and self._before.mechanism != name:
             raise Closed("it asked for another SASL mechanism when it authenticated again")
         self._mechanism, self._exchange = name, begin()
-        return Said(said)
+        return SaslAnswer(said)
 
-    async def _authenticate(self, exchange: Exchange, header: RequestHeader, frame: bytes) -> Said:
+    async def _authenticate(self, exchange: Exchange, header: RequestHeader, frame: bytes) -> SaslAnswer:
         token = b64decode(_body(header, frame)["authBytes"])
         loop = asyncio.get_running_loop()
         try:
@@ -159,9 +159,9 @@ class Dialogue:
                 return await self._failed(header, "Cannot change principals during re-authentication")
             session_ms = self._with.session_ms(exchange)
             ends_s = None if session_ms is None else time.monotonic() + session_ms / 1_000
-            self.known = Known(principal, self._mechanism, ends_s)
+            self.known = Identity(principal, self._mechanism, ends_s)
             self._with.counts[f"successful_{self._kind}"] += 1
-        return Said(
+        return SaslAnswer(
             _said(
                 header,
                 errorCode=0,
@@ -171,22 +171,22 @@ class Dialogue:
             )
         )
 
-    async def _failed(self, header: RequestHeader, told: str) -> Said:
+    async def _failed(self, header: RequestHeader, told: str) -> SaslAnswer:
         self._with.counts[f"failed_{self._kind}"] += 1
         # Who tries passwords gets the answer late, whatever was wrong.
         await asyncio.sleep(self._with.failure_delay_ms / 1_000)
         failed = int(Errors.SASL_AUTHENTICATION_FAILED)
-        return Said(_said(header, errorCode=failed, errorMessage=told, authBytes=""), "authentication failed")
+        return SaslAnswer(_said(header, errorCode=failed, errorMessage=told, authBytes=""), "authentication failed")
 
 
 class Session:
     """The time in which it is known who is at the other end of a connection; see `server.interfaces.Session`."""
 
-    def __init__(self, known: Known, authenticator: Authenticator, peer: str) -> None:
+    def __init__(self, known: Identity, authenticator: Authenticator, peer: str) -> None:
         self._known = known
         self._with = authenticator
         self._peer = peer
-        self._dialogue: Dialogue | None = None
+        self._authentication: SaslAuthentication | None = None
         self._began_s: float | None = None
         self._is_over = False
         self.principal = known.principal
@@ -197,7 +197,7 @@ class Session:
             return False
         if frame[:2] in _CONCERNED:
             return True
-        if self._dialogue is not None or self._is_over:
+        if self._authentication is not None or self._is_over:
             raise Closed("it sent other requests while it authenticated again")
         if self._known.ends_s is not None and time.monotonic() >= self._known.ends_s:
             self._with.counts["expired_connections_killed"] += 1
@@ -211,13 +211,13 @@ class Session:
         header = read_header(frame)
         if self._is_over:
             raise Closed("it authenticated again in vain")
-        if self._dialogue is None and (header.api != HANDSHAKE or not self._may_begin()):
+        if self._authentication is None and (header.api != HANDSHAKE or not self._may_begin()):
             return Passed(_writes(_out_of_turn(header)))
-        if self._dialogue is None:
-            self._dialogue = Dialogue(self._with, self._peer, self._known)
-        said = await self._dialogue.answer(header, frame)
-        if self._dialogue.known is not None:
-            self._known, self._dialogue = self._dialogue.known, None
+        if self._authentication is None:
+            self._authentication = SaslAuthentication(self._with, self._peer, self._known)
+        said = await self._authentication.answer(header, frame)
+        if self._authentication.known is not None:
+            self._known, self._authentication = self._authentication.known, None
             _log.debug("%s of %s authenticated again", self._peer, self.principal)
         self._is_over = said.why_closed is not None
         return Passed(_writes(said))
@@ -244,17 +244,17 @@ def read_header(frame: bytes) -> RequestHeader:
         raise Closed(f"malformed request header: {error}") from None
 
 
-def _out_of_turn(header: RequestHeader) -> Said:
+def _out_of_turn(header: RequestHeader) -> SaslAnswer:
     """Kafka's answer where nobody is to authenticate (KafkaApis)."""
     if header.api == HANDSHAKE and header.api_version == 1:
-        return Said(_said(header, errorCode=_ILLEGAL_STATE, mechanisms=[]))
+        return SaslAnswer(_said(header, errorCode=_ILLEGAL_STATE, mechanisms=[]))
     if header.api == AUTHENTICATE and 0 <= header.api_version <= 2:
         told = "SaslAuthenticate request received after successful authentication"
-        return Said(_said(header, errorCode=_ILLEGAL_STATE, errorMessage=told, authBytes=""))
+        return SaslAnswer(_said(header, errorCode=_ILLEGAL_STATE, errorMessage=told, authBytes=""))
     raise Closed(f"api key {header.api_key} v{header.api_version} is not served; see ApiVersions")
 
 
-def _writes(said: Said) -> Callable[[Write], Awaitable[None]]:
+def _writes(said: SaslAnswer) -> Callable[[Write], Awaitable[None]]:
     async def write(send: Write) -> None:
         await send(said.data)
         if said.why_closed is not None:

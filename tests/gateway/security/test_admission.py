@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from coordinator_udf.gateway.security.entrance import Strangers
+from coordinator_udf.gateway.security.admission import Strangers
 from coordinator_udf.gateway.security.sasl import Refused, user_mechanisms
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
 from tests.gateway.fleet import wait
@@ -143,8 +143,8 @@ def test_connections_that_say_nothing_keep_nobody_out(tmp_path: Path, locked: Lo
         try:
             found = admin(front, locked, **{"security.protocol": protocol.lower()}).list_topics(timeout=120)
             assert set(found.topics) == {"t1"}
-            assert len(security.entrance.strangers) <= 100
-            assert security.entrance.strangers.evicted >= 300
+            assert len(security.admission.strangers) <= 100
+            assert security.admission.strangers.evicted >= 300
         finally:
             for connection in silent:
                 connection.close()
