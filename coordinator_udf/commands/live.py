@@ -41,7 +41,7 @@ from coordinator_udf.commands.live_options import (
     Tick,
     Trigger,
 )
-from coordinator_udf.gateway.front import FrontDoor
+from coordinator_udf.gateway.driver_gateway import DriverGateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
 from coordinator_udf.log.file import LogError
@@ -132,17 +132,17 @@ def main(
 def _coordinate(
     options: StreamOptions,
     settings: CoordinatorConfig,
-    gateway: GatewayOptions | None,
+    gateway_options: GatewayOptions | None,
     metrics: str | None,
     spark_conf: Path | None,
 ) -> None:
     """Runs the coordinator, and its gateway where there is one, until it is stopped."""
     phases = StartupPhases()
     told = None if metrics is None else _Told(parse_address(metrics), options.tables)
-    door = None
-    if gateway is not None:
-        door = FrontDoor(gateway, options.tables, None if told is None else told.registry)
-        settings = door.reserve(LogPlace(options.log, options.kafka), settings)
+    gateway = None
+    if gateway_options is not None:
+        gateway = DriverGateway(gateway_options, options.tables, None if told is None else told.registry)
+        settings = gateway.reserve(LogPlace(options.log, options.kafka), settings)
     stop = threading.Event()
     phases.end("Python")
     spark = coordinator_session(spark_conf, with_kafka=options.source == "kafka")
@@ -150,8 +150,8 @@ def _coordinate(
     phases.end("Spark's session")
     with (
         nullcontext() if told is None else told,
-        _coordinator(spark, options, settings, door, told) as coordinator,
-        nullcontext() if door is None else door.open(coordinator, stop, phases),
+        _coordinator(spark, options, settings, gateway, told) as coordinator,
+        nullcontext() if gateway is None else gateway.open(coordinator, stop, phases),
     ):
         if told is not None:
             told.metrics.watch(coordinator)
@@ -194,17 +194,21 @@ class _Told:
 
 
 def _coordinator(
-    spark: SparkSession, options: StreamOptions, config: CoordinatorConfig, door: FrontDoor | None, told: _Told | None
+    spark: SparkSession,
+    options: StreamOptions,
+    config: CoordinatorConfig,
+    gateway: DriverGateway | None,
+    told: _Told | None,
 ) -> Coordinator:
     written = None if told is None else told.metrics.take
-    if door is None:
+    if gateway is None:
         return Coordinator(spark, options, config, written=written)
     return Coordinator(
         spark,
         options,
         config,
-        door.answers,
-        door.records,
-        clients=door.status,
+        gateway.answers,
+        gateway.records,
+        clients=gateway.status,
         written=written,
     )

@@ -1,4 +1,4 @@
-"""The front door: Kafka clients on one side, the request log and the coordinator's answers on the other."""
+"""The gateway: Kafka clients on one side, the request log and the coordinator's answers on the other."""
 
 from __future__ import annotations
 

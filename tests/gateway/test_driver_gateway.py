@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.gateway.front import FrontDoor
+from coordinator_udf.gateway.driver_gateway import DriverGateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.opening import LogPlace
@@ -29,7 +29,7 @@ CONFIG = CoordinatorConfig(Settings(), KNOWN)
 
 
 class Starting:
-    """A coordinator whose query has begun: what a door sees of it. `go_through` ends its first micro-batch."""
+    """A coordinator whose query has begun: what a gateway sees of it. `go_through` ends its first micro-batch."""
 
     def __init__(self, log: EmbeddedLog) -> None:
         self.log = log
@@ -46,14 +46,14 @@ class Starting:
 
 
 class Opening:
-    """A door that is being opened, in a thread, as the job does in its main one."""
+    """A gateway that is being opened, in a thread, as the job does in its main one."""
 
     def __init__(self, directory: Path, *, is_new: bool) -> None:
         path = directory / "log.db"
         log = None if is_new else EmbeddedLog.create(path, PARTITIONS)
         self.port = free_port()
-        self._door = FrontDoor(GatewayOptions(f"127.0.0.1:{self.port}"), str(directory / "tables"))
-        self._door.reserve(LogPlace(str(path)), CONFIG)
+        self._gateway = DriverGateway(GatewayOptions(f"127.0.0.1:{self.port}"), str(directory / "tables"))
+        self._gateway.reserve(LogPlace(str(path)), CONFIG)
         self.log = log or EmbeddedLog.create(path, PARTITIONS)
         self.coordinator = Starting(self.log)
         self._stop = threading.Event()
@@ -62,7 +62,7 @@ class Opening:
 
     def _run(self) -> None:
         coordinator: Any = self.coordinator
-        with self._door.open(coordinator, threading.Event(), StartupPhases()):
+        with self._gateway.open(coordinator, threading.Event(), StartupPhases()):
             self._stop.wait()
 
     def asked(self) -> list[str]:
@@ -80,7 +80,7 @@ class Opening:
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Any]:
+def gateways(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
 
         def make(*, is_new: bool) -> Opening:
@@ -91,33 +91,33 @@ def doors(tmp_path: Path) -> Iterator[Any]:
         yield make
 
 
-def test_it_says_that_it_listens_when_requests_go_to_the_log(doors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    door = doors(is_new=False)
-    wait(door.lets_in, "clients can wait for the coordinator")
-    with Wire(door.port, 60) as wire:
+def test_it_says_that_it_listens_when_requests_go_to_the_log(gateways: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    gateway = gateways(is_new=False)
+    wait(gateway.lets_in, "clients can wait for the coordinator")
+    with Wire(gateway.port, 60) as wire:
         # It is told that the coordinator loads, or waits until it has.
         wire.send("Heartbeat", 4, HEARTBEAT)
-        assert door.asked() == []
-        assert not door.coordinator.clock_runs.is_set()
+        assert gateway.asked() == []
+        assert not gateway.coordinator.clock_runs.is_set()
         assert "listening on" not in capsys.readouterr().err
-        door.coordinator.go_through()
+        gateway.coordinator.go_through()
         said = ""
 
         def listens() -> bool:
             nonlocal said
             said += capsys.readouterr().err
-            return f"listening on 127.0.0.1:{door.port}" in said
+            return f"listening on 127.0.0.1:{gateway.port}" in said
 
         wait(listens, "it says that it listens")
-        assert door.coordinator.clock_runs.is_set()
+        assert gateway.coordinator.clock_runs.is_set()
         wire.send("Heartbeat", 4, HEARTBEAT)
-        wait(lambda: "Heartbeat" in door.asked(), "requests go to the log")
+        wait(lambda: "Heartbeat" in gateway.asked(), "requests go to the log")
     assert said.index("started in") < said.index("listening on")
 
 
-def test_before_a_new_log_nobody_is_let_in(doors: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    door = doors(is_new=True)
-    assert not door.lets_in()
+def test_before_a_new_log_nobody_is_let_in(gateways: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    gateway = gateways(is_new=True)
+    assert not gateway.lets_in()
     assert "listening on" not in capsys.readouterr().err
-    door.coordinator.go_through()
-    wait(door.lets_in, "clients are let in")
+    gateway.coordinator.go_through()
+    wait(gateway.lets_in, "clients are let in")

@@ -1,4 +1,4 @@
-"""The gateway in the coordinator's process."""
+"""The gateway in the driver, the coordinator's own process."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _log = logging.getLogger(__name__)
 _WARM_S: Final = 0.05
 
 
-class FrontDoor:
-    """The gateway of a coordinator's own process: clients may knock long before there is somebody to answer them."""
+class DriverGateway:
+    """The gateway in the driver: clients may connect long before the coordinator can answer them."""
 
     def __init__(self, options: GatewayOptions, tables: str, metrics: CollectorRegistry | None = None) -> None:
-        """A door that is shut, before a coordinator with tables in this folder.
+        """A gateway that serves nobody yet, before a coordinator with tables in this folder.
 
         Raises:
             GatewaySettingsError: an option is wrong.
