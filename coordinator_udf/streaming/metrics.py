@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
-from coordinator_udf.streaming.census import Census
+from coordinator_udf.streaming.group_counts import GroupCounts
 from schemas.tables import TABLES
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class CoordinatorMetrics:
             "muster_transitions", "Changes of groups, by the rule that fired.", ["rule"], registry=registry
         )
         self._tables = tables.rstrip("/")
-        self._census = Census()
+        self._counts = GroupCounts()
         self._sizes: dict[str, tuple[int, int]] = {}
         self._measured = float("-inf")
         self._coordinator: Coordinator | None = None
-        self._census.load(self._tables)
+        self._counts.load(self._tables)
         registry.register(_WhenAsked(self._collect))
 
     def watch(self, coordinator: Coordinator) -> None:
@@ -82,7 +82,7 @@ class CoordinatorMetrics:
 
     def take(self, tables: Mapping[str, pa.Table]) -> None:
         """Counts a micro-batch that is in the tables by now."""
-        happened = self._census.take(tables)
+        happened = self._counts.take(tables)
         self._commits.inc(happened.committed)
         self._expirations.inc(happened.expired)
         self._deletions.inc(happened.deleted)
@@ -103,10 +103,10 @@ class CoordinatorMetrics:
         groups = GaugeMetricFamily(
             f"{_KAFKA}_group_count", "Groups by protocol and state.", labels=["protocol", "state"]
         )
-        for kind, count in sorted(self._census.groups().items()):
+        for kind, count in sorted(self._counts.groups().items()):
             groups.add_metric(kind, count)
         yield groups
-        yield GaugeMetricFamily(_NUM_OFFSETS, "Offsets that are committed.", self._census.offsets)
+        yield GaugeMetricFamily(_NUM_OFFSETS, "Offsets that are committed.", self._counts.offsets)
         yield from self._of_tables()
         coordinator = self._coordinator
         if coordinator is None:

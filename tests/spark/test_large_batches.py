@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.streaming.census import Census, Happened
+from coordinator_udf.streaming.group_counts import BatchCounts, GroupCounts
 from coordinator_udf.streaming.large_batch import LargeBatch
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS, Tally, pack_outputs
 from coordinator_udf.streaming.sink import SEEN_OF_LARGE
@@ -147,10 +147,10 @@ def of_shard(tables: dict[str, pa.Table], partition: int) -> dict[str, pa.Table]
     return {name: rows.filter(pc.equal(rows.column("partition"), partition)) for name, rows in tables.items()}
 
 
-def happened(tables: dict[str, pa.Table]) -> tuple[Happened, Counter[tuple[str, str]], int]:
+def happened(tables: dict[str, pa.Table]) -> tuple[BatchCounts, Counter[tuple[str, str]], int]:
     """What those who count groups and offsets see."""
-    census = Census()
-    return census.take(tables), census.groups(), census.offsets
+    counts = GroupCounts()
+    return counts.take(tables), counts.groups(), counts.offsets
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -60,7 +60,7 @@ WHERE place = 1 AND value_version IS NOT NULL
 """
 
 
-class Happened(NamedTuple):
+class BatchCounts(NamedTuple):
     """What a micro-batch did.
 
     Attributes:
@@ -78,7 +78,7 @@ class Happened(NamedTuple):
     rebalances: int
 
 
-class Census:
+class GroupCounts:
     """Knows each group's state and protocol, and which offsets are committed: 8 bytes of a hash of each.
 
     What it takes a second time, as after a restart, changes nothing.
@@ -103,7 +103,7 @@ class Census:
             for batch in query(DeltaTable(f"{tables}/consumer_offsets"), _LAST_OFFSETS):
                 self._offsets.update(map(_hash, batch.column(0).to_pylist()))
 
-    def take(self, tables: Mapping[str, pa.Table]) -> Happened:
+    def take(self, tables: Mapping[str, pa.Table]) -> BatchCounts:
         """Takes over a micro-batch that is in the tables by now."""
         changes, records = tables["group_transitions"], tables["consumer_offsets"]
         for group_id, state in _rows(changes, "group_id", "to_state"):
@@ -132,10 +132,10 @@ class Census:
             if group_id in self._states:
                 self._protocols[group_id] = _PROTOCOLS[kind]
 
-    def _note_offsets(self, records: pa.Table, responses: pa.Table) -> Happened:
+    def _note_offsets(self, records: pa.Table, responses: pa.Table) -> BatchCounts:
         commits = records.filter(pc.equal(records.column("record_type"), OFFSET_COMMIT))
         if not commits.num_rows:
-            return Happened(0, 0, 0, 0, 0)
+            return BatchCounts(0, 0, 0, 0, 0)
         by_delete = set(
             responses.filter(pc.equal(responses.column("api"), "OffsetDelete")).column("request_id").to_pylist()
         )
@@ -150,7 +150,7 @@ class Census:
             expired += request_id is None
             deleted += request_id in by_delete
             self._offsets.discard(_hash(key))
-        return Happened(committed, expired, deleted, gone, 0)
+        return BatchCounts(committed, expired, deleted, gone, 0)
 
 
 def _rebalances(records: pa.Table, changes: pa.Table) -> int:
