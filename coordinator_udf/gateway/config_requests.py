@@ -11,7 +11,7 @@ from typing import Any, Final
 from coordinator_udf.gateway.apis.alter_configs import alter_configs
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
-from coordinator_udf.gateway.apis.unkept import refuse_change
+from coordinator_udf.gateway.apis.refused_changes import refuse_change
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.server.interfaces import MakeBody
 from coordinator_udf.gateway.settings import GroupConfig

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.listener import bound_socket
 from coordinator_udf.gateway.settings import GatewaySettingsError

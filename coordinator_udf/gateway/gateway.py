@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.gateway.apis.cluster import Node
-from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.metrics import GatewayMetrics, MeasuredHandler, MeasuredPassage
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.peers import FIRST_ID, FIRST_ID_BEFORE_CLUSTER, Peers
 from coordinator_udf.gateway.security.authorizer import Authorizer, AuthorizingHandler
 from coordinator_udf.gateway.security.load import Security
@@ -35,7 +35,7 @@ from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsErr
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
-from coordinator_udf.log.opening import AppendableLog, attended
+from coordinator_udf.log.opening import AppendableLog, hold_gateway_lock
 from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
@@ -262,7 +262,7 @@ class Gateway:
 
     def _run(self) -> None:
         try:
-            with attended(self._request_log):
+            with hold_gateway_lock(self._request_log):
                 asyncio.run(self._serve())
         except BaseException as error:  # noqa: BLE001  whoever called start() gets it
             self._failure = error

@@ -18,7 +18,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
 from coordinator_udf.background import BackgroundThread
-from coordinator_udf.gateway.ends import RECORD_COLUMNS, PartitionEnds
+from coordinator_udf.gateway.partition_ends import RECORD_COLUMNS, PartitionEnds
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_udf.log.attendance import attending
 from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import (
@@ -42,6 +41,7 @@ from coordinator_udf.log.file import (
     write_group_configs,
     write_topics,
 )
+from coordinator_udf.log.gateway_lock import hold_gateway_lock
 from coordinator_udf.log.record_batches import (
     SCHEMA,
     checked_columns,
@@ -181,9 +181,9 @@ class EmbeddedLog:
             raise BadRequest("appends", "none", "at least one")
         return range(numbers[0], numbers[-1] + 1)
 
-    def attended(self) -> AbstractContextManager[None]:
+    def hold_gateway_lock(self) -> AbstractContextManager[None]:
         """Tells others, for as long as the context lasts, that somebody takes requests for this log."""
-        return attending(self.path)
+        return hold_gateway_lock(self.path)
 
     def note_absence(self) -> None:
         """Says that clients can't reach anybody: a gap before the next append is of a start, not of a pause."""

@@ -50,9 +50,9 @@ class LogPlace:
         return EmbeddedLog.open(Path(self.text)) if place is None else KafkaLog.open(place)
 
 
-def attended(log: AppendableLog) -> AbstractContextManager[None]:
+def hold_gateway_lock(log: AppendableLog) -> AbstractContextManager[None]:
     """Tells a coordinator, for as long as the context lasts, that somebody takes requests for its log.
 
     For a topic nobody keeps account of that.
     """
-    return log.attended() if isinstance(log, EmbeddedLog) else nullcontext()
+    return log.hold_gateway_lock() if isinstance(log, EmbeddedLog) else nullcontext()

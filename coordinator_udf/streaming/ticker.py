@@ -8,9 +8,9 @@ import threading
 from typing import Final
 
 from coordinator_udf.background import BackgroundThread
-from coordinator_udf.log.attendance import is_attended
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
+from coordinator_udf.log.gateway_lock import is_gateway_there
 from coordinator_udf.log.opening import AppendableLog
 from coordinator_udf.log.rows import control_rows
 
@@ -51,18 +51,18 @@ class Ticker:
         """Appends one tick; returns the append's number."""
         return self._log.append(control_rows(partitions=self._log.partitions, log_ts=self._log.now_ms(), api="Tick"))
 
-    def _is_attended(self) -> bool:
+    def _is_gateway_there(self) -> bool:
         if not isinstance(self._log, EmbeddedLog):
             return True
-        attended = is_attended(self._log.path)
-        if not attended and not self._stands_still:
+        is_there = is_gateway_there(self._log.path)
+        if not is_there and not self._stands_still:
             _log.warning(
                 "no gateway serves the request log %s any more: time stands still until one does", self._log.path
             )
             # Its clients were refused meanwhile, which is more than that they weren't read.
             self._log.note_absence()
-        self._stands_still = not attended
-        return attended
+        self._stands_still = not is_there
+        return is_there
 
     def _is_quiet(self) -> bool:
         if not isinstance(self._log, EmbeddedLog):
@@ -74,7 +74,7 @@ class Ticker:
     def _run(self, stop: threading.Event) -> None:
         while True:
             try:
-                if self._is_attended() and (not self._only_when_quiet or self._is_quiet()):
+                if self._is_gateway_there() and (not self._only_when_quiet or self._is_quiet()):
                     self.tick()
             except (sqlite3.OperationalError, LogError) as error:
                 # Somebody holds the log for a minute, the disk is full, or no broker is there. A tick that is missed is

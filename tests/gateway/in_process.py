@@ -15,8 +15,8 @@ from types import TracebackType
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.gateway import Gateway
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster

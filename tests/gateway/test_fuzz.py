@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from coordinator_udf.gateway.apis.cluster import Node
-from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.server.connection import Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
 from coordinator_udf.gateway.server.group_commit import GroupCommit

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.responses_table import NewRows
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.versions import LOCAL
 from coordinator_udf.protocol.requests import ZERO_UUID
 from tests.gateway.alone import METADATA

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from coordinator_udf.log.attendance import attending, is_attended
 from coordinator_udf.log.embedded import EmbeddedLog
+from coordinator_udf.log.gateway_lock import hold_gateway_lock, is_gateway_there
 from coordinator_udf.streaming.ticker import Ticker
 from tests.gateway.fleet import wait
 
@@ -19,7 +19,7 @@ INTERVAL_MS = 10
 
 
 def attend(log: Path, attends: Event) -> None:
-    with attending(log):
+    with hold_gateway_lock(log):
         attends.set()
         signal.pause()
 
@@ -32,7 +32,7 @@ def test_time_stands_still_from_the_kill_of_the_last_gateway_to_the_start_of_the
     started = [fork.Event() for _ in range(2)]
     gateways = [fork.Process(target=attend, args=(log.path, event), daemon=True) for event in started]
     # Before there ever was a gateway requests come in another way.
-    assert is_attended(log.path)
+    assert is_gateway_there(log.path)
     for gateway, event in zip(gateways, started, strict=True):
         gateway.start()
         assert event.wait(120)
@@ -48,12 +48,12 @@ def test_time_stands_still_from_the_kill_of_the_last_gateway_to_the_start_of_the
     goes_on()
     gateways[1].kill()
     gateways[1].join()
-    assert not is_attended(log.path)
+    assert not is_gateway_there(log.path)
     wait(lambda: ticker._stands_still, "the clock sees it")
     stopped_at = log.end()
     wait(lambda: log.now_ms() - (log.newest_log_ts() or 0) > 500, "the gap is long enough")
     assert log.end() == stopped_at
-    with attending(log.path):
+    with hold_gateway_lock(log.path):
         goes_on()
     ticker.stop()
     rows = pa.Table.from_batches(log.read(stopped_at, log.end())).to_pylist()

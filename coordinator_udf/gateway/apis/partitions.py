@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import LEADER_EPOCH
-from coordinator_udf.gateway.ends import PartitionEnds
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic

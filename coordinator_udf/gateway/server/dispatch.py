@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
-from coordinator_udf.gateway.apis.unkept import CHANGES, refuse_change
+from coordinator_udf.gateway.apis.refused_changes import CHANGES, refuse_change
 from coordinator_udf.gateway.config_requests import ConfigRequests
-from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.server.calls import WAITING, Call
 from coordinator_udf.gateway.server.interfaces import Closed, Incoming, MakeBody, Started

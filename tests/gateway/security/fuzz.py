@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 from coordinator_udf.gateway.apis.cluster import Node
-from coordinator_udf.gateway.ends import PartitionEnds
 from coordinator_udf.gateway.group_configs import GroupConfigStore
+from coordinator_udf.gateway.partition_ends import PartitionEnds
 from coordinator_udf.gateway.security.authorizer import Authorizer, AuthorizingHandler
 from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.server.connection import Connection

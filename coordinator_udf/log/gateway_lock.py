@@ -15,7 +15,7 @@ from coordinator_udf.file_locks import is_locked
 
 
 @contextmanager
-def attending(log: Path) -> Iterator[None]:
+def hold_gateway_lock(log: Path) -> Iterator[None]:
     """Takes clients' requests for as long as the context lasts, beside any number of others.
 
     Raises:
@@ -29,7 +29,7 @@ def attending(log: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_attended(log: Path) -> bool:
+def is_gateway_there(log: Path) -> bool:
     """Whether somebody takes requests, or nobody ever has: then they come in another way."""
     try:
         return is_locked(_file(log))
