@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 
 from coordinator_udf.commands.replay_options import OneBroker, State, TimeZone
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
-from coordinator_udf.forensics.foretold import read_foretold
 from coordinator_udf.forensics.report import ReportFormat, render
+from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.replay.judge.report import SourceReport, doubts, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, needs_spark, replay
@@ -50,14 +50,14 @@ def main(
     state: State = None,
     one_broker: OneBroker = False,
     what_if: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json foretold of other settings.")
+        Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json predicted for other settings.")
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the tables here.")] = None,
 ) -> None:
     """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
     try:
         window = Window(group, since, until)
-        foretold = {} if what_if is None else read_foretold(what_if)
+        predicted = {} if what_if is None else read_what_if(what_if)
         with staging() as stage, tempfile.TemporaryDirectory(prefix="incident-") as scratch:
             page = stage.target(output)
             _refuse_impossible(page)
@@ -72,7 +72,7 @@ def main(
                 reports = replay_inputs(request)
                 evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, _DOUBT_FROM)), *summary(reports)]
             groups = facts_of(folder or str(out), window)
-            page.write_text(render(groups, form, evidence, foretold), encoding="utf-8")
+            page.write_text(render(groups, form, evidence, predicted), encoding="utf-8")
             stage.send()
             rebalances = sum(len(facts.rebalances) for facts in groups)
             typer.echo(f"{output}: {len(groups)} groups, {rebalances} rebalances")

@@ -14,8 +14,8 @@ import markupsafe
 import vl_convert
 
 from coordinator_udf.forensics.facts import GroupFacts, listed_rebalances, span_of
-from coordinator_udf.forensics.foretold import Foretold
 from coordinator_udf.forensics.sentences import overview, rebalance_sentence, seconds
+from coordinator_udf.forensics.what_if import WhatIfResult
 
 TEMPLATES: Final = Path(__file__).parent
 #: So many groups get a section and a chart of their own; the others stand in the overview.
@@ -44,13 +44,13 @@ def render(
     groups: Sequence[GroupFacts],
     form: ReportFormat,
     evidence: Sequence[str] = (),
-    foretold: Mapping[str, Foretold] | None = None,
+    what_if: Mapping[str, WhatIfResult] | None = None,
 ) -> str:
     """A report as text.
 
     Args:
         evidence: lines on what was read.
-        foretold: what other settings would have done, by group.
+        what_if: what other settings would have done, by group.
     """
     if form is ReportFormat.PERFETTO:
         return json.dumps({"traceEvents": trace_events(groups), "displayTimeUnit": "ms"})
@@ -64,16 +64,16 @@ def render(
     environment.filters |= {"seconds": seconds, "clock": _clock}
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
     span = span_of(groups)
-    values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "foretold": foretold or {}}
+    values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}
     if form is ReportFormat.MARKDOWN:
         values["shown"] = groups[:MOST_GROUPS]
     else:
-        values |= _page(environment, groups, foretold or {}, span[1] if span is not None else datetime.now(UTC))
+        values |= _page(environment, groups, what_if or {}, span[1] if span is not None else datetime.now(UTC))
     return environment.get_template(f"report.{form.value}.j2").render(values)
 
 
 def _page(
-    environment: jinja2.Environment, groups: Sequence[GroupFacts], foretold: Mapping[str, Foretold], end: datetime
+    environment: jinja2.Environment, groups: Sequence[GroupFacts], what_if: Mapping[str, WhatIfResult], end: datetime
 ) -> dict[str, Any]:
     """What a page has beyond Markdown: sections with charts, of as many groups as keep it quick to load.
 
@@ -93,7 +93,7 @@ def _page(
         section = template.render(
             number=number,
             facts=facts,
-            foretold=foretold,
+            what_if=what_if,
             cut=cut_short(facts),
             most_rows=most_rows,
             most_listed=MOST_LISTED,

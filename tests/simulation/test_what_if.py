@@ -1,4 +1,4 @@
-"""What-if from logs of real runs: each log's own run comes out of it, and runs under other settings are foretold."""
+"""What-if from logs of real runs: each log's own run comes out of it, and runs under other settings are predicted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from coordinator_udf.forensics.foretold import read_foretold
+from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.measures import Measures, measured
@@ -285,9 +285,9 @@ def test_what_was_foretold_is_read_for_a_report(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     arguments = [str(SAMPLE_LOG), "--group", "crash-a", "--static", "--seeds", "1", "--json", str(found)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    told = read_foretold(found)["crash-a"]
+    told = read_what_if(found)["crash-a"]
     assert told.calibration.recorded == 5
     assert next(name for name, _, _ in told.rows()) == "rebalances"
     found.write_text("{}")
     with pytest.raises(InputError, match="is no file of what_if --json"):
-        read_foretold(found)
+        read_what_if(found)

@@ -26,7 +26,7 @@ class Calibration(msgspec.Struct, frozen=True):
     matched: int
 
 
-class Foretold(msgspec.Struct, frozen=True):
+class WhatIfResult(msgspec.Struct, frozen=True):
     """One group, under the settings as they were and as changed."""
 
     calibration: Calibration
@@ -53,7 +53,7 @@ class _File(msgspec.Struct, frozen=True):
     groups: dict[str, _Group]
 
 
-def read_foretold(path: Path) -> dict[str, Foretold]:
+def read_what_if(path: Path) -> dict[str, WhatIfResult]:
     """Reads a file of `jobs/what_if.py --json`: by group.
 
     Raises:
@@ -62,7 +62,7 @@ def read_foretold(path: Path) -> dict[str, Foretold]:
     try:
         read = msgspec.json.decode(path.read_bytes(), type=_File)
         return {
-            group_id: Foretold(
+            group_id: WhatIfResult(
                 group.calibration,
                 msgspec.json.decode(read.base[group_id], type=Figures),
                 msgspec.json.decode(read.changed[group_id], type=Figures),
