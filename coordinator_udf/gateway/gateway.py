@@ -9,7 +9,6 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from coordinator_udf.gateway.server.limits import ByteBudget
 from coordinator_udf.gateway.server.listener import bound_socket, serve
 from coordinator_udf.gateway.server.pending_requests import PendingRequests, new_name
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
+from coordinator_udf.gateway.status import GatewayStatus
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
@@ -43,37 +43,9 @@ _log = logging.getLogger(__name__)
 #: How long a stop waits for connections to close and for an append that is under way, in seconds.
 _STOP_S: Final = 30.0
 
-
 #: After how many new objects Python looks for cyclic garbage, and after how many such looks at older objects: by
 #: default after 700, which is a third of the CPU time of a request, and finds next to nothing.
 _COLLECT_AFTER: Final = (50_000, 20, 50)
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayStatus:
-    """What a gateway is doing, and did since its start.
-
-    Attributes:
-        connections: open now.
-        unanswered: requests on their way to the coordinator and back.
-        appends: group commits to the log.
-        rows: rows appended.
-        timed_out: requests that the coordinator left unanswered for too long.
-        shed: requests that were dropped before the log, as nobody waited for them any more.
-        withdrawn: members that were made to leave, as their clients had gone before they learnt their ids.
-        closed: closed connections by the first words of the reason.
-        authentications: what came of authentications, by the names of Kafka's metrics.
-    """
-
-    connections: int
-    unanswered: int
-    appends: int
-    rows: int
-    timed_out: int
-    shed: int
-    withdrawn: int
-    closed: dict[str, int]
-    authentications: dict[str, int]
 
 
 class Gateway:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,11 +14,9 @@ from prometheus_client.registry import Collector
 
 from coordinator_udf.gateway.server.futures import then
 from coordinator_udf.gateway.server.interfaces import Handler, Incoming, MakeBody, Passage, Passed, Started, Write
+from coordinator_udf.gateway.status import GatewayStatus
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire import RequestHeader
-
-if TYPE_CHECKING:
-    from coordinator_udf.gateway.gateway import GatewayStatus
 
 #: The bounds of the histograms, in seconds: from what the gateway answers itself to the request timeout.
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
