@@ -66,7 +66,7 @@ def main(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    options = GatewayOptions(listen, advertise, config, request_timeout, upstream, broker_ports, security, gateways)
+    options = GatewayOptions(listen, advertise, config, upstream, broker_ports, security, gateways, request_timeout)
     folder = root or Path("data/live")
     try:
         place = LogPlace(log or str(folder / "log"), read_kafka_security(kafka_config))

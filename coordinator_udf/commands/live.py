@@ -94,7 +94,10 @@ def main(
     if log_json:
         configure_logging(as_json=True)
     with told_in_words("coordinator"):
-        if listen is None and (upstream is not None or security is not None):
+        gateway = None
+        if listen is not None:
+            gateway = GatewayOptions(listen, advertise, config, upstream, broker_ports, security, gateways)
+        elif upstream is not None or security is not None:
             raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
         settings = load_settings(config, setting or (), topics_known=upstream is not None)
         _refuse_mixed(source, log, kafka_config)
@@ -115,17 +118,6 @@ def main(
             clock_waits=listen is not None,
             kafka=read_kafka_security(kafka_config),
         )
-        gateway = None
-        if listen is not None:
-            gateway = GatewayOptions(
-                listen,
-                advertise,
-                config,
-                upstream=upstream,
-                broker_ports=broker_ports,
-                security=security,
-                gateways=gateways,
-            )
         _coordinate(options, settings, gateway, metrics, spark_conf)
 
 

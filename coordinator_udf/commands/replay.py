@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from coordinator_udf.commands.gateway_options import KafkaConfig
-from coordinator_udf.commands.replay_options import OneBroker, State, TimeZone
+from coordinator_udf.commands.replay_options import (
+    BrokerSetting,
+    Config,
+    Differences,
+    DoubtFrom,
+    Explain,
+    FailOnDifference,
+    InputFormat,
+    Inputs,
+    JsonLines,
+    OneBroker,
+    Out,
+    Overwrite,
+    Shards,
+    State,
+    TimeZone,
+)
 from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.replay.inputs.detect import Format
@@ -25,44 +39,22 @@ from coordinator_udf.user_errors import UserError
 
 def main(
     *,
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="INPUT...",
-            help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
-            "gzip, bzip2, xz or zstd files, in directories or by pattern; a request log table; an embedded log; "
-            "kafka://HOST:PORT,.../TOPIC. Also at URIs (s3://...).",
-        ),
-    ],
-    out: Annotated[str, typer.Option(metavar="DIR|URI", help="Where the tables go.")] = "data/replay",
-    form: Annotated[
-        Format, typer.Option("--format", help="The format of all inputs; auto looks at each.")
-    ] = Format.AUTO,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings and topics, TOML.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, help="Shards of a broker's log; by default what the log tells, else 50.")
-    ] = None,
-    jsonl: Annotated[
-        str | None, typer.Option(metavar="FILE|URI", help="All answers and records as JSON lines.")
-    ] = None,
-    differences: Annotated[
-        str | None, typer.Option(metavar="FILE|URI", help="Each difference with both answers as a JSON line.")
-    ] = None,
+    inputs: Inputs,
+    out: Out = "data/replay",
+    form: InputFormat = Format.AUTO,
+    config: Config = None,
+    settings: BrokerSetting = None,
+    partitions: Shards = None,
+    jsonl: JsonLines = None,
+    differences: Differences = None,
     time_zone: TimeZone = "UTC",
     state: State = None,
     one_broker: OneBroker = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print which requests were moved to explain answers, and why.")
-    ] = False,
-    fail_on_difference: Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")] = False,
-    doubt_from: Annotated[
-        float, typer.Option(min=0, max=1, help="Exit with status 3 if more of an input is unreadable or contradicted.")
-    ] = 0.5,
+    explain: Explain = False,
+    fail_on_difference: FailOnDifference = False,
+    doubt_from: DoubtFrom = 0.5,
     kafka_config: KafkaConfig = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace tables that are there already.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
 

@@ -1,10 +1,13 @@
-"""What is said alike on the command line of a replay and of a report, which replays."""
+"""The options of a replay; some are those of a report, which replays, too."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from coordinator_udf.replay.inputs.detect import Format
 
 TimeZone = Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")]
 State = Annotated[
@@ -14,3 +17,33 @@ State = Annotated[
     ),
 ]
 OneBroker = Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")]
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
+        "gzip, bzip2, xz or zstd files, in directories or by pattern; a request log table; an embedded log; "
+        "kafka://HOST:PORT,.../TOPIC. Also at URIs (s3://...).",
+    ),
+]
+Out = Annotated[str, typer.Option(metavar="DIR|URI", help="Where the tables go.")]
+InputFormat = Annotated[Format, typer.Option("--format", help="The format of all inputs; auto looks at each.")]
+Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Settings and topics, TOML.")]
+BrokerSetting = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
+]
+Shards = Annotated[
+    int | None, typer.Option(min=1, help="Shards of a broker's log; by default what the log tells, else 50.")
+]
+JsonLines = Annotated[str | None, typer.Option(metavar="FILE|URI", help="All answers and records as JSON lines.")]
+Differences = Annotated[
+    str | None, typer.Option(metavar="FILE|URI", help="Each difference with both answers as a JSON line.")
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Print which requests were moved to explain answers, and why.")
+]
+FailOnDifference = Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")]
+DoubtFrom = Annotated[
+    float, typer.Option(min=0, max=1, help="Exit with status 3 if more of an input is unreadable or contradicted.")
+]
+Overwrite = Annotated[bool, typer.Option(help="Replace tables that are there already.")]

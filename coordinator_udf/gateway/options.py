@@ -25,21 +25,21 @@ class GatewayOptions:
         listen: where clients connect, ``HOST:PORT``.
         advertise: what clients are told to connect to, if not that.
         config: the settings file whose topics are served; it is read again whenever it is written to.
-        request_timeout_ms: how long the coordinator may take to answer.
         upstream: the cluster that the topics and their records are of, ``HOST:PORT,...``.
         gateways: where clients reach all gateways before this log, ``HOST:PORT,...``; this one is among them.
         security: the file that says who may come in, and how the cluster is spoken to.
         broker_ports: the gateway's port for that cluster's broker 0; by default the one after that listened on.
+        request_timeout_ms: how long the coordinator may take to answer.
     """
 
     listen: str
     advertise: str | None = None
     config: Path | None = None
-    request_timeout_ms: int = 30_000
     upstream: str | None = None
     broker_ports: int | None = None
     security: Path | None = None
     gateways: str | None = None
+    request_timeout_ms: int = 30_000
 
     def settings(self) -> GatewaySettings:
         """The gateway's settings.
