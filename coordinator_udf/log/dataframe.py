@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinator_udf.log.contents import LogSnapshot
-from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.history import LogHistory, as_found
+from coordinator_udf.log.stored_appends import TrimmedError
 from schemas.requests import LIVE, REQUEST_LOG, request_log_arrow
 
 #: About how many rows of the embedded log are handed to Spark at once.

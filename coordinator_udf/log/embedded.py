@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +27,9 @@ from coordinator_udf.log.clock import DEFAULT_SKEW_MAX_MS, Anchor, LogClock
 from coordinator_udf.log.contents import Extent, History, LogSnapshot
 from coordinator_udf.log.file import (
     GroupConfigs,
-    LogError,
-    delete_appends,
     make_file,
     open_file,
     read_group_configs,
-    read_rows_until,
     read_snapshot,
     read_topics,
     take_places,
@@ -47,11 +43,12 @@ from coordinator_udf.log.record_batches import (
     checked_columns,
     decode,
     encode,
-    next_offsets,
     to_columns,
     unopened,
 )
 from coordinator_udf.log.rows import downtime_rows
+from coordinator_udf.log.shared_connection import SharedConnection
+from coordinator_udf.log.stored_appends import StoredAppends
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.requests import Topic
 from schemas.requests import LIVE, REQUEST_COLUMNS
@@ -60,15 +57,6 @@ _log: Final = logging.getLogger(__name__)
 
 #: After how long without an append time is said to have stood still: some ticks, and less than the shortest session.
 DOWNTIME_AFTER_MS: Final = 3_000
-
-#: How many appends leave the log in one transaction, for which appenders wait.
-_TRIMMED_AT_ONCE: Final = 1_000
-#: The most pages of the file that are given back while appenders wait.
-_VACUUM_PAGES: Final = 2_000
-
-
-class TrimmedError(LogError):
-    """Appends that are asked for were moved away from the log."""
 
 
 class EmbeddedLog:
@@ -89,10 +77,9 @@ class EmbeddedLog:
     def __init__(self, path: Path, connection: sqlite3.Connection, partitions: int, clock: LogClock) -> None:
         self.path = path
         self.partitions = partitions
-        self._connection = connection
+        self._file = SharedConnection(connection)
+        self._appends = StoredAppends(path, self._file)
         self._clock = clock
-        # One connection for all threads: SQLite serialises writers anyhow.
-        self._lock = threading.Lock()
         # Before this process's first row with a time nobody listened to clients; in a later gap they stay connected.
         self._has_listened = False
 
@@ -133,8 +120,7 @@ class EmbeddedLog:
 
     def close(self) -> None:
         """Closes the log; what was appended stays."""
-        with self._lock:
-            self._connection.close()
+        self._file.close()
 
     def now_ms(self) -> int:
         """The wall clock by which rows are to be stamped, in milliseconds since the epoch."""
@@ -169,7 +155,7 @@ class EmbeddedLog:
             BadRequest: there is none, or one can't be appended. Nothing is.
         """
         numbers: list[int] = []
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             for columns in appends:
                 partition, log_ts = checked_columns(columns, self.partitions)
                 if not numbers:
@@ -187,12 +173,12 @@ class EmbeddedLog:
 
     def note_absence(self) -> None:
         """Says that clients can't reach anybody: a gap before the next append is of a start, not of a pause."""
-        with self._lock:
+        with self._file.lock:
             self._has_listened = False
 
     def extent(self) -> Extent:
         """Which appends there are, and how many rows there ever were."""
-        return Extent(*self._one("SELECT first, next, rows FROM log"))
+        return self._appends.extent()
 
     def end(self) -> int:
         """The number that the next append will get."""
@@ -200,22 +186,17 @@ class EmbeddedLog:
 
     def newest_log_ts(self) -> int | None:
         """The greatest ``log_ts`` so far; None in an empty log."""
-        newest: int | None = self._one("SELECT MAX(log_ts) FROM heads")[0]
+        newest: int | None = self._file.one("SELECT MAX(log_ts) FROM heads")[0]
         return newest
 
     def snapshot(self) -> LogSnapshot:
         """What the log holds now, all of it as of one moment."""
-        with self._lock:
-            connection = self._connection
-            connection.execute("BEGIN")
-            try:
-                return read_snapshot(connection)
-            finally:
-                connection.execute("COMMIT")
+        with self._file.snapshot() as connection:
+            return read_snapshot(connection)
 
     def keep_history(self, uri: str) -> History:
         """Says where the appends go that leave the log, and returns that with the log's name there."""
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             found = connection.execute("SELECT id FROM history").fetchone()
             history = History(uuid.uuid4().hex if found is None else found[0], uri)
             connection.execute("DELETE FROM history")
@@ -224,8 +205,8 @@ class EmbeddedLog:
 
     def created_topics(self) -> tuple[Topic, ...]:
         """The topics that clients created, beside those of the settings file."""
-        with self._lock:
-            return read_topics(self._connection)
+        with self._file.lock:
+            return read_topics(self._file.connection)
 
     def change_topics(
         self, expected: tuple[Topic, ...], topics: tuple[Topic, ...], rows: Sequence[Mapping[str, Any]]
@@ -242,8 +223,8 @@ class EmbeddedLog:
 
     def group_configs(self) -> GroupConfigs:
         """The settings that clients gave to groups."""
-        with self._lock:
-            return read_group_configs(self._connection)
+        with self._file.lock:
+            return read_group_configs(self._file.connection)
 
     def change_group_configs(
         self, expected: GroupConfigs, changed: GroupConfigs, rows: Sequence[Mapping[str, Any]]
@@ -269,7 +250,7 @@ class EmbeddedLog:
         """Appends rows in one transaction with a change of the file, if it holds what is expected; whether it did."""
         columns = to_columns(rows)
         checked = checked_columns(columns, self.partitions)
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             if read(connection) != expected:
                 return False
             change(connection)
@@ -279,20 +260,11 @@ class EmbeddedLog:
 
     def rows_until(self, number: int) -> int:
         """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
-        with self._lock:
-            return read_rows_until(self._connection, number)
+        return self._appends.rows_until(number)
 
     def end_within(self, start: int, end: int, max_rows: int) -> int:
         """The greatest bound of appends from `start` that hold at most `max_rows` rows; one append at the least."""
-        budget = self.rows_until(start) + max_rows
-        low, high = min(start + 1, end), end
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.rows_until(middle) <= budget:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return self._appends.end_within(start, end, max_rows)
 
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The appends in ``[start, end)``, in order, one record batch of REQUEST_LOG each.
@@ -303,7 +275,7 @@ class EmbeddedLog:
             TrimmedError: some of them were trimmed.
             LogError: some of them are not there yet.
         """
-        return map(decode, self._stored(start, end))
+        return map(decode, self._appends.read(start, end))
 
     def read_packed(self, start: int, end: int) -> Iterator[dict[int, bytes]]:
         """The appends in ``[start, end)``, in order, each partition's rows as bytes (log.partition_bytes).
@@ -311,33 +283,7 @@ class EmbeddedLog:
         Raises:
             TrimmedError, LogError: as of `read`.
         """
-        return map(unopened, self._stored(start, end))
-
-    def _stored(self, start: int, end: int) -> Iterator[bytes]:
-        with self._lock:
-            cursor = self._connection.cursor()
-        expected = start
-        while expected < end:
-            # In portions, each read to its end, so that no reader's snapshot holds back SQLite's checkpoint for long.
-            with self._lock:
-                portion = cursor.execute(
-                    "SELECT number, data FROM appends WHERE number >= ? AND number < ? ORDER BY number LIMIT 256",
-                    (expected, end),
-                ).fetchall()
-            for number, data in portion:
-                if number != expected:
-                    break
-                yield data
-                expected += 1
-            if not portion or portion[-1][0] != expected - 1:
-                extent = self.extent()
-                gone = f"append {expected} is not in {self.path}, which holds {extent.first} to {extent.next - 1}"
-                if expected >= extent.first:
-                    raise LogError(gone)
-                raise TrimmedError(
-                    f"{gone}: those before are in its history, the table request_log. A coordinator that needs them "
-                    "can't go on from its checkpoint: start it with --recover-from-offsets and a new --checkpoint"
-                )
+        return map(unopened, self._appends.read(start, end))
 
     def trim(self, before: int, rows: pa.Table | None = None) -> int:
         """Deletes the appends numbered below `before` and gives their space back; returns how many were deleted.
@@ -345,34 +291,7 @@ class EmbeddedLog:
         Args:
             rows: the rows of these appends, in order, where they are at hand; else they are read again.
         """
-        extent = self.extent()
-        before = min(before, extent.next)
-        known = self.rows_until(extent.first) if rows is not None and before > extent.first else 0
-        if rows is not None and len(rows) != self.rows_until(before) - known:
-            rows = None  # some of them are gone already
-        for start in range(extent.first, before, _TRIMMED_AT_ONCE):
-            stop = min(start + _TRIMMED_AT_ONCE, before)
-            if rows is None:
-                ends = next_offsets(self.read(start, stop))
-            else:
-                until = self.rows_until(stop)
-                ends = next_offsets(rows.slice(0, until - known).to_batches())
-                rows, known = rows.slice(until - known), until
-            # In portions, so that appenders never wait for long.
-            with self._transaction() as connection:
-                delete_appends(connection, stop, ends)
-            self._give_back()
-        return max(before - extent.first, 0)
-
-    def _give_back(self) -> None:
-        free = int(self._one("PRAGMA freelist_count")[0])
-        while free > 0:
-            with self._lock:
-                self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
-            left = int(self._one("PRAGMA freelist_count")[0])
-            if left >= free:
-                return  # appended to as fast; what is free is used again
-            free = left
+        return self._appends.trim(before, rows)
 
     def _note_downtime(self, connection: sqlite3.Connection, log_ts: int) -> None:
         """Says on the log that time stood still, if nobody has appended for long before a row of this time."""
@@ -404,20 +323,3 @@ class EmbeddedLog:
         full = {**columns, "source": pa.array([LIVE] * len(offsets)), "offset": offsets, "log_ts": stamped}
         batch = pa.record_batch([full[name] for name in REQUEST_COLUMNS], schema=SCHEMA)
         return write_append(connection, encode(batch, partition), len(offsets), int(stamped.max()), anchor)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    def _one(self, query: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
-        with self._lock:
-            row: tuple[Any, ...] = self._connection.execute(query, parameters).fetchone()
-        return row

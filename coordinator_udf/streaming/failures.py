@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from pyspark.errors import StreamingQueryException
 
-from coordinator_udf.log.embedded import TrimmedError
 from coordinator_udf.log.file import LogError
+from coordinator_udf.log.stored_appends import TrimmedError
 from coordinator_udf.shard.state_row.codec import StateVersionError
 from coordinator_udf.tables.epoch import FencedError
 from coordinator_udf.user_errors import UserError

@@ -18,10 +18,11 @@ from deltalake import DeltaTable
 
 from coordinator_udf.log import embedded
 from coordinator_udf.log.dataframe import _read_snapshot
-from coordinator_udf.log.embedded import EmbeddedLog, TrimmedError
+from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import LogHistory, next_offsets
 from coordinator_udf.log.record_batches import to_columns
 from coordinator_udf.log.rows import control_rows
+from coordinator_udf.log.stored_appends import TrimmedError
 from coordinator_udf.streaming.checkpoint import CheckpointError, append_needed, committed_append
 from coordinator_udf.streaming.checkpoint_files import LocalFiles
 from coordinator_udf.streaming.folding import Folder, FoldError, claim_history, fold
