@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock on a file (flock), its own or a shared one.
+    """Returns whether a process holds a lock on a file (flock), its own or a shared one.
 
     Two that ask at one moment may take each other for one that holds it.
 
@@ -19,7 +19,7 @@ def is_locked(path: Path) -> bool:
 
 
 def is_locked_by_one(path: Path) -> bool:
-    """Whether a process holds a lock of its own on a file (flock). Any number may ask at one moment.
+    """Returns whether a process holds a lock of its own on a file (flock). Any number may ask at one moment.
 
     Raises:
         FileNotFoundError: there is no such file.

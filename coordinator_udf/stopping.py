@@ -75,7 +75,7 @@ def run(command: Callable[[], object]) -> None:
 
 
 def was_stopped() -> bool:
-    """Whether this process was told to stop, so that what is left is to be left alone."""
+    """Returns whether this process was told to stop, so that what is left is to be left alone."""
     return _stopping.number is not None
 
 

@@ -43,5 +43,5 @@ COORDINATOR_LOG = StructType(
 
 
 def coordinator_log_arrow() -> pa.Schema:
-    """The Arrow schema of `COORDINATOR_LOG`."""
+    """Returns the Arrow schema of `COORDINATOR_LOG`."""
     return to_arrow_schema(COORDINATOR_LOG)

@@ -60,10 +60,10 @@ UNEXPLAINED = StructType(
 
 
 def explanations_arrow() -> pa.Schema:
-    """The Arrow schema of `EXPLANATIONS`."""
+    """Returns the Arrow schema of `EXPLANATIONS`."""
     return to_arrow_schema(EXPLANATIONS)
 
 
 def unexplained_arrow() -> pa.Schema:
-    """The Arrow schema of `UNEXPLAINED`."""
+    """Returns the Arrow schema of `UNEXPLAINED`."""
     return to_arrow_schema(UNEXPLAINED)

@@ -87,7 +87,7 @@ SHARD_STATE = StructType(
 
 
 def outputs_arrow(kind: str) -> pa.Schema:
-    """The Arrow schema of one of `KINDS`.
+    """Returns the Arrow schema of one of `KINDS`.
 
     Raises:
         KeyError: there is no such kind.

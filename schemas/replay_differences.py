@@ -32,5 +32,5 @@ REPLAY_DIFFERENCES = StructType(
 
 
 def replay_differences_arrow() -> pa.Schema:
-    """The Arrow schema of `REPLAY_DIFFERENCES`."""
+    """Returns the Arrow schema of `REPLAY_DIFFERENCES`."""
     return to_arrow_schema(REPLAY_DIFFERENCES)

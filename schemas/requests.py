@@ -77,5 +77,5 @@ REQUEST_COLUMNS = tuple(REQUEST_LOG.fieldNames())
 
 
 def request_log_arrow() -> pa.Schema:
-    """The request log's schema for Arrow, column for column that of `REQUEST_LOG`."""
+    """Returns the request log's schema for Arrow, column for column that of `REQUEST_LOG`."""
     return to_arrow_schema(REQUEST_LOG)

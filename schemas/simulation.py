@@ -14,7 +14,7 @@ VIOLATIONS_TABLE: Final = "violations"
 
 
 def member_events_arrow() -> pa.Schema:
-    """What members' applications did and were told: callbacks, what they own, starts and ends.
+    """Returns what members' applications did and were told: callbacks, what they own, starts and ends.
 
     ``source`` is the scenario and the seed; ``run`` counts the processes of a client id from 1.
     """
@@ -34,7 +34,7 @@ def member_events_arrow() -> pa.Schema:
 
 
 def violations_arrow() -> pa.Schema:
-    """What must not be in a world and was."""
+    """Returns what must not be in a world and was."""
     return pa.schema(
         [
             ("source", pa.string()),

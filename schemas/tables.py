@@ -180,7 +180,7 @@ TABLES: Final[dict[str, StructType]] = {
 
 
 def table_arrow(name: str) -> pa.Schema:
-    """The Arrow schema of one of `TABLES`.
+    """Returns the Arrow schema of one of `TABLES`.
 
     Raises:
         KeyError: no table has that name.

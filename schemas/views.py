@@ -190,7 +190,7 @@ _HAPPENED: Final = {
 
 
 def _with_reliability(text: str) -> str:
-    """A view whose rows say from when on what is told of their group can be relied on."""
+    """Returns a view whose rows say from when on what is told of their group can be relied on."""
     return (
         f"SELECT told.*, reliable_from, coalesce(diverged, 0) AS diverged FROM ({text}) AS told\n"
         "LEFT JOIN reliability ON reliability.source = told.source AND reliability.group_id = told.group_id"

@@ -30,7 +30,9 @@ class UnknownAssignorError(LookupError):
 
 
 def configured_assignors(names: Iterable[str]) -> dict[str, Assignor]:
-    """The assignors of ``group.consumer.assignors`` by the names that members call them by; the first is the default.
+    """Returns the assignors of ``group.consumer.assignors`` by the names that members call them by.
+
+    The first is the default.
 
     Raises:
         UnknownAssignorError: there is no assignor of that name, one is named twice, or none is.
@@ -47,7 +49,7 @@ def configured_assignors(names: Iterable[str]) -> dict[str, Assignor]:
 
 
 def _of_class(name: str) -> Assignor:
-    """An assignor that isn't Kafka's."""
+    """Returns an assignor that isn't Kafka's."""
     module, _, class_name = name.rpartition(".")
     try:
         assignor: Assignor = getattr(import_module(module), class_name)()

@@ -20,7 +20,7 @@ class RangeAssignor:
     name: Final = "range"
 
     def assign(self, spec: GroupSpec) -> dict[str, Target]:
-        """What each member shall have."""
+        """Returns what each member shall have."""
         members = sorted(spec.members, key=lambda member_id: _place(member_id, spec.members[member_id]))
         # Where all are said to want the same, only the first is asked: some may not know yet what they want.
         asked = {member_id: spec.members[members[0] if spec.homogeneous else member_id] for member_id in members}

@@ -57,7 +57,7 @@ class Assignor(Protocol):
         """What members call it."""
 
     def assign(self, spec: GroupSpec) -> dict[str, Target]:
-        """What each member shall have; a member that isn't there shall have nothing.
+        """Returns what each member shall have; a member that isn't there shall have nothing.
 
         Topics and partitions stand in the order in which Kafka's assignor has them, which the records show.
         """

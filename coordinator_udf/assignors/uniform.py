@@ -22,7 +22,7 @@ class UniformAssignor:
     name: Final = "uniform"
 
     def assign(self, spec: GroupSpec) -> dict[str, Target]:
-        """What each member shall have."""
+        """Returns what each member shall have."""
         if not spec.members:
             return {}
         return _assign_homogeneous(spec) if spec.homogeneous else assign_heterogeneous(spec)
@@ -67,7 +67,7 @@ def _assign_homogeneous(spec: GroupSpec) -> dict[str, Target]:
 def _keep(
     old: Target, wanted: Collection[str], room: int, unassigned: list[tuple[str, int]]
 ) -> tuple[Target | PartitionSets, int]:
-    """What a member keeps of what it had, given in the order in which Kafka has it, and the room that is left.
+    """Returns what a member keeps of what it had, given in the order in which Kafka has it, and the room that is left.
 
     What it must give up is added to ``unassigned``.
     """

@@ -19,7 +19,7 @@ _MAX_ROUNDS = 16
 
 
 def assign_heterogeneous(spec: GroupSpec) -> dict[str, Target]:
-    """What each member shall have."""
+    """Returns what each member shall have."""
     work = _Work(spec)
     if not work.subscribers:
         return {}
@@ -51,7 +51,7 @@ class _Work:
         self.topics = sorted(self.subscribers, key=self._rank)
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
-        """The topics with the most partitions a subscriber come first, then those with the fewest subscribers."""
+        """Ranks topics: those with the most partitions a subscriber first, then those with the fewest subscribers."""
         subscribers = len(self.subscribers[topic_id])
         data = urlsafe_b64decode(topic_id + "==")
         halves = int.from_bytes(data[:8], signed=True), int.from_bytes(data[8:], signed=True)
@@ -152,7 +152,7 @@ class _Balancer:
         self._next_most = len(self._members) - 1
 
     def least_loaded(self) -> int:
-        """The member that gets the next partition."""
+        """Returns the member that gets the next partition."""
         if self._next_least >= self._least_end:
             self._least_load += 1
             while self._least_end < len(self._members) and self._load(self._least_end) == self._least_load:
@@ -162,7 +162,7 @@ class _Balancer:
         return self._members[self._next_least - 1]
 
     def most_loaded(self) -> int | None:
-        """The member that gives the next partition; None if nobody is left."""
+        """Returns the member that gives the next partition; None if nobody is left."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 # All of the range were excluded: on to those with the next load.
@@ -178,13 +178,13 @@ class _Balancer:
         return self._members[self._next_most + 1]
 
     def exclude_most_loaded(self) -> None:
-        """The member that was named last has nothing to give."""
+        """Leaves out the member that was named last: it has nothing to give."""
         at, last = self._next_most + 1, self._most_end - 1
         self._members[at], self._members[last] = self._members[last], self._members[at]
         self._most_end -= 1
 
     def is_balanced(self) -> bool:
-        """Whether the two ends have met."""
+        """Returns whether the two ends have met."""
         return self._most_load - self._least_load <= 1
 
     def _load(self, place: int) -> int:

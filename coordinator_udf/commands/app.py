@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _words() -> list[str]:
-    """What follows ``muster``, on the command line itself or on the one that a shell wants to complete."""
+    """Returns what follows ``muster``, on the command line itself or on the one that a shell wants to complete."""
     if "_MUSTER_COMPLETE" not in os.environ:
         return sys.argv[1:]
     # By bash, and by the other shells.

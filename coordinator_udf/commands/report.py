@@ -89,7 +89,7 @@ def _refuse_impossible(page: Path) -> None:
 
 
 def tables_folder(inputs: list[Path]) -> str | None:
-    """The one folder of tables that is meant; None where logs are.
+    """Returns the one folder of tables that is meant; None where logs are.
 
     Raises:
         InputError: folders of tables are named together with others.
@@ -120,7 +120,7 @@ def replay_inputs(request: ReplayRequest) -> list[SourceReport]:
 
 
 def facts_of(folder: str, window: Window) -> list[GroupFacts]:
-    """The facts in the tables of a folder.
+    """Returns the facts in the tables of a folder.
 
     Raises:
         InputError: the window holds nothing.

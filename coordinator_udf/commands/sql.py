@@ -207,7 +207,7 @@ def refuse_busy(address: endpoint.Address) -> None:
 
 
 def _told(error: Exception) -> str:
-    """What Spark says, or the JVM in which it is, in a line."""
+    """Returns what Spark says, or the JVM in which it is, in a line."""
     cause = re.search(r"^: (.+)$", str(error), re.MULTILINE) if isinstance(error, Py4JError) else None
     return in_a_line(error) if cause is None else f"Spark failed: {cause[1]}"
 
@@ -217,7 +217,7 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
 
 
 def start_spark(folder: str) -> SparkSession:
-    """A session that is as quick as one can be on small tables."""
+    """Returns a session that is as quick as one can be on small tables."""
     spark = delta_session("muster-sql", SETTINGS)
     quiet(spark)
     fit_to_size(spark, folder)

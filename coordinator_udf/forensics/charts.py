@@ -27,7 +27,7 @@ _LANE_HEIGHT: Final = 15
 
 
 def group_spec() -> dict[str, Any]:
-    """The specification, with the names of the data that `group_data` gives."""
+    """Returns the specification, with the names of the data that `group_data` gives."""
     time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=8, labelOverlap=True))
     phases = (
         alt.Chart(alt.NamedData("phases"))
@@ -76,7 +76,7 @@ def group_spec() -> dict[str, Any]:
 
 
 def _owners_chart(time: alt.X) -> alt.LayerChart | alt.FacetChart:
-    """Whose each partition was, and where nobody's it could be read by."""
+    """Returns whose each partition was, and where nobody's it could be read by."""
     partitions = (
         alt.Chart(alt.NamedData("owners"))
         .mark_bar(height=9)
@@ -97,7 +97,7 @@ def _owners_chart(time: alt.X) -> alt.LayerChart | alt.FacetChart:
 
 
 def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any]]]:
-    """The data of a group's chart.
+    """Returns the data of a group's chart.
 
     Args:
         end: when the evidence ends; what has no end lasts until then.
@@ -139,7 +139,7 @@ def _shown_owners(facts: GroupFacts) -> list[Ownership]:
 
 
 def cut_short(facts: GroupFacts) -> list[str]:
-    """What a group's chart leaves out, a sentence each."""
+    """Returns what a group's chart leaves out, a sentence each."""
     lanes = {life.identity for life in facts.lives}
     partitions = {(each.topic, each.partition) for each in facts.ownership}
     lines = []
@@ -179,7 +179,7 @@ def _partitions(facts: GroupFacts, end: datetime) -> tuple[list[dict[str, Any]],
 
 
 def lane_height(facts: GroupFacts) -> tuple[int, int]:
-    """The heights of both parts of a group's chart, in pixels."""
+    """Returns the heights of both parts of a group's chart, in pixels."""
     lanes = len({life.identity for life in _shown(facts)})
     partitions = min(len({(each.topic, each.partition) for each in facts.ownership}), MOST_PARTITIONS)
     return max(lanes, 1) * _LANE_HEIGHT + 10, max(partitions, 1) * _LANE_HEIGHT

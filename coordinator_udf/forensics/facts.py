@@ -142,7 +142,7 @@ class GroupFacts:
         return {life.member_id: life.current_client_id for life in self.lives if life.current_client_id is not None}
 
     def name_of(self, member_id: str | None, client_id: str | None) -> str | None:
-        """What a member's process calls itself, where that is told; else its member id.
+        """Returns what a member's process calls itself, where that is told; else its member id.
 
         The coordinator goes on calling a static member by its first process's client id.
         """
@@ -166,7 +166,7 @@ class GroupFacts:
         return [life for life in self.lives if life.incarnation > 1]
 
     def ended_before(self, life: Life) -> str:
-        """How the one before it ended, and when."""
+        """Returns how the one before it ended, and when."""
         older = [each for each in self.lives if each.identity == life.identity and each.incarnation < life.incarnation]
         if not older:
             return "not told"
@@ -194,7 +194,7 @@ class Window:
     until: datetime | None = None
 
     def where(self, begin: str, end: str | None = None) -> str:
-        """A condition on two columns of a view, or on one."""
+        """Returns a condition on two columns of a view, or on one."""
         terms = ["true"]
         if self.group_id is not None:
             quoted = self.group_id.replace("\\", "\\\\").replace("'", "\\'")
@@ -235,7 +235,7 @@ F = TypeVar("F")
 
 
 def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
-    """The facts of all groups that a report is to tell of, those with most to tell first.
+    """Returns the facts of all groups that a report is to tell of, those with most to tell first.
 
     Args:
         ask: asks where the views `FACTS_VIEWS` are.
@@ -284,7 +284,7 @@ def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
 
 
 def listed_rebalances(facts: GroupFacts) -> list[Rebalance]:
-    """The rebalances that a section lists, in the order of time."""
+    """Returns the rebalances that a section lists, in the order of time."""
     if len(facts.rebalances) <= _MOST_REBALANCES:
         return facts.rebalances
     longest = sorted(facts.rebalances, key=lambda r: -(r.duration_ms or 0))[:_MOST_REBALANCES]
@@ -292,7 +292,7 @@ def listed_rebalances(facts: GroupFacts) -> list[Rebalance]:
 
 
 def by_source(groups: Iterable[GroupFacts]) -> dict[str, list[GroupFacts]]:
-    """The groups of each coordinator."""
+    """Returns the groups of each coordinator."""
     found: dict[str, list[GroupFacts]] = defaultdict(list)
     for facts in groups:
         found[facts.source].append(facts)

@@ -46,7 +46,7 @@ def render(
     evidence: Sequence[str] = (),
     what_if: Mapping[str, WhatIfResult] | None = None,
 ) -> str:
-    """A report as text.
+    """Returns a report as text.
 
     Args:
         evidence: lines on what was read.
@@ -75,7 +75,7 @@ def render(
 def _page(
     environment: jinja2.Environment, groups: Sequence[GroupFacts], what_if: Mapping[str, WhatIfResult], end: datetime
 ) -> dict[str, Any]:
-    """What a page has beyond Markdown: sections with charts, of as many groups as keep it quick to load.
+    """Returns what a page has beyond Markdown: sections with charts, of as many groups as keep it quick to load.
 
     Args:
         end: when the evidence ends.
@@ -115,13 +115,13 @@ def _page(
 
 
 def _packed(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows with the names of their columns said once, which makes the page of many groups a third smaller."""
+    """Returns rows with the names of their columns said once, which makes the page of many groups a third smaller."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": columns, "rows": [[row.get(name) for name in columns] for row in rows]}
 
 
 def _script_json(value: Any) -> str:
-    """JSON that may stand in a script element."""
+    """Returns JSON that may stand in a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -130,7 +130,7 @@ def _clock(at: datetime | None) -> str:
 
 
 def trace_events(groups: Sequence[GroupFacts]) -> list[dict[str, Any]]:
-    """Events of the Trace Event Format: a process a group, a thread a member."""
+    """Returns events of the Trace Event Format: a process a group, a thread a member."""
     events: list[dict[str, Any]] = []
     span = span_of(groups)
     for pid, facts in enumerate(groups, 1):

@@ -41,12 +41,12 @@ _AT_ONCE: Final = timedelta(milliseconds=50)
 
 
 def seconds(ms: int | None) -> str:
-    """A length of time, in seconds."""
+    """Returns a length of time, in seconds."""
     return "?" if ms is None else f"{ms / _MS:.1f} s" if ms >= _MS / 10 else f"{ms} ms"
 
 
 def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
-    """What set a rebalance off, for whom all waited, and how it ended."""
+    """Returns what set a rebalance off, for whom all waited, and how it ended."""
     r = rebalance
     parts = [_trigger(r, facts)]
     waited = _waited(r, facts)
@@ -75,7 +75,7 @@ def _trigger(r: Rebalance, facts: GroupFacts) -> str:
 
 
 def _removal(r: Rebalance, facts: GroupFacts) -> str:
-    """An administrator's removal: the one who asked for it is no member."""
+    """Tells of an administrator's removal: the one who asked for it is no member."""
     names = [facts.name_of(member_id, None) or "" for member_id in r.members_left or ()] or [
         # A broker's own log doesn't list members, but tells each that goes.
         facts.name_of(life.member_id, life.client_id) or life.identity
@@ -112,7 +112,7 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
 
 
 def overview(facts: GroupFacts) -> str:
-    """A group in a sentence."""
+    """Returns a group in a sentence."""
     kinds = "/".join(sorted({r.kind for r in facts.rebalances})) or "no rebalance"
     return (
         f"{len(facts.rebalances)} rebalances ({kinds}), stopped for {seconds(facts.stopped_ms)}, "

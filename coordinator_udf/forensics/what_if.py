@@ -34,7 +34,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     changed: Figures
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """What is counted, before and after."""
+        """Returns what is counted, before and after."""
         return [
             ("rebalances", str(self.base.rebalances), str(self.changed.rebalances)),
             ("partition-seconds without an owner", f"{self.base.unowned_s:.1f}", f"{self.changed.unowned_s:.1f}"),

@@ -40,7 +40,7 @@ class DriverGateway:
     """The gateway in the driver: clients may connect long before the coordinator can answer them."""
 
     def __init__(self, options: GatewayOptions, tables: str, metrics: CollectorRegistry | None = None) -> None:
-        """A gateway that serves nobody yet, before a coordinator with tables in this folder.
+        """Makes a gateway that serves nobody yet, before a coordinator with tables in this folder.
 
         Raises:
             GatewaySettingsError: an option is wrong.
@@ -101,7 +101,7 @@ class DriverGateway:
             self._gateway.answers(table)
 
     def status(self) -> str:
-        """What clients have met so far and should not: the end of the coordinator's status line."""
+        """Returns what clients have met so far and should not: the end of the coordinator's status line."""
         if self._gateway is None:
             return ""
         found = self._gateway.status()

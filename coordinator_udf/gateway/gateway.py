@@ -194,7 +194,7 @@ class Gateway:
         self._in_loop(lambda: self._pending.look_at_coordinator(is_away=is_away))
 
     def trouble(self) -> str | None:
-        """What keeps the gateway from serving clients; None while it does."""
+        """Returns what keeps the gateway from serving clients; None while it does."""
         if self._failure is not None:
             return f"the gateway ended: {self._failure}"
         if self._thread is None or not self._thread.is_running():
@@ -202,11 +202,11 @@ class Gateway:
         return None
 
     def unanswered(self) -> int:
-        """How many requests wait for the coordinator."""
+        """Returns how many requests wait for the coordinator."""
         return len(self._pending) if self._loop is not None else 0
 
     def status(self) -> GatewayStatus:
-        """What the gateway is doing; from any thread, roughly."""
+        """Returns what the gateway is doing; from any thread, roughly."""
         return GatewayStatus(
             connections=len(self._connections),
             unanswered=len(self._pending),
@@ -289,7 +289,7 @@ class Gateway:
             await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
 
     def _handler(self, node: Node) -> Handler:
-        """Who answers requests: for this log alone or before a cluster, authorized and measured where that is asked."""
+        """Returns what answers requests, of this log or before a cluster, authorized and measured if asked."""
         settings = self._settings
         authorizer = None
         if self._security is not None:
@@ -325,7 +325,7 @@ class Gateway:
         return handler if self._metrics is None else MeasuredHandler(handler, self._metrics)
 
     def _share(self, handler: Handler) -> Shared:
-        """What all connections share."""
+        """Returns what all connections share."""
         settings, security = self._settings, self._security
         return Shared(
             settings=settings,

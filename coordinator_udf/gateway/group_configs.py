@@ -20,10 +20,10 @@ class GroupConfigLog(Protocol):
     partitions: int
 
     def now_ms(self) -> int:
-        """The clock by which rows are stamped."""
+        """Returns the clock by which rows are stamped."""
 
     def group_configs(self) -> GroupConfigs:
-        """The settings that clients gave to groups."""
+        """Returns the settings that clients gave to groups."""
 
     def change_group_configs(
         self, expected: GroupConfigs, changed: GroupConfigs, rows: Sequence[Mapping[str, Any]]
@@ -38,7 +38,7 @@ class GroupConfigStore:
         self._log = log
 
     def read(self) -> GroupConfigs:
-        """All that groups have for themselves."""
+        """Returns all that groups have for themselves."""
         return self._log.group_configs()
 
     def change(self, decide: Decide[Result]) -> Result:

@@ -42,7 +42,7 @@ class GatewayOptions:
     request_timeout_ms: int = 30_000
 
     def settings(self) -> GatewaySettings:
-        """The gateway's settings.
+        """Returns the gateway's settings.
 
         Raises:
             GatewaySettingsError: an address isn't one.
@@ -61,7 +61,7 @@ class GatewayOptions:
         )
 
     def load_security(self) -> Security | None:
-        """Who may come in; None where everybody may.
+        """Returns who may come in; None where everybody may.
 
         Raises:
             GatewaySettingsError: a file can't be used.
@@ -69,7 +69,7 @@ class GatewayOptions:
         return None if self.security is None else Security(self.security)
 
     def cluster(self, security: Security | None) -> UpstreamCluster | None:
-        """The cluster behind the gateway, looked at once; None where there is none.
+        """Returns the cluster behind the gateway, looked at once; None where there is none.
 
         Raises:
             GatewaySettingsError: an option is wrong, or the cluster can't be asked.
@@ -91,7 +91,7 @@ class GatewayOptions:
         return cluster
 
     def config_with_topics(self, config: CoordinatorConfig, cluster: UpstreamCluster | None) -> CoordinatorConfig:
-        """The configuration with the topics of the cluster, if there is one.
+        """Returns the configuration with the topics of the cluster, if there is one.
 
         Raises:
             GatewaySettingsError: the settings file names topics, too.

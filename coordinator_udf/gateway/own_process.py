@@ -42,7 +42,7 @@ def serve_alone(
     watches: bool = True,
     metrics: tuple[str, int] | None = None,
 ) -> None:
-    """A gateway in a process of its own: it appends to the log and follows the table of answers, until ``stop`` is set.
+    """Runs a gateway that appends to the log and follows the table of answers, until ``stop`` is set.
 
     Args:
         tables: the folder of the coordinator's tables, a path or a URI: where partitions end, whether it is

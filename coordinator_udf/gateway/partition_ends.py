@@ -73,6 +73,6 @@ class PartitionEnds:
                 self._ends[key] = end
 
     def end(self, topic: Topic, partition: int) -> int:
-        """The end of a partition; 0 where nothing was committed."""
+        """Returns the end of a partition; 0 where nothing was committed."""
         named = self._ends.get((topic.name, partition, None), 0)
         return max(named, self._ends.get((topic.name, partition, topic.id), 0))

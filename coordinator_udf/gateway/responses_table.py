@@ -55,7 +55,7 @@ class NewRows:
         self._looked_at = float("-inf")
 
     def read(self) -> list[pa.Table]:
-        """The rows of the commits that came since the last call.
+        """Returns the rows of the commits that came since the last call.
 
         The first call looks where the table ends and finds nothing; of a table that isn't there yet all is new.
 
@@ -102,7 +102,7 @@ class NewRows:
 
 
 def _added(files: PyFileSystem, number: int) -> list[str] | None:
-    """The data files that a commit added; None if it isn't there."""
+    """Returns the data files that a commit added; None if it isn't there."""
     path = f"_delta_log/{number:020d}.json"
     if files.get_file_info(path).type is FileType.NotFound:
         return None
@@ -120,7 +120,7 @@ class Answers(Protocol):
     """Where a coordinator's answers are read."""
 
     def read(self) -> list[pa.Table]:
-        """The answers that came since the last call."""
+        """Returns the answers that came since the last call."""
 
 
 class ResponsesFollower:

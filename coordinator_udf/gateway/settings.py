@@ -40,7 +40,7 @@ class GroupConfig(msgspec.Struct, frozen=True):
     most: int = 2**31 - 1
 
     def bound_name(self, which: str) -> str:
-        """The name of the coordinator's setting that is its bound: ``min`` or ``max``."""
+        """Returns the name of the coordinator's setting that is its bound: ``min`` or ``max``."""
         kind, _, rest = self.name.partition(".")
         return f"group.{kind}.{which}.{rest}"
 
@@ -123,7 +123,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """The host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
+    """Returns the host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
 
     Raises:
         GatewaySettingsError: it isn't of that form.

@@ -30,10 +30,10 @@ class TopicLog(Protocol):
         """Appends rows durably and in order, all or none."""
 
     def now_ms(self) -> int:
-        """The clock by which rows are stamped."""
+        """Returns the clock by which rows are stamped."""
 
     def created_topics(self) -> tuple[Topic, ...]:
-        """The topics that clients created."""
+        """Returns the topics that clients created."""
 
     def change_topics(
         self, expected: tuple[Topic, ...], topics: tuple[Topic, ...], rows: Sequence[Mapping[str, Any]]

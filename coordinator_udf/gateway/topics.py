@@ -12,7 +12,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic can be called so. Source: org.apache.kafka.common.internals.Topic."""
+    """Returns whether a topic can be called so. Source: org.apache.kafka.common.internals.Topic."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -33,9 +33,9 @@ class TopicCatalog:
         return hash(self.topics)
 
     def named(self, name: str | None) -> Topic | None:
-        """The topic of that name."""
+        """Returns the topic of that name."""
         return self._by_name.get(name or "")
 
     def with_id(self, topic_id: str) -> Topic | None:
-        """The topic with that id (Kafka's url-safe base64)."""
+        """Returns the topic with that id (Kafka's url-safe base64)."""
         return self._by_id.get(topic_id)

@@ -57,7 +57,7 @@ ADVERTISED: Final[dict[str, tuple[int, int]]] = {**_SERVED, **_TOLD}
 
 
 def coordinated(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]:
-    """What the coordinator answers, through the log.
+    """Returns what the coordinator answers, through the log.
 
     Args:
         client_assignors: whether members are asked to compute assignments.
@@ -66,7 +66,7 @@ def coordinated(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]
 
 
 def advertised(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]:
-    """What ApiVersions says.
+    """Returns what ApiVersions says.
 
     Args:
         client_assignors: whether members are asked to compute assignments.
@@ -75,7 +75,7 @@ def advertised(*, client_assignors: bool = False) -> dict[str, tuple[int, int]]:
 
 
 def is_served(api: str | None, version: int, *, client_assignors: bool = False) -> bool:
-    """Whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
+    """Returns whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
     versions = _SERVED.get(api or "")
     if versions is None and client_assignors:
         versions = _CLIENT_ASSIGNMENT.get(api or "")

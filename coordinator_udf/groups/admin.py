@@ -27,7 +27,7 @@ _NO_AUTHORIZED_OPERATIONS = -(2**31)
 def describe_groups(
     ctx: Context, store: GroupStore, api_version: int, group_ids: tuple[str, ...]
 ) -> tuple[list[dict[str, Any]], tuple[int, ...]]:
-    """The answer's groups, and the records whose assignments they need."""
+    """Returns the answer's groups, and the records whose assignments they need."""
     described = []
     refs: set[int] = set()
     for group_id in group_ids:
@@ -83,7 +83,7 @@ def _not_found(group_id: str, message: str, api_version: int) -> dict[str, Any]:
 def list_groups(
     ctx: Context, store: GroupStore, states_filter: tuple[str, ...], types_filter: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """The answer's groups. Filters don't mind case; an unknown type matches nothing."""
+    """Returns the answer's groups. Filters don't mind case; an unknown type matches nothing."""
     states = {state.lower().strip() for state in states_filter}
     types = {type_.lower() for type_ in types_filter}
     twice = store.twice(ctx)

@@ -22,7 +22,7 @@ class Cause(NamedTuple):
 
 
 def request_cause(row: Request, body: Any) -> Cause:
-    """A request as a cause.
+    """Returns a request as a cause.
 
     Args:
         body: what it says, as the struct of its API; None if that isn't known.

@@ -99,7 +99,7 @@ class Context:
         self.reverted_to: int | None = None
 
     def begin_request(self, row: Request, body: Any = None) -> None:
-        """What happens from now on is ascribed to this request.
+        """Ascribes what happens from now on to this request.
 
         Args:
             body: what it says, as the struct of its API; None if that isn't known.
@@ -108,7 +108,7 @@ class Context:
         self.append_failed = False
 
     def begin_timer(self, cause: Cause) -> None:
-        """What happens from now on is ascribed to a timer."""
+        """Ascribes what happens from now on to a timer."""
         self.by, self._cause = None, cause
         self.append_failed = False
 
@@ -120,7 +120,7 @@ class Context:
         return self._cause
 
     def name_cause(self, member_id: str) -> None:
-        """What the request in hand causes is ascribed to the member that got its id by it."""
+        """Ascribes what the request in hand causes to the member that got its id by it."""
         self._cause = self.cause._replace(member_id=member_id)
 
     def answer(
@@ -239,7 +239,7 @@ class Context:
         return offset
 
     def fits(self, records: Sequence[Sizes]) -> bool:
-        """Whether the log takes these records, which one operation writes all or none of.
+        """Returns whether the log takes these records, which one operation writes all or none of.
 
         Kafka goes back to what the log holds where they are too large, and also before it writes them where they would
         be with a second batch header: its estimate has one too many, so it gives up the batch that it has begun, which
@@ -255,7 +255,7 @@ class Context:
         return size <= limit
 
     def fits_group(self, group: ClassicGroup, sizes: dict[str, int]) -> bool:
-        """Whether the log takes the record of a group whose members' assignments have these sizes in bytes."""
+        """Returns whether the log takes the record of a group whose members' assignments have these sizes in bytes."""
         # Nearly all are so small that their texts needn't be encoded to know it.
         if most_group_metadata_bytes(group, sizes) + BATCH_OVERHEAD_BYTES <= self.settings.group_metadata_max_bytes:
             return True
@@ -283,7 +283,7 @@ class Context:
         self.note(group, previous, event, reason)
 
     def group_setting(self, group_id: str, name: str) -> int:
-        """A setting of one group, in milliseconds: its own, else the coordinator's."""
+        """Returns a setting of one group, in milliseconds: its own, else the coordinator's."""
         own = self.group_settings.get(group_id)
         if own is not None and name in own:
             return own[name]

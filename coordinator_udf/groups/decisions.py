@@ -46,13 +46,13 @@ class Decisions:
         self.rejected: list[Row] = []
 
     def by_kind(self) -> dict[str, list[Row]]:
-        """All there is, by the kinds of `COLUMNS`."""
+        """Returns all there is, by the kinds of `COLUMNS`."""
         return dict(
             zip(COLUMNS, (self.responses, self.records, self.assignments, self.transitions, self.rejected), strict=True)
         )
 
     def mark(self) -> tuple[int, ...]:
-        """Where everything ends now, for `cut`."""
+        """Returns where everything ends now, for `cut`."""
         return tuple(map(len, self.by_kind().values()))
 
     def cut(self, mark: tuple[int, ...]) -> None:

@@ -11,7 +11,9 @@ from coordinator_udf.protocol.log_row import Request
 
 
 def new_member_id(row: Request, group_instance_id: str | None) -> str:
-    """The id of the member that this request would make. The same row gives the same id, whenever it is handled.
+    """Returns the id of the member that this request would make.
+
+    The same row gives the same id, whenever it is handled.
 
     As Kafka's ids it begins with the instance id or the client id and ends with a uuid.
     """
@@ -23,7 +25,7 @@ def new_member_id(row: Request, group_instance_id: str | None) -> str:
 
 
 def new_consumer_member_id(row: Request) -> str:
-    """The id of a member of the consumer protocol that brings none (version 0): a uuid, as Kafka's Uuid writes it."""
+    """Returns the id of a consumer-protocol member that brings none (version 0): a uuid as Kafka's Uuid writes it."""
     if row.proposed_member_id:
         return row.proposed_member_id
     tries = (urlsafe_b64encode(_uuid(row, number).bytes).decode().rstrip("=") for number in count())

@@ -57,21 +57,21 @@ class GroupStore:
         self.seen_twice = SeenTwice()
 
     def get(self, group_id: str) -> Group | None:
-        """A group as the latest decision left it."""
+        """Returns a group as the latest decision left it."""
         return self.groups.get(group_id)
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """A group, if there is one and it is a classic group."""
+        """Returns a group, if there is one and it is a classic group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """A group, if there is one and it is a consumer group."""
+        """Returns a group, if there is one and it is a consumer group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
     def committed(self, ctx: Context, group_id: str) -> Group | None:
-        """A group, if a reader of the log can know of it: something was logged since it came to be."""
+        """Returns a group, if a reader of the log can know of it: something was logged since it came to be."""
         ended = self.unlogged_ends.get(group_id)
         if ended is not None and ended[0] == ctx.end_offset:
             return ended[1]
@@ -96,7 +96,7 @@ class GroupStore:
         return group
 
     def make_room(self, ctx: Context, records: Sequence[Sizes]) -> bool:
-        """Whether the log takes an operation's records, which are applied next.
+        """Returns whether the log takes an operation's records, which are applied next.
 
         Where Kafka goes back before it applies them, that is done here.
         """
@@ -126,7 +126,7 @@ class GroupStore:
         self.unlogged_ends = {}
 
     def twice(self, ctx: Context) -> frozenset[tuple[str, ...]]:
-        """What a reader of what the log holds is told twice; mostly nothing."""
+        """Returns what a reader of what the log holds is told twice; mostly nothing."""
         end_offset, keys = self.seen_twice
         return keys if end_offset == ctx.end_offset else frozenset()
 
@@ -156,7 +156,7 @@ class GroupStore:
         self._add_seen_twice(ctx.end_offset, keys)
 
     def _replaced(self, type_: str, key: dict[str, Any], value: dict[str, Any] | None) -> set[tuple[str, ...]]:
-        """What a record of a consumer group takes the place of, or ends."""
+        """Returns what a record of a consumer group takes the place of, or ends."""
         group_id = key["groupId"]
         group = self.consumer(group_id)
         if group is None:
@@ -304,7 +304,7 @@ def _forget_pending(ctx: Context, group: ClassicGroup) -> None:
 
 
 def _assignment(record_offset: int, member: dict[str, Any]) -> AssignmentRef | None:
-    """A record that this shard wrote knows where the bytes lie; one that was read from outside has them."""
+    """Returns a record that this shard wrote knows where the bytes lie; one that was read from outside has them."""
     assignment: AssignmentRef | bytes | None = member["assignment"]
     if isinstance(assignment, bytes):
         return AssignmentRef(record_offset, member["memberId"], len(assignment), assignment) if assignment else None
@@ -312,6 +312,6 @@ def _assignment(record_offset: int, member: dict[str, Any]) -> AssignmentRef | N
 
 
 def _timeout(member: dict[str, Any]) -> int:
-    """Records of the first versions have no rebalance timeout; the session's stands for it."""
+    """Returns the rebalance timeout, in ms; for records of the first versions, which have none, the session's."""
     timeout = member.get("rebalanceTimeout", -1)
     return int(member["sessionTimeout"] if timeout == -1 else timeout)

@@ -75,7 +75,7 @@ def delay_timers(ctx: Context, delayed: Delay) -> None:
 
 
 def _session_ms(ctx: Context, store: GroupStore, timer: Timer) -> int:
-    """How long a member's session is; 0 for one that isn't a member yet."""
+    """Returns how long a member's session is; 0 for one that isn't a member yet."""
     group = store.get(timer.key.group_id)
     member = None if group is None else group.members.get(timer.key.member_id)
     if isinstance(member, Member):

@@ -28,7 +28,7 @@ class JavaMap(Generic[K, V]):
     """A HashMap. ``entries`` has those of a bin in the bin's order; `walk` brings the bins in order."""
 
     def __init__(self, spread: Callable[[K], int], table: int = INITIAL_TABLE) -> None:
-        """An empty map with a table of that size."""
+        """Makes an empty map with a table of that size."""
         self.entries: dict[K, V] = {}
         self._spread = spread
         self._table = table
@@ -47,7 +47,7 @@ class JavaMap(Generic[K, V]):
             self.put(key, value)
 
     def get_or_put_first(self, key: K, value: V) -> V:
-        """The value of an entry; if it isn't there it is added before all of its bin (computeIfAbsent).
+        """Returns the value of an entry; if it isn't there it is added before all of its bin (computeIfAbsent).
 
         The table grows if it was too small before, also where nothing is added; not after.
         """
@@ -58,30 +58,30 @@ class JavaMap(Generic[K, V]):
         return self.entries[key]
 
     def walk(self) -> dict[K, V]:
-        """The entries in the map's order."""
+        """Returns the entries in the map's order."""
         mask = self._table - 1
         return {key: self.entries[key] for key in sorted(self.entries, key=lambda key: self._spread(key) & mask)}
 
 
 def by_topic(table: int = INITIAL_TABLE) -> JavaMap[str, V]:
-    """An empty map whose keys are topic ids."""
+    """Returns an empty map whose keys are topic ids."""
     return JavaMap(uuid_spread, table)
 
 
 def by_partition(table: int = INITIAL_TABLE) -> JavaMap[int, V]:
-    """An empty map whose keys are partitions."""
+    """Returns an empty map whose keys are partitions."""
     return JavaMap(int_spread, table)
 
 
 def copied_topics(known: Mapping[str, V]) -> JavaMap[str, V]:
-    """A copy of a map of topic ids, given in its order."""
+    """Returns a copy of a map of topic ids, given in its order."""
     copy: JavaMap[str, V] = by_topic(table_for(len(known)))
     copy.entries = dict(known)
     return copy
 
 
 def copied_partitions(known: Mapping[int, V]) -> JavaMap[int, V]:
-    """A copy of a map of partitions, given in its order."""
+    """Returns a copy of a map of partitions, given in its order."""
     copy: JavaMap[int, V] = by_partition(table_for(len(known)))
     copy.entries = dict(known)
     return copy
@@ -91,7 +91,7 @@ class PartitionSets:
     """A map of topic ids to sets of partitions that an assignor changes."""
 
     def __init__(self, known: Mapping[str, Iterable[int]] | None = None) -> None:
-        """A new map, or a copy of one that is given in its order (AssignorHelpers.deepCopyAssignment)."""
+        """Makes a map, or a copy of one that is given in its order (AssignorHelpers.deepCopyAssignment)."""
         self._topics: JavaMap[str, JavaMap[int, None]] = by_topic(
             INITIAL_TABLE if known is None else sized_table(len(known))
         )
@@ -119,5 +119,5 @@ class PartitionSets:
         self._topics.entries.pop(topic_id, None)
 
     def walk(self) -> dict[str, tuple[int, ...]]:
-        """The map in its order, the sets in theirs."""
+        """Returns the map in its order, the sets in theirs."""
         return {topic_id: tuple(partitions.walk()) for topic_id, partitions in self._topics.walk().items()}

@@ -25,29 +25,29 @@ def _spread(key: str) -> int:
 
 
 def grown_table(table: int, entries: int) -> int:
-    """The table's size after it held ``entries`` entries. It never shrinks."""
+    """Returns the table's size after it held ``entries`` entries. It never shrinks."""
     while entries > table * 3 // 4:
         table *= 2
     return table
 
 
 def sized_table(capacity: int) -> int:
-    """The table's size of a HashMap that is made with an initial capacity."""
+    """Returns the table's size of a HashMap that is made with an initial capacity."""
     return 1 << max(capacity - 1, 0).bit_length()
 
 
 def table_for(entries: int) -> int:
-    """The table's size of a HashMap that is made as a copy of another with so many entries."""
+    """Returns the table's size of a HashMap that is made as a copy of another with so many entries."""
     return sized_table(int(entries / 0.75 + 1)) if entries else INITIAL_TABLE
 
 
 def set_table(entries: int) -> int:
-    """The table's size of a HashSet that is made of so many different entries."""
+    """Returns the table's size of a HashSet that is made of so many different entries."""
     return max(INITIAL_TABLE, table_for(entries))
 
 
 def hash_order(keys: Iterable[str], table: int = INITIAL_TABLE) -> list[str]:
-    """The keys, given in the order of their insertion, in the order in which a HashMap with that table has them."""
+    """Returns keys, given in the order of insertion, in the order in which a HashMap with that table has them."""
     return list(_hash_order(tuple(keys), table))
 
 
@@ -61,7 +61,7 @@ def _hash_order(known: tuple[str, ...], table: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65_536)
 def uuid_spread(topic_id: str) -> int:
-    """The hash of a topic id, as a HashMap spreads it."""
+    """Returns the hash of a topic id, as a HashMap spreads it."""
     data = urlsafe_b64decode(topic_id + "==")
     both = int.from_bytes(data[:8]) ^ int.from_bytes(data[8:])
     value = (both >> 32) ^ (both & 0xFFFFFFFF)
@@ -69,7 +69,7 @@ def uuid_spread(topic_id: str) -> int:
 
 
 def int_spread(number: int) -> int:
-    """The hash of a number of at least 0, as a HashMap spreads it."""
+    """Returns the hash of a number of at least 0, as a HashMap spreads it."""
     return number ^ (number >> 16)
 
 
@@ -100,14 +100,14 @@ _MASK64 = 2**64 - 1
 
 
 def grown_timeline_table(table: int, entries: int) -> int:
-    """The size of a TimelineHashMap's table after it held ``entries`` entries."""
+    """Returns the size of a TimelineHashMap's table after it held ``entries`` entries."""
     while entries * 3 > table * 4:
         table *= 2
     return table
 
 
 def timeline_order(keys: Iterable[str], table: int) -> list[str]:
-    """The keys, in the order of their insertion, in the order in which Kafka's TimelineHashMap walks them.
+    """Returns the keys, in the order of their insertion, in the order in which Kafka's TimelineHashMap walks them.
 
     A slot is the highest bits of a multiplied hash, and a slot's entries are walked from the last to the first
     (BaseHashTable.findSlot, SnapshottableHashTable.CurrentIterator).
@@ -124,5 +124,5 @@ def _signed_hash(key: str) -> int:
 
 
 def java_string_key(text: str) -> bytes:
-    """What Java compares two strings by: their UTF-16 units."""
+    """Returns what Java compares two strings by: their UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")

@@ -14,12 +14,12 @@ Target = dict[str, tuple[int, ...]]
 
 
 def target_in_kafka_order(target: Target) -> Target:
-    """A target of the group's state in the order in which Kafka walks it (Assignment.fromRecord)."""
+    """Returns a target of the group's state in the order in which Kafka walks it (Assignment.fromRecord)."""
     return {topic_id: tuple(int_order(target[topic_id])) for topic_id in uuid_order(target)}
 
 
 def assigned_in_kafka_order(assigned: Assigned) -> Assigned:
-    """Partitions of a member's state in the order in which Kafka walks them (Utils.assignmentFromTopicPartitions)."""
+    """Returns a member's partitions in the order in which Kafka walks them (Utils.assignmentFromTopicPartitions)."""
     return {
         topic_id: {
             partition: assigned[topic_id][partition]
@@ -30,7 +30,7 @@ def assigned_in_kafka_order(assigned: Assigned) -> Assigned:
 
 
 def is_same_target(target: Target, other: Target | None) -> bool:
-    """Whether two targets have the same partitions, in whatever order."""
+    """Returns whether two targets have the same partitions, in whatever order."""
     if other is None or target.keys() != other.keys():
         return False
     return all(

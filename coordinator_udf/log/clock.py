@@ -22,12 +22,12 @@ class Anchor(NamedTuple):
 
 
 def wall_ms() -> int:
-    """Milliseconds since the epoch by the machine's clock, which may be stepped."""
+    """Returns milliseconds since the epoch by the machine's clock, which may be stepped."""
     return time.time_ns() // 1_000_000
 
 
 def steady_ms() -> int:
-    """Milliseconds since the machine's boot; goes on while it sleeps and is never stepped."""
+    """Returns milliseconds since the machine's boot; goes on while it sleeps and is never stepped."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000_000
 
@@ -68,13 +68,13 @@ class LogClock:
         self._boot = boot()
 
     def anchor(self, stored: Anchor | None) -> Anchor:
-        """The anchor to go by: the stored one if it is of this boot, else a new one to store."""
+        """Returns the anchor to go by: the stored one if it is of this boot, else a new one to store."""
         if stored is not None and stored.boot_id == self._boot:
             return stored
         return Anchor(self._boot, self.wall(), self._steady())
 
     def latest(self, anchor: Anchor) -> int | None:
-        """The latest ``log_ts`` that a row may have now; None is no bound."""
+        """Returns the latest ``log_ts`` that a row may have now; None is no bound."""
         if self.skew_max_ms is None:
             return None
         return anchor.wall_ms + (self._steady() - anchor.steady_ms) + self.skew_max_ms

@@ -25,7 +25,7 @@ _SCHEMA = request_log_arrow()
 
 
 def request_log(spark: SparkSession, path: Path, snapshot: LogSnapshot | None = None) -> DataFrame:
-    """What a request log holds, a row a request (columns: REQUEST_LOG).
+    """Returns what a request log holds, a row a request (columns: REQUEST_LOG).
 
     Each row comes once, also where the log is folded while the rows are read.
 
@@ -61,7 +61,7 @@ def request_log(spark: SparkSession, path: Path, snapshot: LogSnapshot | None = 
 
 
 def request_log_table(path: Path) -> pa.Table:
-    """What a request log holds now, with its history, in this process's memory (columns: REQUEST_LOG).
+    """Returns what a request log holds now, with its history, in this process's memory (columns: REQUEST_LOG).
 
     Args:
         path: the embedded log, or a table with what a topic held.
@@ -89,7 +89,7 @@ def request_log_table(path: Path) -> pa.Table:
 
 
 def history_of(path: Path, snapshot: LogSnapshot) -> LogHistory | None:
-    """The history of a log; None where nothing is in it yet.
+    """Returns the history of a log; None where nothing is in it yet.
 
     Raises:
         LogError: the history isn't where the log says.
@@ -108,7 +108,7 @@ def history_of(path: Path, snapshot: LogSnapshot) -> LogHistory | None:
 
 
 def _read_snapshot(path: Path, snapshot: LogSnapshot, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that the log held at a moment, in order; those that were folded since come from the history."""
+    """Yields the rows that the log held at a moment, in order; those that were folded since come from the history."""
     log = EmbeddedLog.open(path)
     try:
         at, offsets = snapshot.first, np.array(snapshot.first_offsets)

@@ -123,7 +123,7 @@ class EmbeddedLog:
         self._file.close()
 
     def now_ms(self) -> int:
-        """The wall clock by which rows are to be stamped, in milliseconds since the epoch."""
+        """Returns the wall clock by which rows are to be stamped, in milliseconds since the epoch."""
         return self._clock.wall()
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -177,20 +177,20 @@ class EmbeddedLog:
             self._has_listened = False
 
     def extent(self) -> Extent:
-        """Which appends there are, and how many rows there ever were."""
+        """Returns which appends there are, and how many rows there ever were."""
         return self._appends.extent()
 
     def end(self) -> int:
-        """The number that the next append will get."""
+        """Returns the number that the next append will get."""
         return self.extent().next
 
     def newest_log_ts(self) -> int | None:
-        """The greatest ``log_ts`` so far; None in an empty log."""
+        """Returns the greatest ``log_ts`` so far; None in an empty log."""
         newest: int | None = self._file.one("SELECT MAX(log_ts) FROM heads")[0]
         return newest
 
     def snapshot(self) -> LogSnapshot:
-        """What the log holds now, all of it as of one moment."""
+        """Returns what the log holds now, all of it as of one moment."""
         with self._file.snapshot() as connection:
             return read_snapshot(connection)
 
@@ -204,7 +204,7 @@ class EmbeddedLog:
         return history
 
     def created_topics(self) -> tuple[Topic, ...]:
-        """The topics that clients created, beside those of the settings file."""
+        """Returns the topics that clients created, beside those of the settings file."""
         with self._file.lock:
             return read_topics(self._file.connection)
 
@@ -222,7 +222,7 @@ class EmbeddedLog:
         return self._append_if(read_topics, expected, partial(write_topics, topics=topics), rows)
 
     def group_configs(self) -> GroupConfigs:
-        """The settings that clients gave to groups."""
+        """Returns the settings that clients gave to groups."""
         with self._file.lock:
             return read_group_configs(self._file.connection)
 
@@ -259,15 +259,21 @@ class EmbeddedLog:
         return True
 
     def rows_until(self, number: int) -> int:
-        """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
+        """Returns how many rows lie before append `number`, trimmed ones included.
+
+        For a trimmed append, all trimmed rows.
+        """
         return self._appends.rows_until(number)
 
     def end_within(self, start: int, end: int, max_rows: int) -> int:
-        """The greatest bound of appends from `start` that hold at most `max_rows` rows; one append at the least."""
+        """Returns the greatest bound of appends from `start` that hold at most `max_rows` rows.
+
+        One append at the least.
+        """
         return self._appends.end_within(start, end, max_rows)
 
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The appends in ``[start, end)``, in order, one record batch of REQUEST_LOG each.
+        """Returns the appends in ``[start, end)``, in order, one record batch of REQUEST_LOG each.
 
         In a batch the rows of a partition stand together, in their order.
 
@@ -278,7 +284,7 @@ class EmbeddedLog:
         return map(decode, self._appends.read(start, end))
 
     def read_packed(self, start: int, end: int) -> Iterator[dict[int, bytes]]:
-        """The appends in ``[start, end)``, in order, each partition's rows as bytes (log.partition_bytes).
+        """Returns the appends in ``[start, end)``, in order, each partition's rows as bytes (log.partition_bytes).
 
         Raises:
             TrimmedError, LogError: as of `read`.

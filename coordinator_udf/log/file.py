@@ -116,7 +116,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
 
 
 def read_topics(connection: sqlite3.Connection) -> tuple[Topic, ...]:
-    """The topics that clients created, by name."""
+    """Returns the topics that clients created, by name."""
     found = connection.execute("SELECT name, partitions, id FROM topics ORDER BY name").fetchall()
     return tuple(Topic(name=name, partitions=partitions, id=topic_id) for name, partitions, topic_id in found)
 
@@ -128,7 +128,7 @@ def write_topics(connection: sqlite3.Connection, topics: Sequence[Topic]) -> Non
 
 
 def read_group_configs(connection: sqlite3.Connection) -> GroupConfigs:
-    """The settings that clients gave to groups, by group."""
+    """Returns the settings that clients gave to groups, by group."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'group_configs'").fetchone() is None:
         return {}
     found: dict[str, dict[str, str]] = {}
@@ -146,7 +146,7 @@ def write_group_configs(connection: sqlite3.Connection, changed: GroupConfigs) -
 
 
 def read_snapshot(connection: sqlite3.Connection) -> LogSnapshot:
-    """What the log holds, within a transaction of the caller's."""
+    """Returns what the log holds, within a transaction of the caller's."""
     first, until = connection.execute("SELECT first, next FROM log").fetchone()
     offsets = connection.execute(
         "SELECT COALESCE(first_offset, 0), next_offset FROM heads LEFT JOIN firsts USING (partition) ORDER BY partition"
@@ -157,7 +157,7 @@ def read_snapshot(connection: sqlite3.Connection) -> LogSnapshot:
 
 
 def read_rows_until(connection: sqlite3.Connection, number: int) -> int:
-    """How many rows lie before an append, trimmed ones included; for a trimmed append, all trimmed rows."""
+    """Returns how many rows lie before an append, trimmed ones included; for a trimmed append, all trimmed rows."""
     query = connection.execute
     before = query("SELECT rows_until FROM appends WHERE number = ?", (number - 1,)).fetchone()
     if before is not None:

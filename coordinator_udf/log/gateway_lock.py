@@ -30,7 +30,7 @@ def hold_gateway_lock(log: Path) -> Iterator[None]:
 
 
 def is_gateway_there(log: Path) -> bool:
-    """Whether somebody takes requests, or nobody ever has: then they come in another way."""
+    """Returns whether somebody takes requests, or nobody ever has: then they come in another way."""
     try:
         return is_locked(_file(log))
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from coordinator_udf.protocol.partitioner import partition_for
 
 
 def group_config_rows(partitions: int, log_ts: int, configs: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
-    """The rows that tell the shards of groups what these have for themselves.
+    """Returns the rows that tell the shards of groups what these have for themselves.
 
     Args:
         partitions: the log's number of partitions.

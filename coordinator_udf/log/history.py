@@ -29,17 +29,17 @@ _SCHEMA: Final = request_log_arrow()
 
 
 def history_uri(tables: str) -> str:
-    """Where the history is whose other tables are in a folder."""
+    """Returns where the history is whose other tables are in a folder."""
     return f"{tables.rstrip('/')}/{REQUEST_LOG_TABLE}" if is_uri(tables) else str(Path(tables) / REQUEST_LOG_TABLE)
 
 
 def as_kept(uri: str, log: Path) -> str:
-    """A table's place as the log keeps it: from where the log is, so that both can be moved together."""
+    """Returns a table's place as the log keeps it: from where the log is, so that both can be moved together."""
     return uri if is_uri(uri) else os.path.relpath(Path(uri).absolute(), log.absolute().parent)
 
 
 def as_found(kept: str, log: Path) -> str:
-    """The place that a log keeps, for those who read the table."""
+    """Returns the place that a log keeps, for those who read the table."""
     return kept if is_uri(kept) else os.path.normpath(log.absolute().parent / kept)
 
 
@@ -70,7 +70,7 @@ class LogHistory:
             self._taken()
 
     def until(self) -> int:
-        """Up to which append the table holds the log: the number after the last."""
+        """Returns up to which append the table holds the log: the number after the last."""
         is_there = self._table is not None or DeltaTable.is_deltatable(self.uri)
         self._until = (self._opened().transaction_version(self.log_id) or 0) if is_there else 0
         return self._until
@@ -110,7 +110,7 @@ class LogHistory:
             )
 
     def rows(self, begin: Sequence[int], end: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The rows from some offsets of each partition (by its number) on to before some others."""
+        """Yields the rows from some offsets of each partition (by its number) on to before some others."""
         wanted = [
             f'("partition" = {partition} AND "offset" >= {start} AND "offset" < {stop})'
             for partition, (start, stop) in enumerate(zip(begin, end, strict=True))
@@ -125,7 +125,7 @@ class LogHistory:
                 yield from pa.Table.from_batches([batch]).cast(_SCHEMA).to_batches()
 
     def _taken(self) -> DeltaTable:
-        """The table's newest version, once it has this coordinator's epoch."""
+        """Returns the table's newest version, once it has this coordinator's epoch."""
         table = self._opened()
         if self.epoch is not None and epoch_of(table) < self.epoch:
             raise_epoch(table, self.epoch)

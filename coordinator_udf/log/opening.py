@@ -37,7 +37,7 @@ class LogPlace:
         return parse_place(self.text, self.security) if is_kafka(self.text) else None
 
     def is_there(self) -> bool:
-        """Whether it can be opened: a topic has to be, the file of an embedded log is made by its first coordinator."""
+        """Returns whether it can be opened: a topic always; an embedded log's file is made by its first coordinator."""
         return is_kafka(self.text) or Path(self.text).is_file()
 
     def open(self) -> AppendableLog:

@@ -48,7 +48,7 @@ def gathered_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[l
 
 
 def to_bytes(rows: pa.RecordBatch) -> bytes:
-    """Rows of the request log as bytes."""
+    """Returns rows of the request log as bytes."""
     sink = pa.BufferOutputStream()
     options = _WRITE if rows.num_rows >= _COMPRESSED_ROWS else _WRITE_FEW
     with pa.ipc.new_stream(sink, _SCHEMA, options=options) as writer:
@@ -58,13 +58,13 @@ def to_bytes(rows: pa.RecordBatch) -> bytes:
 
 
 def from_bytes(values: Iterable[bytes]) -> pa.Table:
-    """The rows in bytes, in the order in which they are given."""
+    """Returns the rows in bytes, in the order in which they are given."""
     with pa.ipc.open_stream(b"".join((_HEAD, *values, _END)), options=_READ) as reader:
         return reader.read_all()
 
 
 def by_partition(rows: pa.RecordBatch, partition: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of each partition, in their order.
+    """Yields the rows of each partition, in their order.
 
     Args:
         partition: of each row.

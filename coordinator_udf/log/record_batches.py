@@ -20,7 +20,7 @@ GIVEN_COLUMNS: Final = tuple(name for name in REQUEST_COLUMNS if name not in ("s
 
 
 def to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
-    """Rows as the columns that an appender gives.
+    """Returns rows as the columns that an appender gives.
 
     Raises:
         BadRequest: a column is missing or has a wrong type.
@@ -68,7 +68,7 @@ def next_offsets(batches: Iterable[pa.RecordBatch]) -> dict[int, int]:
 
 
 def encode(batch: pa.RecordBatch, partition: np.ndarray) -> bytes:
-    """An append's rows as bytes: those of each partition by its number.
+    """Returns an append's rows as bytes: those of each partition by its number.
 
     Args:
         partition: of each row.
@@ -77,7 +77,7 @@ def encode(batch: pa.RecordBatch, partition: np.ndarray) -> bytes:
 
 
 def decode(data: bytes) -> pa.RecordBatch:
-    """What `encode` made bytes of; the rows of a partition stand together, in their order."""
+    """Returns what `encode` made bytes of; the rows of a partition stand together, in their order."""
     return from_bytes(unopened(data).values()).combine_chunks().to_batches()[0]
 
 

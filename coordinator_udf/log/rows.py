@@ -43,7 +43,10 @@ _CONTROLS: Final = pa.array(CONTROL_APIS)
 
 
 def are_controls(apis: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Which values of the column ``api`` are of control rows (schemas.requests.CONTROL_APIS); a missing one is not."""
+    """Returns which values of the column ``api`` are of control rows (schemas.requests.CONTROL_APIS).
+
+    A missing one is not.
+    """
     return pc.is_in(apis, value_set=_CONTROLS)
 
 
@@ -62,7 +65,7 @@ def request_rows(
     recorded_leader: str | None = None,
     recorded_protocol: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows that put one request on the log: one, or one for each shard that a spanning request asks.
+    """Returns the rows that put one request on the log: one, or one for each shard that a spanning request asks.
 
     Args:
         partitions: the log's number of partitions.
@@ -122,7 +125,7 @@ def control_rows(
     body: Mapping[str, Any] | None = None,
     request_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows that put one control event (schemas.requests.CONTROL_APIS) on the log: one for each partition."""
+    """Returns the rows that put one control event (schemas.requests.CONTROL_APIS) on the log, one a partition."""
     shared = {
         **_NOTHING,
         "log_ts": log_ts,
@@ -136,7 +139,7 @@ def control_rows(
 
 
 def downtime_rows(partitions: int, from_ms: int, until_ms: int, *, stayed_connected: bool) -> list[dict[str, Any]]:
-    """The rows that say that nobody could append in between. Each is of the time of its partition's newest row.
+    """Returns the rows that say that nobody could append in between. Each is of the time of its partition's newest row.
 
     Args:
         stayed_connected: whether clients could send requests all the while, though nobody read them.

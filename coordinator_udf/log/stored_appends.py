@@ -31,16 +31,22 @@ class StoredAppends:
         self._file = file
 
     def extent(self) -> Extent:
-        """Which appends there are, and how many rows there ever were."""
+        """Returns which appends there are, and how many rows there ever were."""
         return Extent(*self._file.one("SELECT first, next, rows FROM log"))
 
     def rows_until(self, number: int) -> int:
-        """How many rows lie before append `number`, trimmed ones included; for a trimmed append, all trimmed rows."""
+        """Returns how many rows lie before append `number`, trimmed ones included.
+
+        For a trimmed append, all trimmed rows.
+        """
         with self._file.lock:
             return read_rows_until(self._file.connection, number)
 
     def end_within(self, start: int, end: int, max_rows: int) -> int:
-        """The greatest bound of appends from `start` that hold at most `max_rows` rows; one append at the least."""
+        """Returns the greatest bound of appends from `start` that hold at most `max_rows` rows.
+
+        One append at the least.
+        """
         budget = self.rows_until(start) + max_rows
         low, high = min(start + 1, end), end
         while low < high:

@@ -9,13 +9,13 @@ from coordinator_udf.protocol.requests import Topic
 
 
 def known_topics(configured: Iterable[Topic], created: Iterable[Topic]) -> tuple[Topic, ...]:
-    """All topics, by name. Of one that both name, the settings file's counts."""
+    """Returns all topics, by name. Of one that both name, the settings file's counts."""
     by_name = {topic.name: topic for topic in (*created, *configured)}
     return tuple(by_name[name] for name in sorted(by_name))
 
 
 def metadata_body(topics: Iterable[Topic]) -> dict[str, list[dict[str, Any]]]:
-    """The body of a TopicMetadata row of the log; racks stand there where a topic has any."""
+    """Returns the body of a TopicMetadata row of the log; racks stand there where a topic has any."""
     return {"topics": [_entry(topic) for topic in topics]}
 
 

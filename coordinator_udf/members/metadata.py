@@ -181,7 +181,10 @@ class ConsumerMetadata:
                 self._equivalent_answers = 0
 
     def _retains(self, topic: TopicView) -> bool:
-        """Whether a topic counts (ConsumerMetadata.retainTopic); Kafka's own ones match no pattern unless asked to."""
+        """Returns whether a topic counts (ConsumerMetadata.retainTopic).
+
+        Kafka's own ones match no pattern unless asked to.
+        """
         subscribed = self._subscriptions
         if topic.name in subscribed.metadata_topics():
             return True

@@ -160,7 +160,7 @@ class _Reader:
         return None if length < 0 else base64.b64encode(self._take(length)).decode()
 
     def _length(self, classic: str) -> int:
-        """A length; negative is null. In flexible versions a varint of one more."""
+        """Returns a length; negative is null. In flexible versions a varint of one more."""
         if self.flexible:
             return self._varint() - 1
         value, size = PRIMITIVES[classic][0](self.data, self.at)
@@ -298,7 +298,7 @@ class _Writer:
 
 
 def uuid_bytes(text: Any) -> bytes:
-    """The 16 bytes of a uuid in Kafka's url-safe base64 (22 characters, no padding).
+    """Returns the 16 bytes of a uuid in Kafka's url-safe base64 (22 characters, no padding).
 
     Raises:
         ValueError: it is none.

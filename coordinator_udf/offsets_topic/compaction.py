@@ -142,7 +142,7 @@ def _compact_once(spark: SparkSession, table: str, wanted: Compaction) -> list[R
 
 
 def _judged_records(scope: DataFrame, delete_retention_ms: int) -> DataFrame:
-    """All records but markers: `source`, `partition`, `offset`, `ts`, `watermark`, `verdict` and the marker it `needs`.
+    """Returns all records but markers: `source`, `partition`, `offset`, `ts`, `watermark`, `verdict`, `needs` (marker).
 
     The verdict is ``keep``, or why the row may go: ``superseded``, ``tombstone``, ``aborted``.
     """
@@ -164,7 +164,7 @@ def _judged_records(scope: DataFrame, delete_retention_ms: int) -> DataFrame:
 
 
 def _judged_markers(scope: DataFrame, records: DataFrame, delete_retention_ms: int) -> DataFrame:
-    """The transaction markers, with the columns of `_judged_records` and the verdict ``keep`` or ``marker``.
+    """Returns the transaction markers, with the columns of `_judged_records` and the verdict ``keep`` or ``marker``.
 
     A marker stays as long as a commit does that counts because of it.
     """
@@ -179,7 +179,7 @@ def _judged_markers(scope: DataFrame, records: DataFrame, delete_retention_ms: i
 
 
 def _below_watermark(rows: DataFrame, min_lag_ms: int) -> DataFrame:
-    """The rows to look at, flat, with their partition's watermark and last offset and their source's log time.
+    """Returns the rows to look at, flat, with their partition's watermark and last offset and their source's log time.
 
     The commits of legacy keys (version 0) and of today's are of one `slot`: they commit the same partition's offset.
     """
@@ -245,7 +245,7 @@ def _is_last() -> Column:
 
 
 def _verdict(delete_retention_ms: int) -> Column:
-    """Whether a record that is no marker stays."""
+    """Returns whether a record that is no marker stays."""
     offset, fate = F.col("offset"), F.col("fate")
     old = F.col("ts") <= F.col("log_time") - delete_retention_ms
     # A coordinator remembers an assignment by the record that first held it; records of the same generation that came

@@ -86,7 +86,7 @@ def import_file(file: Path, tables: Folder, source: str) -> Imported:
 
 
 def export_lines(tables: Folder, source: str) -> Iterator[str]:
-    """The lines of a source, by partition and offset, with those that its import had rejected in their places.
+    """Yields the lines of a source, by partition and offset, with those that its import had rejected in their places.
 
     A rejected line that tells no partition and offset comes last.
 
@@ -108,12 +108,12 @@ def export_lines(tables: Folder, source: str) -> Iterator[str]:
 
 
 def table_in(tables: Folder, name: str) -> str:
-    """Where a table is."""
+    """Returns where a table is."""
     return f"{str(tables).rstrip('/')}/{name}"
 
 
 def sources(tables: Folder, name: str = OFFSETS) -> set[str]:
-    """The sources that a table has rows of; none where there is no such table."""
+    """Returns the sources that a table has rows of; none where there is no such table."""
     # A rejected request is no record, whatever its source.
     only = f" WHERE api = {literal(IMPORT_API)}" if name == REJECTED else ""
     batches = _query(table_in(tables, name), f"SELECT DISTINCT source FROM rows{only}")
@@ -121,7 +121,7 @@ def sources(tables: Folder, name: str = OFFSETS) -> set[str]:
 
 
 def only_source(tables: Folder) -> str:
-    """The source of a directory that has just one.
+    """Returns the source of a directory that has just one.
 
     Raises:
         StoreError: it has none, or several.
@@ -257,6 +257,6 @@ def _rejected_lines(tables: Folder, source: str) -> Iterator[tuple[tuple[int, in
 
 
 def _query(table: str, sql: str) -> Iterator[pa.RecordBatch]:
-    """The answer to a query on the table ``rows``; nothing where there is no such table."""
+    """Yields the answer to a query on the table ``rows``; nothing where there is no such table."""
     if DeltaTable.is_deltatable(table):
         yield from query(DeltaTable(table), sql)

@@ -40,7 +40,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_line(text: str | bytes) -> Line:
-    """A line of a file.
+    """Returns a line of a file.
 
     Raises:
         CodecError: it is no JSON object of the fields above.
@@ -52,7 +52,7 @@ def read_line(text: str | bytes) -> Line:
 
 
 def line_to_row(line: Line, source: str) -> dict[str, Any]:
-    """The row of consumer_offsets for a line.
+    """Returns the row of consumer_offsets for a line.
 
     What the typed columns can't hold goes to ``stored``: the batch's place, and the bytes themselves wherever the typed
     columns encode to others. So `row_to_line` gives the line again.
@@ -88,7 +88,7 @@ def line_to_row(line: Line, source: str) -> dict[str, Any]:
 
 
 def row_to_line(row: Mapping[str, Any]) -> str:
-    """The line of a row of consumer_offsets, without its newline.
+    """Returns the line of a row of consumer_offsets, without its newline.
 
     Raises:
         CodecError: the row's columns are no record that Kafka 4.3.1 can write.

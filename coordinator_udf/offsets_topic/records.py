@@ -42,7 +42,7 @@ class UnknownRecordError(CodecError):
 
 
 def to_json(key: bytes, value: bytes | None) -> Record:
-    """The Kafka JSON of a record's bytes. The record is no control record.
+    """Returns the Kafka JSON of a record's bytes. The record is no control record.
 
     Raises:
         UnknownRecordError: the type or the value's version is unknown.
@@ -62,7 +62,7 @@ def to_json(key: bytes, value: bytes | None) -> Record:
 
 
 def from_json(record: Record) -> tuple[bytes, bytes | None]:
-    """The bytes of a record, key and value, as Kafka 4.3.1 writes them. The record is no transaction marker.
+    """Returns the bytes of a record, key and value, as Kafka 4.3.1 writes them. The record is no transaction marker.
 
     Raises:
         UnknownRecordError: the type or the value's version is unknown.
@@ -82,7 +82,7 @@ def from_json(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def marker_to_json(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
-    """The Kafka JSON of a transaction marker.
+    """Returns the Kafka JSON of a transaction marker.
 
     Args:
         key: version and type of the control record.
@@ -110,7 +110,7 @@ def marker_to_json(key: bytes, value: bytes | None, producer_id: int, producer_e
 
 
 def marker_from_json(record: Record) -> tuple[bytes, bytes]:
-    """The bytes of a transaction marker, key and value; versions 0.
+    """Returns the bytes of a transaction marker, key and value; versions 0.
 
     Raises:
         CodecError: the value doesn't say whether the transaction was committed.
@@ -127,22 +127,22 @@ def marker_from_json(record: Record) -> tuple[bytes, bytes]:
 
 
 def is_marker(record: Record) -> bool:
-    """Whether the record is a transaction marker."""
+    """Returns whether the record is a transaction marker."""
     return record.key.get("type") == END_TXN_MARKER
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    """The bytes of any record, marker or not; see `from_json` and `marker_from_json`."""
+    """Returns the bytes of any record, marker or not; see `from_json` and `marker_from_json`."""
     return marker_from_json(record) if is_marker(record) else from_json(record)
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """A key's JSON as the table's column ``key`` holds it: compact, `type` first, the same text for the same key."""
+    """Returns a key's JSON as the column ``key`` holds it: compact, `type` first, one text for each key."""
     return msgspec.json.encode(key).decode()
 
 
 def record_type_named(name: object) -> RecordType:
-    """What a type's keys and values are made of.
+    """Returns what a type's keys and values are made of.
 
     Raises:
         UnknownRecordError: Kafka 4.3.1 knows no such type.

@@ -34,7 +34,7 @@ TYPED_COLUMNS: Final = {
 
 
 def to_columns(record: Record) -> dict[str, Any]:
-    """The columns ``record_type`` to ``other_value`` and ``key`` of a record.
+    """Returns the columns ``record_type`` to ``other_value`` and ``key`` of a record.
 
     Raises:
         UnknownRecordError: Kafka 4.3.1 knows no such record type.
@@ -65,7 +65,7 @@ def to_columns(record: Record) -> dict[str, Any]:
 
 
 def extensions(value: Mapping[str, Any]) -> str | None:
-    """What of a classic group's value, in Kafka's JSON, has no columns; None where that is nothing."""
+    """Returns what of a classic group's value, in Kafka's JSON, has no columns; None where that is nothing."""
     found = {name: value[name] for name in _GROUP_EXTENSIONS if name in value}
     members = [
         {name: member[name] for name in _MEMBER_EXTENSIONS if name in member} for member in value.get("members") or ()
@@ -88,7 +88,7 @@ def _with_extensions(value: dict[str, Any], text: str | None) -> dict[str, Any]:
 
 
 def from_columns(row: Mapping[str, Any]) -> Record:
-    """The record that a row of consumer_offsets holds.
+    """Returns the record that a row of consumer_offsets holds.
 
     Raises:
         UnknownRecordError: Kafka 4.3.1 knows no such record type.

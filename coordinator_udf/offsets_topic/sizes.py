@@ -24,7 +24,7 @@ _FIXED: Final = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "uu
 
 
 def record_sizes(type_: str, key: Mapping[str, Any], value: Mapping[str, Any] | None, version: int) -> Sizes:
-    """The sizes of a record's key and value.
+    """Returns the sizes of a record's key and value.
 
     Args:
         type_: Kafka's name of the record type.
@@ -40,13 +40,13 @@ def record_sizes(type_: str, key: Mapping[str, Any], value: Mapping[str, Any] | 
 
 
 def unsigned_varint_bytes(value: int) -> int:
-    """How many bytes an unsigned varint has."""
+    """Returns how many bytes an unsigned varint has."""
     return 1 if value < 0x80 else (value.bit_length() + 6) // 7
 
 
 @cache
 def measures(type_: str, version: int) -> tuple[Measure, Measure]:
-    """What measures a type's key, and a version of its value; for who measures many.
+    """Returns what measures a type's key, and a version of its value; for who measures many.
 
     Raises:
         KeyError: a type that isn't known.
@@ -121,7 +121,7 @@ def _behind(head_bytes: int, measure: Measure) -> Measure:
 
 
 def _sized(kind: str, flexible: bool) -> Measure:
-    """A text or bytes behind their length."""
+    """Returns a text or bytes behind their length."""
     length_bytes = 2 if kind == "string" else 4
     is_text = kind == "string"
 

@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def render(api: str, api_version: int, body: dict[str, Any]) -> str:
-    """An answer as JSON with the fields that its version carries, in Kafka's order.
+    """Returns an answer as JSON with the fields that its version carries, in Kafka's order.
 
     Args:
         body: the fields of the API's latest version at least, in that order.
@@ -41,7 +41,7 @@ class AnswerTemplate:
     __slots__ = ("_head", "_tail")
 
     def __init__(self, api: str, api_version: int, body: dict[str, Any], field: str) -> None:
-        """All but one field of answers.
+        """Takes all but one field of answers.
 
         Args:
             api: which API's.
@@ -61,7 +61,7 @@ class AnswerTemplate:
         self._head += found[:-2]
 
     def fill(self, text: str) -> str:
-        """The answer with that text."""
+        """Returns the answer with that text."""
         return self._head + _encode(text).decode() + self._tail
 
 
@@ -79,7 +79,7 @@ class _Plan(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _plan(api: str, api_version: int) -> _Plan | None:
-    """The plan of one version of an API; None for what isn't Kafka's."""
+    """Returns the plan of one version of an API; None for what isn't Kafka's."""
     if api not in VERSIONS:
         return None
     return _planned(shape(api, api_version))._replace(is_sure=api in _MADE_WHOLE and api_version == VERSIONS[api][1])
@@ -91,7 +91,7 @@ def _planned(fields: Shape) -> _Plan:
 
 
 def _is_whole(body: dict[str, Any], plan: _Plan) -> bool:
-    """Whether a body has the version's fields and no others, in their order: most are of the newest version."""
+    """Returns whether a body has the version's fields and no others, in their order: most are of the newest version."""
     if tuple(body) != plan.names:
         return False
     for name, below in plan.nested:
@@ -114,6 +114,6 @@ def _cut(body: dict[str, Any], fields: Shape, extensions: frozenset[str]) -> dic
 
 @lru_cache(maxsize=1024)
 def heartbeat_json(api_version: int, error_code: int) -> str:
-    """The whole answer to a heartbeat; there are few different ones."""
+    """Returns the whole answer to a heartbeat; there are few different ones."""
     body = {"throttleTimeMs": 0, "errorCode": error_code}
     return _encode(_cut(body, shape("Heartbeat", api_version), frozenset())).decode()

@@ -11,7 +11,7 @@ import msgspec
 def merge_parts(
     api: str, api_version: int, bodies: Sequence[str | None], request_groups: Sequence[str] | None
 ) -> str | None:
-    """One answer from the answers of all shards that were asked.
+    """Returns one answer from the answers of all shards that were asked.
 
     Args:
         bodies: the JSON answers, one a part; None of a part that failed and can't say so.

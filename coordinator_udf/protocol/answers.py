@@ -15,7 +15,7 @@ Shape = tuple[tuple[str, Any], ...]
 
 @cache
 def shape(api: str, api_version: int) -> Shape:
-    """The fields of one version's answer.
+    """Returns the fields of one version's answer.
 
     Raises:
         KeyError: the API is none of `VERSIONS`.
@@ -35,7 +35,7 @@ def _shape(message: Message) -> Shape:
 
 @cache
 def extension_fields(api: str, api_version: int) -> frozenset[str]:
-    """The fields of one version's answer that Kafka hasn't got, at whatever depth.
+    """Returns the fields of one version's answer that Kafka hasn't got, at whatever depth.
 
     An answer has them only with a value to tell.
     """

@@ -73,7 +73,7 @@ def decode_assignment(data: bytes) -> ConnectAssignment | None:
 
 
 def after(state: WorkerState | None, told: ConnectAssignment | None) -> Tasks:
-    """What a worker runs after it was told its assignment (WorkerCoordinator.onJoinComplete)."""
+    """Returns what a worker runs after it was told its assignment (WorkerCoordinator.onJoinComplete)."""
     if told is None:
         return {} if state is None or state.current is None else state.current.assigned
     if told.version == 0 or state is None or state.current is None:

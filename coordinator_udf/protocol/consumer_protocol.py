@@ -90,7 +90,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 @lru_cache(maxsize=1024)
 def decode_subscription_topics(data: bytes) -> tuple[str, ...]:
-    """The topics of a subscription and nothing that later versions brought: what the coordinator itself looks at.
+    """Returns the topics of a subscription, which is all that the coordinator itself looks at.
 
     It reads every version as version 0 (ClassicGroup.computeSubscribedTopics).
 
@@ -102,7 +102,7 @@ def decode_subscription_topics(data: bytes) -> tuple[str, ...]:
 
 
 def decode_version(data: bytes) -> int:
-    """The version with which a member's metadata begins, for an assignment of the same version.
+    """Returns the version with which a member's metadata begins, for an assignment of the same version.
 
     Raises:
         MalformedConsumerProtocol: there are no two bytes, or they are negative. Its text is Kafka's, which a member is

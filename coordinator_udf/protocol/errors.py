@@ -74,7 +74,7 @@ _NAMES = {int(error): error.name for error in Errors}
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code; ``ERROR_<code>`` for a code that no group coordinator answers."""
+    """Returns Kafka's name of an error code; ``ERROR_<code>`` for a code that no group coordinator answers."""
     return _NAMES.get(code) or f"ERROR_{code}"
 
 

@@ -31,7 +31,7 @@ class JavaBytes:
         return len(self._data) - self._place
 
     def take(self, size: int) -> bytes:
-        """The next bytes.
+        """Returns the next bytes.
 
         Raises:
             MalformedBytes: there are not so many.
@@ -42,12 +42,12 @@ class JavaBytes:
         return self._data[start : self._place]
 
     def number(self, kind: str) -> int:
-        """A whole number, b, h, i or q as `struct` calls them."""
+        """Returns a whole number, b, h, i or q as `struct` calls them."""
         value: int = struct.unpack(f">{kind}", self.take(_SIZES[kind]))[0]
         return value
 
     def count(self, least: int, *, nullable: bool = False) -> int:
-        """How many items follow, of at least so many bytes each; 0 for null.
+        """Returns how many items follow, of at least so many bytes each; 0 for null.
 
         Raises:
             MalformedBytes: so many can't be there.
@@ -60,7 +60,7 @@ class JavaBytes:
         return count
 
     def string(self) -> str:
-        """A text behind its length in two bytes (Kafka's STRING, Java's writeUTF)."""
+        """Returns a text behind its length in two bytes (Kafka's STRING, Java's writeUTF)."""
         raw = self.take(self.number("h"))
         try:
             return raw.decode()
@@ -68,7 +68,7 @@ class JavaBytes:
             raise MalformedBytes(f"{self.what} has a text that is not UTF-8: {error}") from error
 
     def chars(self) -> str:
-        """A text of two bytes a character behind its length in four (Java's writeChars)."""
+        """Returns a text of two bytes a character behind its length in four (Java's writeChars)."""
         return self.take(2 * self.count(2)).decode("utf-16-be", errors="replace")
 
     def nullable_bytes(self) -> bytes | None:
@@ -77,5 +77,5 @@ class JavaBytes:
         return None if size == -1 else self.take(size)
 
     def uuid(self) -> UUID:
-        """A UUID of 16 bytes."""
+        """Returns a UUID of 16 bytes."""
         return UUID(bytes=self.take(16))

@@ -20,7 +20,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The partition that coordinates a group: ``abs(hash) % partitions``.
+    """Returns the partition that coordinates a group: ``abs(hash) % partitions``.
 
     As Kafka's Utils.abs, the one negative number without a positive counterpart counts as 0.
     """

@@ -18,17 +18,17 @@ _PLACEHOLDER = re.compile(r'"(?P<field>assignment|memberAssignment)":\s*"@(?P<of
 
 
 def placeholder(record_offset: int, member_id: str) -> str:
-    """The value of an assignment's field, not yet as JSON."""
+    """Returns the value of an assignment's field, not yet as JSON."""
     return f"@{record_offset}/{member_id}"
 
 
 def placeholders_in(body: str) -> set[tuple[int, str]]:
-    """The record offsets and member ids that a body's placeholders name."""
+    """Returns the record offsets and member ids that a body's placeholders name."""
     return {_named(match) for match in _PLACEHOLDER.finditer(body)}
 
 
 def fill_placeholders(body: str, assignment: Callable[[int, str], bytes]) -> str:
-    """A body with assignments in base64 in place of their placeholders.
+    """Returns a body with assignments in base64 in place of their placeholders.
 
     Args:
         body: JSON.

@@ -17,7 +17,7 @@ _REGEX_VERSION: Final = 1
 
 
 def unchanged_heartbeat(group_id: str, member_id: str, member_epoch: int, version: int) -> dict[str, Any]:
-    """The body in Kafka's JSON, with the fields that the version has."""
+    """Returns the body in Kafka's JSON, with the fields that the version has."""
     who = {"groupId": group_id, "memberId": member_id, "memberEpoch": member_epoch}
     regex = {"subscribedTopicRegex": None} if version >= _REGEX_VERSION else {}
     return {**who, **_UNCHANGED, **regex}

@@ -60,7 +60,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         return options
 
     def zone(self) -> tzinfo:
-        """The time zone of times in logs that name none.
+        """Returns the time zone of times in logs that name none.
 
         Raises:
             InputError: there is no such time zone.
@@ -72,7 +72,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
             raise InputError(message) from error
 
     def settings(self, of_input: Mapping[str, Any] | None = None) -> Settings:
-        """The settings of one input: the file's, over them the input's own, over them the command line's.
+        """Returns the settings of one input: the file's, over them the input's own, over them the command line's.
 
         Raises:
             SettingsError: an unknown name or a wrong value.

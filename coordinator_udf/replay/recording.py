@@ -103,7 +103,7 @@ class ReplaySource(msgspec.Struct):
 
 
 def clip(raw: str) -> str:
-    """A raw line cut to what a rejection may carry."""
+    """Returns a raw line cut to what a rejection may carry."""
     return raw if len(raw) <= RAW_MAX_CHARS else raw[:RAW_MAX_CHARS] + f"... ({len(raw)} characters)"
 
 

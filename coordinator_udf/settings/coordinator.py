@@ -180,7 +180,7 @@ class Settings(msgspec.Struct, frozen=True):
         return self.offsets_retention_minutes * 60_000
 
     def of_group(self, configs: Mapping[str, Any]) -> dict[str, int]:
-        """A consumer group's own settings, put within the coordinator's bounds (GroupConfig.evaluate).
+        """Returns a consumer group's own settings, put within the coordinator's bounds (GroupConfig.evaluate).
 
         Args:
             configs: Kafka's names (``consumer.session.timeout.ms``). Settings of other kinds of groups are left out.
@@ -200,26 +200,28 @@ class Settings(msgspec.Struct, frozen=True):
         return own
 
     def shared_by_groups(self, name: str) -> int:
-        """What a setting of `SETTINGS_OF_GROUPS` is for a group that has none of its own; milliseconds."""
+        """Returns what a setting of `SETTINGS_OF_GROUPS` is for a group that has none of its own; milliseconds."""
         value: int = getattr(self, "group_" + name.replace(".", "_"))
         return value
 
     def bounds_of_groups(self, name: str) -> tuple[int, int]:
-        """The least and the greatest value that a group may have of a setting of `SETTINGS_OF_GROUPS`."""
+        """Returns the least and the greatest value that a group may have of a setting of `SETTINGS_OF_GROUPS`."""
         least, most = _bounds("group_" + name.replace(".", "_"))
         return getattr(self, least), getattr(self, most)
 
     def allows_online_upgrade(self) -> bool:
-        """Whether a classic group with members may become a consumer group (KIP-848)."""
+        """Returns whether a classic group with members may become a consumer group (KIP-848)."""
         return self.group_consumer_migration_policy in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
 
     def allows_online_downgrade(self) -> bool:
-        """Whether a consumer group with members may become a classic group (KIP-848)."""
+        """Returns whether a consumer group with members may become a classic group (KIP-848)."""
         return self.group_consumer_migration_policy in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
     @classmethod
     def from_kafka(cls, values: Mapping[str, Any]) -> Settings:
-        """Settings from Kafka's names; what is not named has Kafka's default. Text is read as the setting's type.
+        """Returns settings from Kafka's names; what is not named has Kafka's default.
+
+        Text is read as the setting's type.
 
         Raises:
             SettingsError: an unknown name, or a value that the setting can't have; the message names it.
@@ -286,13 +288,13 @@ def _kind(type_: Any) -> _Kind:
 
 
 def doc(name: str) -> str:
-    """What a setting is for, in a sentence or two."""
+    """Returns what a setting is for, in a sentence or two."""
     (meta,) = FIELDS[name].type.__metadata__
     return str(meta.description)
 
 
 def expected(name: str) -> str:
-    """What the value of a setting may be, in words."""
+    """Returns what the value of a setting may be, in words."""
     return _expected(FIELDS[name].type)
 
 
@@ -305,7 +307,7 @@ def _expected(type_: Any) -> str:
 
 
 def _convert(name: str, value: Any, type_: Any) -> Any:
-    """A setting's value, of its type and in its range.
+    """Returns a setting's value, of its type and in its range.
 
     Raises:
         SettingsError: it isn't.
@@ -317,7 +319,7 @@ def _convert(name: str, value: Any, type_: Any) -> Any:
 
 
 def _plain(value: Any, kind: _Kind) -> Any:
-    """A value as TOML or a command line gives it, so that msgspec reads it as Kafka would: 5.0 or true is no number."""
+    """Returns a value of TOML or a command line as msgspec reads it like Kafka: 5.0 or true is no number."""
     if kind is _Kind.NUMBER and (isinstance(value, float) or (isinstance(value, str) and "." in value)):
         raise ValueError(value)
     if kind is _Kind.SWITCH and str(value).lower() not in ("true", "false"):

@@ -61,7 +61,7 @@ def load_settings(path: Path | None, overrides: Sequence[str] = (), *, topics_kn
 
 
 def topic_id(name: str) -> str:
-    """The id of a topic that was given none: always the same for a name (Kafka's url-safe base64 of a uuid)."""
+    """Returns the id of a topic that was given none: always the same for a name (Kafka's url-safe base64 of a uuid)."""
     return urlsafe_b64encode(uuid.uuid5(_TOPIC_NAMESPACE, name).bytes).decode().rstrip("=")
 
 

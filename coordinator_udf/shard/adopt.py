@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(Adoption).decode
 
 
 def encode_adoption(adoption: Adoption) -> str:
-    """The body of the row."""
+    """Returns the body of the row."""
     return msgspec.json.encode(adoption).decode()
 
 

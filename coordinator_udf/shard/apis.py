@@ -54,7 +54,7 @@ _DECODERS = {api: msgspec.json.Decoder(body) for api, body in r.BODIES.items()}
 
 
 def read_body(row: Request) -> Any:
-    """A row's body as the struct of its API.
+    """Returns a row's body as the struct of its API.
 
     Raises:
         BadRequest: the body isn't that API's.
@@ -250,7 +250,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 def served(settings: Settings) -> dict[str, Handler]:
-    """The APIs that a coordinator with these settings answers."""
+    """Returns the APIs that a coordinator with these settings answers."""
     if settings.group_consumer_client_assignors_enable:
         return HANDLERS
     return {api: handler for api, handler in HANDLERS.items() if api not in r.CLIENT_ASSIGNMENT_APIS}

@@ -87,7 +87,7 @@ class BatchRows:
         return int(self._batch.num_rows)
 
     def row(self, index: int) -> Request:
-        """One row."""
+        """Returns one row."""
         found = self._others.get(index)
         if found is None:
             # A heartbeat after all.
@@ -106,18 +106,18 @@ class BatchRows:
         self._others.update(zip(rows.tolist(), requests, strict=True))
 
     def has_plain(self, start: int, end: int) -> bool:
-        """Whether a row of a range is a heartbeat whose columns say all."""
+        """Returns whether a row of a range is a heartbeat whose columns say all."""
         return bool(self._plain[start:end].any())
 
     def heartbeats(self, start: int, end: int) -> Iterator[HeartbeatRow]:
-        """The rows in a range, as heartbeats."""
+        """Returns the rows in a range, as heartbeats."""
         rows = self._batch.slice(start, end - start)
         convert = _python if end - start > _FEW else pa.Array.to_pylist
         columns = [convert(rows.column(name)) for name in BEAT_COLUMNS]
         return zip(self._plain[start:end].tolist(), *columns, strict=True)
 
     def plain_heartbeats(self, start: int, end: int) -> PlainHeartbeats | None:
-        """The heartbeats in a range that can be handled together; None if they are few."""
+        """Returns the heartbeats in a range that can be handled together; None if they are few."""
         places = np.flatnonzero(self._simple[start:end])
         if len(places) < max(BULK_ROWS, (end - start) // _OTHERS_A_BEAT):
             return None
@@ -137,7 +137,7 @@ class BatchRows:
         )
 
     def unreadable(self) -> dict[int, str]:
-        """The rows that don't have what a handler counts on, with what is wrong; in order."""
+        """Returns the rows that don't have what a handler counts on, with what is wrong; in order."""
         required = [self._batch.column(name) for name in _REQUIRED]
         times = pc.min_max(self._batch.column("log_ts")).as_py()
         timely = 0 <= (times["min"] or 0) <= (times["max"] or 0) <= LAST_TIME_MS
@@ -149,7 +149,7 @@ class BatchRows:
         return {index: complaint for index, complaint in complaints if complaint is not None}
 
     def _versions(self) -> set[tuple[str, int | None]]:
-        """The different pairs of an API and a version."""
+        """Returns the different pairs of an API and a version."""
         apis = self._batch.column("api").dictionary_encode()
         versions = self._batch.column("api_version").dictionary_encode(null_encoding="encode")
         # Both places in one number: there are few of them.
@@ -159,12 +159,12 @@ class BatchRows:
 
 
 def _where(condition: pa.Array) -> np.ndarray:
-    """Where a condition holds and is not null."""
+    """Returns where a condition holds and is not null."""
     return np.array(pc.fill_null(condition, False) if condition.null_count else condition)
 
 
 def _python(column: pa.Array) -> list[Any]:
-    """A column's values. Texts that are the same become one object, whose hash is computed once."""
+    """Returns a column's values. Texts that are the same become one object, whose hash is computed once."""
     if column.null_count == len(column):
         return [None] * len(column)
     if not pa.types.is_string(column.type):
@@ -178,7 +178,7 @@ def _python(column: pa.Array) -> list[Any]:
 
 
 def wrong_version(api: str | None, api_version: int | None) -> str | None:
-    """What is wrong with a request's version, without which there is no telling what its answer is made of."""
+    """Returns what is wrong with a request's version, without which there is no telling what its answer is made of."""
     versions = VERSIONS.get(api or "")
     if versions is None or (api_version is not None and versions[0] <= api_version <= versions[1]):
         return None

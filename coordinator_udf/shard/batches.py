@@ -43,7 +43,7 @@ class ShardOutputs(NamedTuple):
         return self.decisions if self.heartbeats is None else [*self.decisions, self.heartbeats]
 
     def outputs(self) -> Outputs:
-        """A table a kind."""
+        """Returns a table a kind."""
         return Outputs.of(self.all())
 
 
@@ -110,7 +110,7 @@ def _answers(source: str, partition: int, batch: pa.RecordBatch, answers: Heartb
 
 
 def _bodies(versions: np.ndarray, codes: np.ndarray) -> pa.Array:
-    """The answers' JSON: there are few different ones."""
+    """Returns the answers' JSON: there are few different ones."""
     # Version and error in one number.
     different, places = np.unique(versions.astype(np.int64) << 32 | (codes + (1 << 16)), return_inverse=True)
     texts = [heartbeat_json(number >> 32, (number & 0xFFFFFFFF) - (1 << 16)) for number in different.tolist()]

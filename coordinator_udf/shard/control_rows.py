@@ -32,7 +32,7 @@ from coordinator_udf.shard.state import ShardState
 
 
 def load_group(shard: ShardState, row: Request) -> None:
-    """One record of the offsets table; the first one begins a cold start.
+    """Loads one record of the offsets table; the first one begins a cold start.
 
     A body without a record says by ``nextSeq`` from where on the shard numbers its outputs, so that they don't get
     the numbers of what the tables have already.
@@ -51,7 +51,7 @@ def load_group(shard: ShardState, row: Request) -> None:
 
 
 def _read_entry(body: str) -> dict[str, Any]:
-    """What a LoadGroup row brings, its record as the shard's log has it under ``loaded``."""
+    """Returns what a LoadGroup row brings, its record as the shard's log has it under ``loaded``."""
     try:
         entry = msgspec.json.decode(body, type=dict[str, Any])
         numbers = [entry.get("nextSeq", 0), entry.get("offset", 0)]
@@ -67,7 +67,7 @@ def _read_entry(body: str) -> dict[str, Any]:
 
 
 def loaded_assignments(body: str) -> tuple[int, dict[str, bytes]]:
-    """The offset of the record that a LoadGroup row brings, and the assignments of members in it.
+    """Returns the offset of the record that a LoadGroup row brings, and the assignments of members in it.
 
     Raises:
         BadRequest: the body is none of a LoadGroup row.
@@ -80,7 +80,7 @@ def loaded_assignments(body: str) -> tuple[int, dict[str, bytes]]:
 
 
 def load_end(shard: ShardState, _: Request) -> None:
-    """The shard is loaded: members get fresh sessions, and groups that are too large a rebalance."""
+    """Ends loading: members get fresh sessions, and groups that are too large a rebalance."""
     shard.availability = Availability.ACTIVE
     for group in list(shard.store.groups.values()):
         group.created_at = -1
@@ -108,12 +108,12 @@ def _resume_classic(shard: ShardState, group: ClassicGroup) -> None:
 
 
 def unload(shard: ShardState, _: Request) -> None:
-    """The shard is somebody else's, until it is loaded again."""
+    """Gives the shard up, until it is loaded again."""
     _forget(shard, Availability.NOT_OWNED)
 
 
 def failover(shard: ShardState, row: Request) -> None:
-    """The shard goes away and comes back, loaded from its own log."""
+    """Unloads the shard and loads it again from its own log."""
     if shard.log is None:
         raise BadRequest("api", row.api, "a row that a shard without a log of its own can follow")
     _forget(shard, Availability.LOADING)
@@ -123,7 +123,7 @@ def failover(shard: ShardState, row: Request) -> None:
 
 
 def topic_metadata(shard: ShardState, row: Request) -> None:
-    """The topics that exist now; the offsets of those that are gone are deleted."""
+    """Takes the topics that exist now; the offsets of those that are gone are deleted."""
     body: r.TopicMetadata = read_body(row)
     topics = {topic.name: topic for topic in body.topics}
     old = shard.ctx.topics
@@ -152,12 +152,12 @@ def delay_group_timers(shard: ShardState, row: Request) -> None:
 
 
 def delay_group_regexes(shard: ShardState, row: Request) -> None:
-    """What a group's regular expressions match is told later than with the request that had them resolved."""
+    """Has a group's regular expressions told later than with the request that had them resolved."""
     delay_regexes(shard.ctx, read_body(row))
 
 
 def end_txn(shard: ShardState, row: Request) -> None:
-    """A producer's transaction was committed or aborted."""
+    """Ends a producer's transaction: committed or aborted."""
     body: r.EndTxn = read_body(row)
     error: str | None = None
     if shard.availability is Availability.ACTIVE:
@@ -176,14 +176,14 @@ def expire(shard: ShardState, _: Request) -> None:
 
 
 def describe(shard: ShardState, row: Request) -> None:
-    """The state inside, as an answer."""
+    """Answers with the state inside."""
     body: r.Describe = read_body(row)
     described, refs = describe_state(shard.store, body.groups)
     shard.ctx.answer(row.request_id, "Describe", 0, described, refs=refs, parts=row.parts)
 
 
 def group_config(shard: ShardState, row: Request) -> None:
-    """Settings of one consumer group (KIP-848), all that it has for itself."""
+    """Takes the settings of one consumer group (KIP-848), all that it has for itself."""
     body: r.GroupConfig = read_body(row)
     own = shard.ctx.settings.of_group(body.configs)
     if own:
@@ -210,7 +210,7 @@ CONTROLS: dict[str, Callable[[ShardState, Request], None]] = {
 
 
 def _forget(shard: ShardState, availability: Availability) -> None:
-    """The shard is no longer ours: who waits is sent elsewhere, and nothing is remembered."""
+    """Forgets all of a shard that is no longer ours; who waits is sent elsewhere."""
     for group in list(shard.store.groups.values()):
         previous = group.state
         if not isinstance(group, ClassicGroup):
@@ -240,7 +240,7 @@ def _apply(shard: ShardState, entry: LogEntry) -> None:
 
 
 def _with_bytes(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A record's value as it was read from JSON, with the bytes of members decoded."""
+    """Returns a record's value as it was read from JSON, with the bytes of members decoded."""
     if value is None:
         return value
     value = _with_assignors_bytes(value)

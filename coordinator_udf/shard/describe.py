@@ -11,7 +11,7 @@ from coordinator_udf.groups.store import GroupStore
 
 
 def describe_state(store: GroupStore, only: tuple[str, ...] | None) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The body of the answer, and the records whose assignments it needs."""
+    """Returns the body of the answer, and the records whose assignments it needs."""
     groups = []
     refs: set[int] = set()
     for group_id in sorted(store.groups):

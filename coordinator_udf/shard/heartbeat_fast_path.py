@@ -48,7 +48,7 @@ class HeartbeatAnswers:
         self._blocks.append((rows, seqs, times, codes))
 
     def mark(self) -> int:
-        """Where the answers of now end, for `cut`."""
+        """Returns where the answers of now end, for `cut`."""
         if self.rows:
             columns = (self.rows, self.seqs, self.times, self.codes)
             self._blocks.append(tuple(np.array(column, np.int64) for column in columns))
@@ -143,7 +143,7 @@ class _Together:
         return row
 
     def next_after(self, row: int, end: int) -> int:
-        """The next row after one that has to be looked at on its own, or ``end``, from which `run` can go on."""
+        """Returns where `run` can go on: behind the rows that have to be looked at one by one, or ``end``."""
         at = self._at + (self._at < len(self._rows) and self._rows[self._at] == row)
         if self._shard.session_columns is not self._columns:
             at = len(self._rows)
@@ -158,7 +158,7 @@ class _Together:
         return self._rows[at] if at < len(self._rows) else end
 
     def _in_order(self) -> int:
-        """Up to which of the heartbeats that stand together one after the other is in order, and no timer is due."""
+        """Returns up to which of consecutive heartbeats all are in order, and no timer is due."""
         while self._gaps[self._gap] <= self._at:
             self._gap += 1
         at, end = self._at, self._gaps[self._gap]
@@ -263,7 +263,7 @@ def run_long_way(shard: Shard, rows: BatchRows, span: tuple[int, int], _: Heartb
 
 
 def _missed(shard: Shard, group_id: str | None) -> None:
-    """A heartbeat took the long way. After enough of them its group is made hot."""
+    """Counts a heartbeat that took the long way; after enough of them its group is made hot."""
     if group_id is None or group_id in shard.hot:
         return
     group = shard.store.classic(group_id)

@@ -20,7 +20,7 @@ _ENOUGH: Final = 16
 
 
 def to_output_rows(decisions: Decisions, source: str, partition: int) -> list[OutputRows]:
-    """What was decided, each kind in the order of ``seq``; kinds of which there is nothing are left out."""
+    """Returns what was decided, each kind in the order of ``seq``; kinds of which there is nothing are left out."""
     return [_rows(kind, rows, source, partition) for kind, rows in decisions.by_kind().items() if rows]
 
 

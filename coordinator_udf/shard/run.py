@@ -70,7 +70,10 @@ def _process_readable(
 
 
 def _repaired(shard: Shard, row: Request) -> Request:
-    """A row that can stand in an output: what is missing or out of bounds is replaced. It says nothing of the time."""
+    """Returns a row that can stand in an output: what is missing or out of bounds is replaced.
+
+    It says nothing of the time.
+    """
     api = row.api or ""
     # What answers it has to have a shape that there is.
     first, last = VERSIONS.get(api, (0, 0))

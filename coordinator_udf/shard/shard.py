@@ -112,7 +112,7 @@ class Shard(ShardState):
         appended.clear()
 
     def _own(self, key: dict[str, Any], value: dict[str, Any] | None) -> dict[str, Any] | None:
-        """A record's value as loading wants it: with where the members' assignments lie in place of placeholders."""
+        """Returns a record's value for loading: where the members' assignments lie in place of placeholders."""
         group = self.store.classic(key.get("group", ""))
         if value is None or "members" not in value or group is None:
             return value

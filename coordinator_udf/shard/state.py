@@ -25,7 +25,7 @@ class ShardState:
     """The groups of one partition, their timers, and what is kept aside for their heartbeats."""
 
     def __init__(self, partition: int, settings: Settings, *, keep_log: bool = False) -> None:
-        """A shard that has seen nothing.
+        """Begins a shard that has seen nothing.
 
         Args:
         partition: which one, as it stands in every output.
@@ -53,7 +53,7 @@ class ShardState:
         self.poisoned: dict[Timer, str] = {}
 
     def cool(self, group_id: str | None) -> None:
-        """What is kept for a group's heartbeats may no longer hold; None means all groups."""
+        """Drops what is kept for a group's heartbeats, as it may no longer hold; None means all groups."""
         if group_id is None:
             self.ctx.timers.all_to_objects()
             self.hot.clear()
@@ -68,11 +68,11 @@ class ShardState:
         self.ctx.timers = Timers(self.session_columns, self.ctx.timers.next_seq)
 
     def is_hot(self, group_id: str) -> bool:
-        """Whether heartbeats of a group need no look at it."""
+        """Returns whether heartbeats of a group need no look at it."""
         return group_id in self.hot or group_id in self.session_columns.places
 
     def to_objects(self, group_id: str) -> HotGroup | None:
-        """The hot side of a group whose sessions were in columns, and are objects now; None if they weren't."""
+        """Returns the hot side of a group whose sessions were in columns, and are objects now; None if they weren't."""
         if group_id not in self.session_columns.places:
             return None
         self.session_columns.to_objects(self.ctx.timers, group_id)
@@ -114,7 +114,7 @@ class ShardState:
         self.set_aside(row, reason, details, raw)
 
     def begin(self) -> None:
-        """The first row of a shard's life starts its recurring timer; one at 0 says nothing of the time."""
+        """Starts the recurring timer with the first row of a shard's life; one at 0 says nothing of the time."""
         if self.ctx.now_ms > 0:
             self.started = True
             self.arm_expiry()
@@ -131,7 +131,7 @@ class ShardState:
         ctx.next_seq += 1
 
     def arm_expiry(self, until_ms: int = 0) -> None:
-        """The timer of the next look for expired offsets begins anew.
+        """Arms the timer of the next look for expired offsets anew.
 
         Args:
             until_ms: the time of the next row, if it is known. Looks that come before it, before any other timer and

@@ -144,13 +144,13 @@ class Coordinator:
             shard.set_topics(now_ms, known)
 
     def go_down(self, now_ms: int) -> list[Answered]:
-        """The coordinator goes away; who waits is told."""
+        """Takes the coordinator away; who waits is told."""
         self._is_down = True
         self.shard.unload(now_ms)
         return self._answers(self.shard)
 
     def come_back(self, now_ms: int, node: int | None = None) -> None:
-        """The coordinator is loaded on a broker, on the next one if none is said."""
+        """Loads the coordinator on a broker, on the next one if none is said."""
         self._is_down = False
         self._node = (self._node + 1) % BROKERS if node is None else node
         self.shard.load(now_ms)

@@ -15,13 +15,13 @@ class Watcher(Protocol):
     """Is told of each event at its time, in milliseconds since the epoch."""
 
     def got(self, process: Process, now_ms: int, event: Input) -> None:
-        """A member gets something from the network."""
+        """Sees a member get something from the network."""
 
     def did(self, process: Process, now_ms: int, output: Output) -> None:
-        """A member does something."""
+        """Sees a member do something."""
 
     def reached(self, connection: Connection, request: Request, now_ms: int) -> None:
-        """A request reaches the coordinator, or a broker."""
+        """Sees a request reach the coordinator, or a broker."""
 
     def answered(self, answer: Answered) -> None:
-        """The coordinator, or a broker, answers a request."""
+        """Sees the coordinator, or a broker, answer a request."""

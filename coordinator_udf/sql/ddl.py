@@ -97,7 +97,7 @@ def _keep(spark: SparkSession, rows: pa.Table, schema: str, name: str) -> None:
 
 
 def _computed() -> list[str]:
-    """The views that stand on `rebalances`, whose checks multiply at each level, and those that need a function."""
+    """Returns the views that stand on `rebalances`, whose checks multiply, and those that need a function."""
     return [name for name in VIEWS if "rebalances" in views_named(name)[:-1] or _needs_function(name)]
 
 
@@ -110,7 +110,7 @@ def _is_view(spark: SparkSession, name: str) -> bool:
 
 
 def create_table(named: str, folder: str, name: str, shape: StructType) -> str:
-    """The statement that makes a table of a folder one of a catalog."""
+    """Returns the statement that makes a table of a folder one of a catalog."""
     place = table_path(folder, name)
     # A table that is there says its columns itself; Delta compares others' with its own to the last comment.
     columns = "" if DeltaTable.is_deltatable(place) else f" ({_typed(shape)})"
@@ -138,5 +138,5 @@ def _short_comment(view: str, column: str) -> str | None:
 
 
 def quoted(text: str) -> str:
-    """A text as it stands between quotes in Spark's SQL."""
+    """Returns a text as it stands between quotes in Spark's SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -47,7 +47,7 @@ class Address(NamedTuple):
 
 
 def connect_settings(address: Address) -> dict[str, str]:
-    """The settings with which a session is a Spark Connect server, too."""
+    """Returns the settings with which a session is a Spark Connect server, too."""
     return {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": address.host,

@@ -103,12 +103,12 @@ class ViewsInProcess:
                 self._made.add(name)
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
-        """The rows of a statement in Spark's SQL on tables and computed views."""
+        """Returns the rows of a statement in Spark's SQL on tables and computed views."""
         columns, rows = self.rows(sqlglot.parse_one(statement, read="spark"))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def rows(self, parsed: exp.Expr, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The columns and rows of a parsed statement, at most so many.
+        """Returns the columns and rows of a parsed statement, at most so many.
 
         Raises:
             duckdb.Error: it names what isn't there, or can't be said in DuckDB's SQL.
@@ -118,13 +118,13 @@ class ViewsInProcess:
         return columns, result.fetchall() if limit is None else result.fetchmany(limit)
 
     def schema(self, name: str) -> pa.Schema:
-        """The columns of a table or computed view, with the types that they have in Spark."""
+        """Returns the columns of a table or computed view, with the types that they have in Spark."""
         if name in SHAPES:
             return to_arrow_schema(SHAPES[name])
         return self.arrow(name).schema
 
     def arrow(self, name: str) -> pa.Table:
-        """A computed view, whole, with the types that it has in Spark."""
+        """Returns a computed view, whole, with the types that it has in Spark."""
         found = self._duck.table(name).to_arrow_table()
         return found.cast(pa.schema([field.with_type(_in_spark(field.type)) for field in found.schema]))
 
@@ -147,7 +147,7 @@ def _embedded(
 
 
 def translate(text: str) -> str:
-    """A statement of Spark's SQL in DuckDB's."""
+    """Returns a statement of Spark's SQL in DuckDB's."""
     return _translated(sqlglot.parse_one(text, read="spark"))
 
 
@@ -172,7 +172,7 @@ def _with_fraction(node: exp.Expr) -> exp.Expr:
 
 
 def _with_shape(node: exp.Expr) -> exp.Expr:
-    """JSON is read by an example of its shape, where Spark reads it by a table's columns."""
+    """Rewrites from_json: DuckDB reads JSON by an example of its shape, Spark by a table's columns."""
     if not isinstance(node, exp.FromJson):
         return node
     kind = exp.DataType.build(f"STRUCT<{node.expression.name}>", dialect="spark")

@@ -130,7 +130,7 @@ class LocalShell(Statements):
         return ["col_name", "data_type", "comment"], told
 
     def _current(self) -> ViewsInProcess:
-        """The tables as they are now: a running coordinator goes on writing."""
+        """Returns the tables as they are now: a running coordinator goes on writing."""
         names = [name for name in SHAPES if deltalake.DeltaTable.is_deltatable(table_path(self._folder, name))]
         if not names:
             raise NoTables(f"no table in {self._folder}: expected Delta tables such as {next(iter(SHAPES))}")
@@ -189,7 +189,7 @@ def _with_names(parsed: exp.Query) -> exp.Query:
 
 
 def _meant(error: duckdb.Error) -> str:
-    """What is wrong, and what may have been meant, in one line."""
+    """Returns what is wrong, and what may have been meant, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not re.match(r"LINE \d+:|\^", line)]
     first = re.sub(r"^\w+ Error: ", "", told[0])
@@ -206,7 +206,7 @@ def _json(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as Spark shows it."""
+    """Returns a value as Spark shows it."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -223,7 +223,7 @@ def text_of(value: Any) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as Spark prints them."""
+    """Returns rows as Spark prints them."""
     cells = [list(columns), *([text_of(value) for value in row] for row in rows)]
     widths = [max(3, *(len(row[place]) for row in cells)) for place in range(len(columns))]
     rule = "+" + "+".join("-" * width for width in widths) + "+"
@@ -234,7 +234,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def vertical_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as Spark prints them with a line a column."""
+    """Returns rows as Spark prints them with a line a column."""
     width = max(len(name) for name in columns)
     values = [[text_of(value) for value in row] for row in rows]
     longest = max((len(value) for row in values for value in row), default=3)

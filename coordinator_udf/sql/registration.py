@@ -41,7 +41,7 @@ class NoTables(UserError):
 
 
 def tables_in(spark: SparkSession, folder: str) -> tuple[str, ...]:
-    """The names of the tables that are in a folder.
+    """Returns the names of the tables that are in a folder.
 
     Raises:
         NoTables: there is none at all.
@@ -123,13 +123,13 @@ def _shuffle_partitions(folder: str, names: Iterable[str]) -> int:
 
 
 def _snapshot(spark: SparkSession, folder: str, name: str) -> DataFrame | None:
-    """A table's files as they are now; None where they alone are not the table."""
+    """Returns a table's files as they are now; None where they alone are not the table."""
     files = files_alone(table_path(folder, name))
     return None if files is None else spark.read.schema(SHAPES[name]).parquet(*files)
 
 
 def table_versions(folder: str, names: Iterable[str]) -> tuple[int, ...]:
-    """The versions of tables, for it to be seen whether they have changed."""
+    """Returns the versions of tables, for it to be seen whether they have changed."""
     return tuple(deltalake.DeltaTable(table_path(folder, name)).version() for name in names)
 
 

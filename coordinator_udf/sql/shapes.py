@@ -31,7 +31,7 @@ _READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 
 
 def table_path(folder: str, table: str) -> str:
-    """Where a table is; in SQL a path must be a whole one."""
+    """Returns where a table is; in SQL a path must be a whole one."""
     return f"{absolute(folder)}/{table}"
 
 

@@ -152,7 +152,7 @@ class Shell(Statements):
             self._forget()
 
     def _forget(self) -> None:
-        """What was computed from the tables is so no more."""
+        """Forgets what was computed from the tables."""
         self._made.clear()
         if self._in_process is not None:
             self._in_process.close()
@@ -174,19 +174,19 @@ class Shell(Statements):
 
 
 def cell(value: object) -> object:
-    """A value as a cell of a CSV file."""
+    """Returns a value as a cell of a CSV file."""
     return json.dumps(value, default=str) if isinstance(value, list | dict | tuple) else value
 
 
 def in_a_line(error: Exception) -> str:
-    """What is wrong with a statement, and what may have been meant, without Spark's plan of it."""
+    """Returns what is wrong with a statement, and what may have been meant, without Spark's plan of it."""
     first = str(error).partition("SQLSTATE")[0].strip()
     text = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     return " ".join(text.split()) or type(error).__name__
 
 
 def typed_lines(lines: TextIO) -> Iterator[str]:
-    """The lines of a file; of a terminal with a prompt, line editing, completion of names, and history."""
+    """Yields the lines of a file; of a terminal with a prompt, line editing, completion of names, and history."""
     if not lines.isatty():
         yield from lines
         return
@@ -213,7 +213,7 @@ def typed_lines(lines: TextIO) -> Iterator[str]:
 
 
 def split(text: str) -> list[str]:
-    """The statements of a text, without the ; that ends each."""
+    """Returns the statements of a text, without the ; that ends each."""
     return [statement.rstrip("; \n\t") for statement in sqlparse.split(text) if statement.strip("; \n\t")]
 
 

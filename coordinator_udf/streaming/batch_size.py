@@ -25,7 +25,10 @@ class PlannedRows:
         self._before: tuple[int, str | None] = (-1, None)
 
     def of(self, batch_id: int) -> int | None:
-        """The number of rows of the log that a micro-batch takes, ticks among them; None where that isn't known."""
+        """Returns the number of rows of the log that a micro-batch takes, ticks among them.
+
+        None where that isn't known.
+        """
         number, start = self._before
         if number != batch_id - 1:
             start = self._end(batch_id - 1)
@@ -36,11 +39,11 @@ class PlannedRows:
         return 0 if start == end else self._rows_between(start, end)
 
     def _end(self, batch_id: int) -> str | None:
-        """Where a micro-batch ends in the log, which is the last of a query's sources."""
+        """Returns where a micro-batch ends in the log, which is the last of a query's sources."""
         text = self._checkpoint.read(f"offsets/{batch_id}") if batch_id >= 0 else None
         return text.splitlines()[-1] if text else None
 
 
 def unknown(_start: str | None, _end: str) -> int | None:
-    """A source of files: their number is all that it says."""
+    """Says that the size isn't known: a source of files tells only how many there are."""
     return None

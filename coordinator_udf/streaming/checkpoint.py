@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
 
 def read_start(checkpoint: CheckpointFiles) -> Start | None:
-    """Where a query on this checkpoint begins, if it begins with a recovery."""
+    """Returns where a query on this checkpoint begins, if it begins with a recovery."""
     note = checkpoint.read(_START)
     if note is None:
         return None
@@ -39,17 +39,19 @@ def write_start(checkpoint: CheckpointFiles, start: Start) -> None:
 
 
 def is_begun(checkpoint: CheckpointFiles) -> bool:
-    """Whether a query ever planned a micro-batch on this checkpoint, or is about to."""
+    """Returns whether a query ever planned a micro-batch on this checkpoint, or is about to."""
     return checkpoint.read(_START) is not None or bool(_numbers(checkpoint, "offsets"))
 
 
 def committed_append(checkpoint: CheckpointFiles) -> int | None:
-    """Up to which append of the embedded log the newest committed micro-batch went; None before the first."""
+    """Returns up to which append of the embedded log the newest committed micro-batch went; None before the first."""
     return _end_of(checkpoint, newest=True)
 
 
 def append_needed(checkpoint: CheckpointFiles) -> int | None:
-    """The first append that a micro-batch can need again; None where nothing is known, so that all may be needed.
+    """Returns the first append that a micro-batch can need again.
+
+    None where nothing is known, so that all may be needed.
 
     That is where the oldest committed micro-batch ends that the checkpoint has (it has as many as
     ``spark.sql.streaming.minBatchesToRetain`` says): the batches after it can run again, the batch itself can't, since

@@ -29,11 +29,11 @@ class CheckpointFiles(Protocol):
     place: str
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder; none where it isn't there."""
+        """Returns the names in a folder; none where it isn't there."""
         ...
 
     def read(self, name: str) -> str | None:
-        """A file's text; None where it isn't there."""
+        """Returns a file's text; None where it isn't there."""
         ...
 
     def write(self, name: str, text: str) -> None:
@@ -49,11 +49,11 @@ class LocalFiles:
         self._root = Path(place)
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder; none where it isn't there."""
+        """Returns the names in a folder; none where it isn't there."""
         return [path.name for path in (self._root / folder).glob("*")]
 
     def read(self, name: str) -> str | None:
-        """A file's text; None where it isn't there."""
+        """Returns a file's text; None where it isn't there."""
         try:
             return (self._root / name).read_text("utf-8")
         except FileNotFoundError:
@@ -90,12 +90,12 @@ class SparkFiles:
             ) from error
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder; none where it isn't there."""
+        """Returns the names in a folder; none where it isn't there."""
         found = self._unless_missing(lambda: self._files.listStatus(self._path(folder)))
         return [status.getPath().getName() for status in found or ()]
 
     def read(self, name: str) -> str | None:
-        """A file's text; None where it isn't there."""
+        """Returns a file's text; None where it isn't there."""
         stream = self._unless_missing(lambda: self._files.open(self._path(name)))
         if stream is None:
             return None
@@ -134,5 +134,5 @@ class SparkFiles:
 
 
 def checkpoint_files(place: str, spark: SparkSession) -> CheckpointFiles:
-    """The files of the checkpoint at a path or URI."""
+    """Returns the files of the checkpoint at a path or URI."""
     return SparkFiles(place, spark) if is_uri(place) else LocalFiles(place)

@@ -321,7 +321,7 @@ class Coordinator:
             )
 
     def lag_rows(self) -> int | None:
-        """How many rows of the log no micro-batch that has ended had; None where that isn't known."""
+        """Returns how many rows of the log no micro-batch that has ended had; None where that isn't known."""
         progress = self.query.lastProgress
         return None if progress is None else self._rows_behind(progress)
 
@@ -334,7 +334,7 @@ class Coordinator:
         return self.log.extent().rows - self.log.rows_until(json.loads(ends[0])["append"])
 
     def _rows_between(self, start: str | None, end: str) -> int | None:
-        """How many rows of the log lie between two offsets of its source; None where that isn't known."""
+        """Returns how many rows of the log lie between two offsets of its source; None where that isn't known."""
         if isinstance(self.log, KafkaLog):
             return None if start is None else rows_behind(start, end)
         if self.log is None:

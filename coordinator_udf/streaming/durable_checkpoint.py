@@ -34,7 +34,7 @@ class DurableCheckpoint:
         sync_all([*self._new(self._root), *above])
 
     def _new(self, folder: Path) -> Iterator[Path]:
-        """The new files of a folder and of those in it, and the folders with new names."""
+        """Yields the new files of a folder and of those in it, and the folders with new names."""
         known = self._synced.get(folder, set())
         found = set()
         try:

@@ -116,7 +116,7 @@ class GroupCounts:
         return self._note_offsets(records, tables["group_responses"])._replace(rebalances=_rebalances(records, changes))
 
     def groups(self) -> Counter[tuple[str, str]]:
-        """The number of groups by protocol and state."""
+        """Returns the number of groups by protocol and state."""
         # Another thread may take a batch meanwhile.
         return Counter((self._protocols.get(group, CLASSIC), state) for group, state in list(self._states.items()))
 

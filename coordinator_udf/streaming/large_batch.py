@@ -69,7 +69,9 @@ _read_report: Final = msgspec.json.Decoder(_Report).decode
 
 
 def collected_if_small(batch: DataFrame) -> pa.Table | None:
-    """A micro-batch's outputs on the driver; None if they are more than it may collect (spark.driver.maxResultSize).
+    """Returns a micro-batch's outputs on the driver.
+
+    None if they are more than it may collect (spark.driver.maxResultSize).
 
     How many there are is only known once the shards have run. Where they were too many, they run again from the same
     state and say the same.
@@ -99,7 +101,7 @@ class WrittenFiles:
     files: Mapping[str, Sequence[TableFile]]
 
     def rows(self, table: str) -> int:
-        """How many rows a table gets."""
+        """Returns how many rows a table gets."""
         return sum(file.rows for file in self.files[table])
 
 
@@ -129,7 +131,7 @@ class LargeBatch:
         return self._batch.sparkSession
 
     def requests(self) -> int:
-        """How many requests the shards handled."""
+        """Returns how many requests the shards handled."""
         tallies = self._batch.where(self._batch["kind"] == TALLY).select("packed").collect()
         return sum(read_tally(row["packed"]).requests for row in tallies)
 
@@ -170,7 +172,7 @@ class LargeBatch:
         return reports
 
     def _unpacked(self, kind: str) -> DataFrame:
-        """The rows of one kind that aren't written yet."""
+        """Returns the rows of one kind that aren't written yet."""
         packed = self._batch.where(self._batch["kind"] == kind)
         return packed.mapInArrow(partial(_unpack_unfinished, kind), KINDS[kind])
 
@@ -179,7 +181,7 @@ class LargeBatch:
         return _reports(ordered.mapInArrow(partial(_write_rows, self._folder, kind), _REPORTS))
 
     def _stored(self, reports: Iterable[_Report]) -> DataFrame | None:
-        """The records of consumer_offsets among which those of earlier micro-batches are that are referred to."""
+        """Returns the records of consumer_offsets that may be referred to from earlier micro-batches."""
         earlier = {number: ends for report in reports for number, ends in report.earlier.items()}
         if not earlier:
             return None
@@ -205,7 +207,7 @@ def _told(report: _Report) -> pa.RecordBatch:
 
 
 def _values(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, str, pa.Buffer]]:
-    """Rows of PACKED_OUTPUTS, their packed values not copied."""
+    """Yields rows of PACKED_OUTPUTS, their packed values not copied."""
     for batch in batches:
         partitions, kinds = batch.column("partition").to_pylist(), batch.column("kind").to_pylist()
         for partition, kind, value in zip(partitions, kinds, batch.column("packed"), strict=True):
@@ -270,7 +272,7 @@ def _note(report: _Report, need: _Needs, kind: str, left: pa.Table) -> None:
 
 
 def _unfinished(kind: str, rows: pa.Table) -> pa.ChunkedArray | None:
-    """Which rows need others; None where none can."""
+    """Returns which rows need others; None where none can."""
     if kind not in ("records", "responses"):
         return None
     referring = pc.is_valid(rows.column("assignment_refs"))

@@ -220,7 +220,7 @@ class LeaseWatch:
         self._seen_s = 0.0
 
     def is_coordinator_away(self) -> bool:
-        """Whether the last coordinator has ended, died or missed renewals; not where there is no lease to tell.
+        """Returns whether the last coordinator has ended, died or missed renewals; not where there is no lease to tell.
 
         Call it more often than leases are renewed.
 
@@ -237,7 +237,7 @@ class LeaseWatch:
 
 
 def has_lost_power(folder: str) -> bool:
-    """Whether the machine went down while a coordinator used the tables in a folder of its disks."""
+    """Returns whether the machine went down while a coordinator used the tables in a folder of its disks."""
     lease = Path(folder) / _LEASE
     if not lease.is_file():
         return False
@@ -260,7 +260,7 @@ def _watch(files: fs.FileSystem, holder: _Holder, folder: str) -> None:
 
 
 def _is_dead(folder: str, holder: _Holder) -> bool:
-    """Whether the holder's process is gone for certain: it was on this machine, and its lock is free."""
+    """Returns whether the holder's process is gone for certain: it was on this machine, and its lock is free."""
     if is_uri(folder) or holder.host != socket.gethostname():
         return False
     try:

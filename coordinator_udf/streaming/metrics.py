@@ -67,14 +67,14 @@ class CoordinatorMetrics:
         self._coordinator = coordinator
 
     def health(self) -> str | None:
-        """What is wrong with the query; None if it runs."""
+        """Returns what is wrong with the query; None if it runs."""
         coordinator = self._coordinator
         if coordinator is None or coordinator.query.isActive:
             return None
         return "the query has ended"
 
     def readiness(self) -> str | None:
-        """Why clients should not come yet; None once the first micro-batch is through."""
+        """Returns why clients should not come yet; None once the first micro-batch is through."""
         coordinator = self._coordinator
         if coordinator is None or not coordinator.sink.totals.sink_ms:
             return "the first micro-batch is not through"
@@ -152,7 +152,7 @@ class _WhenAsked(Collector):
 
 
 def _size(uri: str) -> tuple[int, int] | None:
-    """The number of a table's files and their bytes; None where there is no table."""
+    """Returns the number of a table's files and their bytes; None where there is no table."""
     if not DeltaTable.is_deltatable(uri):
         return None
     sizes = pa.table(DeltaTable(uri).get_add_actions()).column("size_bytes")

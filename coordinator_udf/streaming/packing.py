@@ -69,7 +69,7 @@ def _packed(gathered: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def unpack_requests(values: Iterable[bytes]) -> pa.Table:
-    """The rows of one partition, ordered by offset."""
+    """Returns the rows of one partition, ordered by offset."""
     table = from_bytes(values)
     offsets = np.asarray(table.column("offset")) if table.column("offset").null_count == 0 else None
     # Sorting moves all columns, and one source alone delivers in order.
@@ -101,7 +101,7 @@ read_tally: Final = msgspec.json.Decoder(Tally).decode
 
 
 def pack_outputs(partition: int, tally: Tally, outputs: Iterable[OutputRows]) -> list[tuple[int, str, bytes]]:
-    """What a shard says as rows of PACKED_OUTPUTS."""
+    """Returns what a shard says as rows of PACKED_OUTPUTS."""
     return [(partition, TALLY, _encode(tally)), *((partition, rows.kind, _pack(rows)) for rows in outputs)]
 
 
@@ -113,7 +113,7 @@ def _pack(rows: OutputRows) -> bytes:
 
 
 def unpack_outputs(packed: pa.Table) -> tuple[dict[int, Tally], Outputs]:
-    """The tally of each shard, and what all of them said; rows of PACKED_OUTPUTS."""
+    """Returns the tally of each shard, and what all of them said; rows of PACKED_OUTPUTS."""
     tallies: dict[int, Tally] = {}
     parts: list[OutputRows] = []
     columns = packed.column("partition").to_pylist(), packed.column("kind").to_pylist(), packed.column("packed")
@@ -126,7 +126,7 @@ def unpack_outputs(packed: pa.Table) -> tuple[dict[int, Tally], Outputs]:
 
 
 def unpack_kind(kind: str, value: pa.Buffer) -> pa.Table:
-    """One value's rows, which are of that kind."""
+    """Returns one value's rows, which are of that kind."""
     rows: pa.Table = getattr(Outputs.of([_unpack(kind, value)]), kind)
     return rows
 

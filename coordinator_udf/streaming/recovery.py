@@ -112,7 +112,7 @@ def recover(
 
 
 def load_row(partition: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """A LoadGroup row of a partition."""
+    """Returns a LoadGroup row of a partition."""
     row = control_rows(partitions=1, log_ts=0, api="LoadGroup", body=entry)[0]
     return row | {"partition": partition}
 
@@ -154,7 +154,7 @@ class Staged:
             kept.unpersist()
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The portions."""
+        """Yields the portions."""
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
             yield from reader
 
@@ -164,7 +164,7 @@ def _as_append(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def _appended_since(path: Path, number: int) -> Iterator[pa.RecordBatch]:
-    """The requests that came since, once more; read while nobody can append."""
+    """Yields the requests that came since, once more; read while nobody can append."""
     log = EmbeddedLog.open(path)
     try:
         for append in log.read(number, log.end()):
@@ -177,7 +177,7 @@ def _appended_since(path: Path, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def load_rows(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of consumer_offsets as LoadGroup rows."""
+    """Yields rows of consumer_offsets as LoadGroup rows."""
     for row in records:
         record = from_columns(row)
         entry = {"offset": row["offset"], "key": record.key, "valueVersion": record.value_version}
@@ -190,7 +190,7 @@ def _asked_again(requests: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def newest_records(spark: SparkSession, tables: str) -> DataFrame:
-    """The records that make up the groups: the newest of each key, and all that belong to transactions.
+    """Returns the records that make up the groups: the newest of each key, and all that belong to transactions.
 
     For of those it is the markers that count, in order.
     """
@@ -209,7 +209,7 @@ def newest_records(spark: SparkSession, tables: str) -> DataFrame:
 
 
 def next_seqs(tables: str, partitions: int) -> list[int]:
-    """The first `seq` of each partition that no row of the tables has."""
+    """Returns the first `seq` of each partition that no row of the tables has."""
     seqs = [0] * partitions
     # Not by Spark: a first look at three tables takes it half a minute.
     for name in ("group_responses", "group_transitions", "rejected_requests"):
@@ -219,7 +219,7 @@ def next_seqs(tables: str, partitions: int) -> list[int]:
 
 
 def _topics(before: DataFrame) -> str:
-    """The topics that the log told last (a JSON body); empty if it never told any."""
+    """Returns the topics that the log told last (a JSON body); empty if it never told any."""
     from pyspark.sql import functions as f
 
     told = before.where("partition = 0 AND api = 'TopicMetadata'").agg(f.max_by("body", "offset").alias("body"))
@@ -227,7 +227,7 @@ def _topics(before: DataFrame) -> str:
 
 
 def _unanswered(spark: SparkSession, before: DataFrame, tables: str, oldest_ms: int) -> DataFrame:
-    """The requests from a time on that have no answer, each once: an earlier recovery may have put one there again."""
+    """Returns the unanswered requests from a time on, each once: an earlier recovery may have repeated some."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

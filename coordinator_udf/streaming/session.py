@@ -40,7 +40,7 @@ class SparkConfError(UserError, ValueError):
 def coordinator_session(
     conf: Path | None = None, more: Mapping[str, str] | None = None, *, with_kafka: bool = False
 ) -> SparkSession:
-    """A session with Delta and the coordinator's sources, with the settings of conf/spark.conf.
+    """Returns a session with Delta and the coordinator's sources, with the settings of conf/spark.conf.
 
     Started by plain Python, the session is made with these settings. Under spark-submit there is one already: what was
     given on its command line stays, and the settings that can be changed in a running session are.
@@ -75,7 +75,7 @@ def coordinator_session(
 
 
 def read_spark_conf(path: Path) -> dict[str, str]:
-    """The settings in a file in the form of spark-defaults.conf: ``name value`` lines and ``#`` comments.
+    """Returns the settings in a file in the form of spark-defaults.conf: ``name value`` lines and ``#`` comments.
 
     Raises:
         SparkConfError: the file can't be read, or a line has no value.

@@ -30,7 +30,7 @@ ShardFunction = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], 
 
 
 def shard_function(settings: Settings, *, gaps_are_downtime: bool = False) -> ShardFunction:
-    """The function for ``applyInPandasWithState``: one call serves all groups of a shard.
+    """Returns the function for ``applyInPandasWithState``: one call serves all groups of a shard.
 
     Args:
         gaps_are_downtime: whether a gap in the log's time says that nobody could append (log.kafka.downtime). Each tick
@@ -69,7 +69,7 @@ def leave_garbage_to_spark() -> None:
 
 
 def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
-    """Whether nothing happens in a shard: only ticks of the embedded log came, and no timer is due by them.
+    """Returns whether nothing happens in a shard: only ticks of the embedded log came, and no timer is due by them.
 
     Such a tick needs not even be remembered, since no row of that log is earlier than the rows before it. (Rows beside
     the job's own clock can be.) A shard without a timer is one whose time has not begun, or that loads: the first tick
@@ -85,7 +85,7 @@ def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
 
 
 def coordinate(requests: DataFrame, settings: Settings, *, gaps_are_downtime: bool = False) -> DataFrame:
-    """The stateful stage: packed requests in, what the shards say out (packing.PACKED_OUTPUTS).
+    """Returns the stateful stage: packed requests in, what the shards say out (packing.PACKED_OUTPUTS).
 
     No timeout: time is in the rows, and a group's timers are in its shard.
     """

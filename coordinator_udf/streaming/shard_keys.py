@@ -27,7 +27,7 @@ _TRIED_AT_ONCE: Final = 1 << 15
 
 @lru_cache(maxsize=4_096)
 def shard_key(partition: int) -> int:
-    """The key of a partition's shard, 64 bits; the same for all times."""
+    """Returns the key of a partition's shard, 64 bits; the same for all times."""
     first = 0
     while True:
         salts = np.arange(first, first + _TRIED_AT_ONCE, dtype=np.uint32)
@@ -38,7 +38,7 @@ def shard_key(partition: int) -> int:
 
 
 def partition_of(key: int) -> int:
-    """The partition of a shard's key."""
+    """Returns the partition of a shard's key."""
     return key & ((1 << _PARTITION_BITS) - 1)
 
 

@@ -18,7 +18,7 @@ class _JvmHandler:
         self._stop = stop
 
     def handle(self, _: Any) -> None:
-        """The method of sun.misc.SignalHandler."""
+        """Handles a signal; the method of sun.misc.SignalHandler."""
         self._stop.set()
 
     class Java:

@@ -41,7 +41,7 @@ class StartupPhases:
         self._at, self._cpu_s = now, cpu_s
 
     def line(self) -> str:
-        """All phases in one line: each with its time and, in brackets, its CPU time."""
+        """Returns all phases in one line: each with its time and, in brackets, its CPU time."""
         seconds = sum(phase.seconds for phase in self._phases)
         cpu_seconds = sum(phase.cpu_seconds for phase in self._phases)
         told = ", ".join(f"{phase.name} {phase.seconds:.1f} s ({phase.cpu_seconds:.1f})" for phase in self._phases)
@@ -49,7 +49,10 @@ class StartupPhases:
 
 
 def tree_cpu_s(root: int) -> float:
-    """The CPU time that a process and all below it have taken, in seconds; where there is no /proc, this process's."""
+    """Returns the CPU time that a process and all below it have taken, in seconds.
+
+    Where there is no /proc, this process's.
+    """
     if not _PROC.joinpath("self", "stat").is_file():
         return time.process_time()
     parents: dict[int, int] = {}
@@ -67,7 +70,7 @@ def tree_cpu_s(root: int) -> float:
 
 
 def _age_s() -> float:
-    """How long this process has been there, in seconds; 0 where nothing says so."""
+    """Returns how long this process has been there, in seconds; 0 where nothing says so."""
     fields = _fields(_PROC / "self" / "stat")
     if not fields:
         return 0.0

@@ -58,7 +58,7 @@ class StatusLine:
         self._thread.start()
 
     def close(self) -> None:
-        """Nothing is printed, and the lag is not asked for, after this returns."""
+        """Stops; nothing is printed, and the lag is not asked for, after this returns."""
         self._thread.stop()
 
     def _run(self, stop: threading.Event) -> None:

@@ -89,7 +89,7 @@ def _filled_column(source: Column, partition: Column, body: Column, refs: Column
 
 
 def written_again(completed: DataFrame) -> DataFrame:
-    """The assignments in GroupMetadata records that name those of earlier records, once they have the bytes.
+    """Returns the assignments in GroupMetadata records that name those of earlier records, once they have the bytes.
 
     Args:
         completed: columns of schemas.outputs.RECORDS, joined.

@@ -74,7 +74,7 @@ def complete_assignments(outputs: Outputs, stored: FindStored) -> Outputs:
 
 
 def _referring(table: pa.Table) -> dict[int, dict[str, Any]]:
-    """The rows with placeholders, by their places."""
+    """Returns the rows with placeholders, by their places."""
     if table.column("assignment_refs").null_count == len(table):
         return {}
     places = pc.indices_nonzero(pc.is_valid(table.column("assignment_refs")))
@@ -95,7 +95,7 @@ def _fill(
 
 
 def brought(assignments: pa.Table) -> dict[RecordAt, dict[str, bytes]]:
-    """The assignments that rows of ASSIGNMENTS bring, by record and member."""
+    """Returns the assignments that rows of ASSIGNMENTS bring, by record and member."""
     found: defaultdict[RecordAt, dict[str, bytes]] = defaultdict(dict)
     names = ("source", "partition", "record_offset", "member_id", "payload")
     columns = [assignments.column(name).to_pylist() for name in names]
@@ -107,7 +107,7 @@ def brought(assignments: pa.Table) -> dict[RecordAt, dict[str, bytes]]:
 def _written_again(
     records: pa.Table, wanted: AbstractSet[RecordAt], known: Mapping[RecordAt, Mapping[str, bytes]]
 ) -> dict[RecordAt, dict[str, bytes]]:
-    """The assignments in records of this batch that name those of earlier records.
+    """Returns the assignments in records of this batch that name those of earlier records.
 
     A group is written so when a static member comes back or all members have a new assignment, and who loads it from
     there knows of no other record.
@@ -121,13 +121,13 @@ def _written_again(
 
 
 def assignments_in(body: str | None) -> dict[str, bytes]:
-    """The assignments in the value of a GroupMetadata record, by member."""
+    """Returns the assignments in the value of a GroupMetadata record, by member."""
     members = msgspec.json.decode(body or "{}").get("members", ())
     return {member["memberId"]: b64decode(member["assignment"]) for member in members if member["assignment"]}
 
 
 def filled(source: str, partition: int, body: str | None, known: Mapping[RecordAt, Mapping[str, bytes]]) -> str | None:
-    """A body of one shard's outputs with assignments in base64 in place of their placeholders.
+    """Returns a body of one shard's outputs with assignments in base64 in place of their placeholders.
 
     Raises:
         MissingAssignmentError: one isn't known.

@@ -96,7 +96,7 @@ class OutputTables:
             sync_all((place, *place.parents[:2]))
 
     def table(self, name: str) -> DeltaTable:
-        """A table at its newest version."""
+        """Returns a table at its newest version."""
         table = self._tables[name]
         table.update_incremental()
         return table
@@ -161,7 +161,7 @@ class OutputTables:
             yield
 
     def newest_batch(self, name: str, app_id: str) -> int:
-        """The greatest number of a batch that a table holds; -1 if none."""
+        """Returns the greatest number of a batch that a table holds; -1 if none."""
         version = self.table(name).transaction_version(f"{app_id}-{name}")
         return -1 if version is None else version
 
@@ -294,7 +294,7 @@ def delete_unneeded(table: DeltaTable) -> None:
 
 
 def opened_or_made(uri: str, schema: pa.Schema) -> DeltaTable:
-    """A table with at least the columns of a schema.
+    """Returns a table with at least the columns of a schema.
 
     Raises:
         TableError: it can't be made, or the one that is there lacks a column.

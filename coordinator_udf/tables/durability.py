@@ -52,7 +52,7 @@ def _sync(path: Path) -> None:
 
 
 def paths_of_commits(table: Path, first: int, last: int) -> Iterator[Path]:
-    """What must be on the disk for the commits of a table between two versions, both included, to be durable."""
+    """Yields what must be on the disk for the commits of a table between two versions, both included, to be durable."""
     found = _commits(table, first, last)
     for commit in found:
         # One that was deleted since is in a checkpoint of the log that is on the disk.
@@ -128,7 +128,7 @@ def _adds(commit: Path) -> list[dict[str, Any]]:
 
 
 def _commits(table: Path, first: int, last: int | None = None) -> list[Path]:
-    """The files of a table's commits that are there, in their order."""
+    """Returns the files of a table's commits that are there, in their order."""
     if last is not None and last - first < _FEW_COMMITS:
         named = (table / _LOG / f"{version:020d}.json" for version in range(first, last + 1))
         return [path for path in named if path.exists()]

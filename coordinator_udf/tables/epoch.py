@@ -29,7 +29,7 @@ class FencedError(UserError):
 
 
 def epoch_of(table: DeltaTable) -> int:
-    """The epoch in the version of a table that is loaded."""
+    """Returns the epoch in the version of a table that is loaded."""
     return int(table.metadata().configuration.get(EPOCH_PROPERTY, 0))
 
 

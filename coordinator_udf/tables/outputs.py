@@ -42,7 +42,7 @@ class OutputRows:
     copies: Mapping[str, str] = field(default_factory=dict)
 
     def column(self, name: str, type_: pa.DataType) -> pa.Array:
-        """A column in full."""
+        """Returns a column in full."""
         name = self.copies.get(name, name)
         if name in self.columns:
             return self.columns[name]
@@ -51,7 +51,7 @@ class OutputRows:
         return repeated(self.same.get(name), self.rows, type_)
 
     def value(self, name: str) -> Any:
-        """What a column says in each row; something that equals nothing else where its rows differ."""
+        """Returns what a column says in each row; something that equals nothing else where its rows differ."""
         name = self.copies.get(name, name)
         if name in self.columns or (name == "seq" and self.first_seq is not None):
             return _DIFFERENT
@@ -80,7 +80,7 @@ class Outputs(NamedTuple):
 
     @classmethod
     def joined(cls, several: Sequence[Outputs]) -> Outputs:
-        """One after the other, as one."""
+        """Joins outputs, one after the other."""
         if not several:
             return cls.of(())
         return cls(*(pa.concat_tables(tables) for tables in zip(*several, strict=True)))
@@ -93,7 +93,7 @@ def _table(schema: pa.Schema, parts: Sequence[OutputRows]) -> pa.Table:
 
 
 def _column(column: pa.Field, parts: Sequence[OutputRows]) -> pa.Array | pa.ChunkedArray:
-    """One column of all parts, which is made in one go if it says the same in all of them."""
+    """Returns one column of all parts, which is made in one go if it says the same in all of them."""
     values = [part.value(column.name) for part in parts]
     if values[0] is not _DIFFERENT and all(value == values[0] for value in values):
         return repeated(values[0], sum(part.rows for part in parts), column.type)
@@ -103,7 +103,7 @@ def _column(column: pa.Field, parts: Sequence[OutputRows]) -> pa.Array | pa.Chun
 
 
 def repeated(value: Any, count: int, type_: pa.DataType) -> pa.Array:
-    """A column that says the same in each row; None is null."""
+    """Returns a column that says the same in each row; None is null."""
     if isinstance(value, str) and len(value) * count > _KEPT_CHARACTERS:
         return pa.repeat(pa.scalar(value, type_), count)
     return _longest(value, type_, 1 << (count - 1).bit_length()).slice(0, count)

@@ -78,7 +78,7 @@ class TableFiles:
 
     @staticmethod
     def new_name() -> str:
-        """A file name that no other task and no other attempt of this one will use."""
+        """Returns a file name that no other task and no other attempt of this one will use."""
         return f"part-{uuid.uuid4()}"
 
     def write(self, tables: dict[str, pa.Table]) -> None:
@@ -205,13 +205,13 @@ def replace_content(uri: str, actions: Sequence[AddAction], schema: Schema) -> N
 
 
 def added(files: Iterable[TableFile]) -> list[AddAction]:
-    """What a commit says of files that it adds to their table."""
+    """Returns what a commit says of files that it adds to their table."""
     now_ms = int(time.time() * 1000)
     return [AddAction(file.name, file.size, {}, now_ms, True, file.stats) for file in files]
 
 
 def read_back(out: str, files: Iterable[TableFile], max_rows: int) -> Iterator[pa.Table]:
-    """The rows of files, so many at a time."""
+    """Yields the rows of files, so many at a time."""
     there = files_of(out)
     for file in files:
         with pq.ParquetFile(f"{file.table}/{file.name}", filesystem=there) as rows:
@@ -222,7 +222,7 @@ def read_back(out: str, files: Iterable[TableFile], max_rows: int) -> Iterator[p
 def read_shard(
     out: str, files: Mapping[str, Sequence[TableFile]], partition: int, wanted: Mapping[str, Wanted]
 ) -> dict[str, pa.Table]:
-    """The rows that one partition has in files, by table; in order."""
+    """Returns the rows that one partition has in files, by table; in order."""
     there = files_of(out)
     found = {}
     for table, want in wanted.items():
@@ -243,7 +243,7 @@ def read_shard(
 
 
 def _may_hold(file: TableFile, partition: int) -> bool:
-    """Whether rows of a partition are in a file for all that is known without opening it."""
+    """Returns whether rows of a partition are in a file for all that is known without opening it."""
     stats = msgspec.json.decode(file.stats)
     least, greatest = (stats[bound].get("partition") for bound in ("minValues", "maxValues"))
     return least is not None and least <= partition <= greatest

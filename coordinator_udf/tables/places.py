@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place is a URI (``s3://bucket/folder``) and not a path."""
+    """Returns whether a place is a URI (``s3://bucket/folder``) and not a path."""
     return "://" in place
 
 
 def absolute(place: str) -> str:
-    """The place, a path made absolute, as Spark needs it: its processes have other working directories."""
+    """Returns the place, a path made absolute, as Spark needs it: its processes have other working directories."""
     return place if is_uri(place) else str(Path(place).absolute())
 
 
@@ -34,7 +34,10 @@ class _AsBytes:
 
 
 def files_of(folder: str) -> FileSystem:
-    """The files of a folder of tables, by paths relative to it; a URI's with the credentials that delta-rs takes."""
+    """Returns the files of a folder of tables, by paths relative to it.
+
+    A URI's with the credentials that delta-rs takes.
+    """
     import pyarrow as pa
     from pyarrow import fs
 

@@ -11,10 +11,10 @@ from deltalake import DeltaTable, QueryBuilder
 
 
 def query(table: DeltaTable, sql: str) -> pa.RecordBatchReader:
-    """The answer to a query on a table, which is called ``rows`` in it."""
+    """Returns the answer to a query on a table, which is called ``rows`` in it."""
     return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(sql))
 
 
 def literal(text: str) -> str:
-    """A text as it stands in SQL."""
+    """Returns a text as it stands in SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -180,7 +180,7 @@ def _consumer_offsets(rows: pa.Table) -> pa.Table:
 
 
 def _other_value(kind: str, version: int | None, body: str | None) -> str | None:
-    """What of a record's value has no columns, as JSON."""
+    """Returns what of a record's value has no columns, as JSON."""
     if kind == "GroupMetadata" and body is not None and version == _EXTENDED_VERSION:
         found = _read_extensions(body)
         if found.members is not None and not any(member.client_extensions for member in found.members):
@@ -191,7 +191,7 @@ def _other_value(kind: str, version: int | None, body: str | None) -> str | None
 
 
 def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
-    """Records of one struct class as an Arrow struct column, field by field and without dictionaries between."""
+    """Returns records of one struct class as an Arrow struct column, field by field, without dictionaries."""
     there = [value is not None for value in values]
     if not any(there):
         return pa.nulls(len(values), kind)

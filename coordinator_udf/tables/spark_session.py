@@ -68,7 +68,7 @@ def delta_session(
     with_kafka: bool = False,
     jvm_options: Sequence[str] = (),
 ) -> SparkSession:
-    """A session that can read and write Delta tables.
+    """Returns a session that can read and write Delta tables.
 
     Under spark-submit, its ``--packages`` brings Delta's jars. Else they are those that scripts/setup resolved, or
     Spark resolves them now. Workers of a local session run the Python that runs this.
@@ -128,7 +128,9 @@ def _end_quietly(session: SparkSession) -> None:
 
 
 def _jars(*, is_at_home: bool, with_kafka: bool) -> str | None:
-    """The jars that a session needs beside Spark's, as its setting ``spark.jars`` wants them; None to resolve Delta's.
+    """Returns the jars that a session needs beside Spark's, as its setting ``spark.jars`` wants them.
+
+    None to resolve Delta's.
 
     Args:
         is_at_home: whether Spark has Delta's.
@@ -147,7 +149,7 @@ def _jars(*, is_at_home: bool, with_kafka: bool) -> str | None:
 
 
 def _has_delta_at_home(settings: Mapping[str, str]) -> bool:
-    """Whether the session's Spark is that of `spark_home`, which is taken where nobody names another."""
+    """Returns whether the session's Spark is that of `spark_home`, which is taken where nobody names another."""
     home = spark_home()
     if home is None or not settings.get("spark.master", "local").startswith("local"):
         return False
@@ -209,7 +211,7 @@ def resolve_jars() -> None:
 
 
 def settings_to_archive(draft: Path) -> dict[str, str]:
-    """Settings of a session whose JVM keeps the classes that it has loaded in a file, when it ends."""
+    """Returns settings of a session whose JVM keeps the classes that it has loaded in a file, when it ends."""
     options = f"-XX:ArchiveClassesAtExit={draft} {_QUIET_ARCHIVE}"
     return {"spark.master": "local[2]", "spark.driver.extraJavaOptions": options}
 

@@ -179,7 +179,10 @@ class _Sent:
         return path.relative_to(self._copy.parent).as_posix()
 
     def _stream(self, path: Path) -> NativeFile:
-        """A stream to a file there that has all of one here. It is put when it is closed, and if it isn't, never."""
+        """Returns a stream to a file there that has all of one here.
+
+        It is put when it is closed, and if it isn't, never.
+        """
         stream = self._files.open_output_stream(self._name(path))
         with path.open("rb") as data:
             shutil.copyfileobj(data, stream, 1 << 20)
@@ -202,7 +205,7 @@ def staging() -> Iterator[Staging]:
 
 
 def local_path(place: str) -> Path | None:
-    """The path of a place on this machine; None where it is at a URI of another storage."""
+    """Returns the path of a place on this machine; None where it is at a URI of another storage."""
     if not is_uri(place):
         return Path(place)
     parts = urlsplit(place)
@@ -215,7 +218,7 @@ def _split(place: str) -> tuple[str, str]:
 
 
 def _files(files: FileSystem, name: str) -> list[str]:
-    """The paths of a file, of the files in a folder at any depth, or of those that fit a pattern."""
+    """Returns the paths of a file, of the files in a folder at any depth, or of those that fit a pattern."""
     from pyarrow.fs import FileSelector, FileType
 
     if glob.has_magic(name):
@@ -228,7 +231,7 @@ def _files(files: FileSystem, name: str) -> list[str]:
 
 
 def _added(log: Path) -> list[AddAction]:
-    """The files of a table that was made here, and so has no checkpoint, as its commits tell of them."""
+    """Returns the files of a table that was made here, and so has no checkpoint, as its commits tell of them."""
     found: dict[str, AddAction] = {}
     for commit in sorted(log.glob("*.json")):
         for action in map(json.loads, commit.read_text(encoding="utf-8").splitlines()):

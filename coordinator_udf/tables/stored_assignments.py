@@ -31,7 +31,7 @@ class StoredAssignments:
         self._known: OrderedDict[RecordAt, dict[str, bytes]] = OrderedDict()
 
     def find(self, records: list[RecordAt]) -> Mapping[RecordAt, Mapping[str, bytes]]:
-        """The assignments in the given records; what is not in the table is left out."""
+        """Returns the assignments in the given records; what is not in the table is left out."""
         found = {}
         for record in records:
             if record in self._known:

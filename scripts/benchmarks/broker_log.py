@@ -92,7 +92,7 @@ def _mark_groups(body: dict[str, Any], asked: str) -> Iterator[str]:
 
 
 def repeated(logs: Sequence[Repeated], lines: int, groups: int, every: timedelta) -> Iterator[str]:
-    """The lines of a log of so many lines, and groups at least.
+    """Yields the lines of a log of so many lines, and groups at least.
 
     Args:
         every: how long after one copy the next begins.

@@ -44,7 +44,10 @@ def run(options: Options) -> Outcome:
 
 
 def _kafka_log(options: Options, kafka_log: str) -> list[Figure]:
-    """One live job whose log is a topic; latency and capacity through a gateway process, without TLS and with it."""
+    """Returns one live job whose log is a topic.
+
+    Latency and capacity through a gateway process, without TLS and with it.
+    """
     figures = []
     with started_job(0, kafka_log) as job:
         for tls in (False, True):
@@ -78,7 +81,7 @@ async def _members(address: str, groups: int, prefix: str) -> AsyncIterator[list
 
 
 async def _warm(address: str) -> None:
-    """A JVM is slow at first; what it is then is not measured."""
+    """Warms the JVM up, whose first seconds are not measured."""
     say("warming up")
     async with _members(address, CONNECTIONS, "warm") as members:
         await paced(100, 1_500, lambda i: members[i % len(members)].heartbeat())

@@ -60,7 +60,10 @@ class LiveJob:
             os.killpg(self._process.pid, number)
 
     def cpu_s(self) -> float:
-        """The CPU time that the driver, its JVM and Python's workers have taken, in seconds; those that ended too."""
+        """Returns the CPU time that the driver, its JVM and Python's workers have taken, in seconds.
+
+        Those that ended too.
+        """
         assert self._process is not None
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -145,7 +148,7 @@ def gateway_process(directory: Path, arguments: Sequence[str], *, tls: bool = Fa
 
 
 def _security(directory: Path) -> Path:
-    """A file of --security with TLS alone, and a certificate that nobody signed but itself."""
+    """Returns a file of --security with TLS alone, and a certificate that nobody signed but itself."""
     key, certificate, file = directory / "key.pem", directory / "certificate.pem", directory / "security.toml"
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
     made = subprocess.run([*new, "-keyout", str(key), "-out", str(certificate)], capture_output=True, check=False)

@@ -36,7 +36,7 @@ KAFKA_HEARTBEATS = 50_400
 
 
 def figures(options: Options) -> list[Figure]:
-    """One live job: capacity through its own gateway and through one in a process of its own, a pause, a kill."""
+    """Measures one live job: capacity through its own gateway and a gateway process, a pause, a kill."""
     groups = options.sized(GROUPS, 20)
     found = []
     with started_job(0) as job:
@@ -65,7 +65,7 @@ async def _members(address: str, groups: int, prefix: str) -> AsyncIterator[list
 
 
 async def capacity(address: str, groups: int, options: Options, through: str) -> list[Figure]:
-    """The greatest rate at which 99 of 100 heartbeats are answered in time."""
+    """Returns the greatest rate at which 99 of 100 heartbeats are answered in time."""
     best, sender_share = 0, 0.0
     async with _members(address, groups, f"open-{through.replace(' ', '-')}") as members:
         for rate in RATES:
@@ -146,7 +146,7 @@ def _parts(members: list[Member], count: int) -> list[list[Member]]:
 
 
 async def _first_answer(address: str, members: list[Member]) -> list[int]:
-    """The error code of a first commit of each member that the coordinator itself answers, over a new connection.
+    """Returns the error code of each member's first commit that the coordinator answers, over a new connection.
 
     A commit, since a coordinator that loads takes heartbeats on trust.
     """
@@ -167,7 +167,7 @@ async def _first_answer(address: str, members: list[Member]) -> list[int]:
 
 
 async def _connected(address: str, client_id: str) -> Connection:
-    """A connection, as soon as there is one to be had."""
+    """Returns a connection, as soon as there is one to be had."""
     while True:
         try:
             return await Connection.to(address, client_id)

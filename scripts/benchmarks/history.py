@@ -20,7 +20,7 @@ _MARKS = 4
 
 
 def run(options: Options) -> Outcome:
-    """The duration of micro-batches by their number, with requests in each."""
+    """Returns the duration of micro-batches by their number, with requests in each."""
     outcome = Outcome()
     ages = [options.sized(age, number) for age, number in zip(AGES, (3, 6, 9), strict=True)]
     live = Live(options.data / "history", _GROUPS)
@@ -68,6 +68,6 @@ def _plot(batches: list[Batch], path: Path) -> None:
 
 
 def _cpu_ms(marks: list[tuple[int, float]]) -> float:
-    """CPU time of a micro-batch between marks, each the number of a batch and the job's CPU time by then in seconds."""
+    """Returns a micro-batch's CPU time between marks: a batch's number and the job's CPU time by then, seconds."""
     (first, before), (last, after) = marks[0], marks[-1]
     return (after - before) / max(last - first, 1) * 1_000

@@ -27,7 +27,7 @@ _TIMEOUT_S: Final = 7_200.0
 
 
 def run(options: Options) -> Outcome:
-    """The time to the page, the memory, and the page's size."""
+    """Returns the time to the page, the memory, and the page's size."""
     outcome = Outcome()
     recordings = Path(os.environ.get("MUSTER_RECORDINGS", ROOT.parent / "shared")) / "broker" / "logs-dev"
     if not recordings.is_dir():

@@ -15,7 +15,7 @@ _LINE = re.compile(
 
 
 def why_not(options: Options) -> str | None:
-    """Why Kafka isn't measured; None if it can be."""
+    """Returns why Kafka isn't measured; None if it can be."""
     if options.oracle_jar is None:
         return "Kafka's own coordinator was not run beside: no --oracle-jar was given"
     if not options.oracle_jar.is_file():

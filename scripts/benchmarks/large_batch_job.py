@@ -94,7 +94,7 @@ def _run(spark: SparkSession, log: str, root: Path, partitions: int, large_batch
 
 
 def _driver() -> tuple[int, int]:
-    """The driver: this process, and its JVM, of which executors are children."""
+    """Returns the driver: this process, and its JVM, of which executors are children."""
     children = [int(child) for child in (_PROC / f"self/task/{os.getpid()}/children").read_text().split()]
     [java] = [child for child in children if "java" in (_PROC / str(child) / "comm").read_text()]
     return os.getpid(), java

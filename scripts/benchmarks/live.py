@@ -104,7 +104,7 @@ class Live:
         return len(self._partitions)
 
     def batches(self) -> list[Batch]:
-        """The micro-batches so far."""
+        """Returns the micro-batches so far."""
         file = self.root / "progress"
         if not file.is_file():
             return []
@@ -160,7 +160,7 @@ class Live:
 
 
 def measured(batches: Sequence[Batch], since: float, until: float) -> list[Batch]:
-    """The micro-batches that ended in a time.
+    """Returns the micro-batches that ended in a time.
 
     Raises:
         BenchmarkError: there are fewer than three.

@@ -31,7 +31,7 @@ _PATIENCE_S: Final = 120.0
 
 
 def figures(options: Options, kafka_log: str) -> list[Figure]:
-    """The rates at which a consumer takes records from the log's broker, through a gateway, and through one with TLS.
+    """Returns a consumer's rates from the log's broker, through a gateway, and through one with TLS.
 
     Raises:
         BenchmarkError: the broker can't be used.

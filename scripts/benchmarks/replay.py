@@ -32,7 +32,7 @@ _TIMEOUT_S = 3_600.0
 
 
 def run(options: Options) -> Outcome:
-    """Requests a second of the whole job, its memory, and where a request's time goes."""
+    """Returns requests a second of the whole job, its memory, and where a request's time goes."""
     outcome = Outcome()
     groups = options.sized(GROUPS, 50)
     requests = options.sized(REQUESTS, 20_000)
@@ -75,7 +75,7 @@ def _job(options: Options, path: Path, facts: LogFacts, outcome: Outcome) -> flo
 
 
 def _beside_kafka(options: Options, path: Path, facts: LogFacts, ours: float, outcome: Outcome) -> None:
-    """How fast Kafka's own coordinator would be with these requests, by what it takes for each kind."""
+    """Tells how fast Kafka's own coordinator would be with these requests, by what it takes for each kind."""
     missing = kafka.why_not(options)
     if missing is not None:
         outcome.notes.append(missing)
@@ -92,7 +92,7 @@ def _beside_kafka(options: Options, path: Path, facts: LogFacts, ours: float, ou
 
 
 def _check(out: Path, facts: LogFacts) -> None:
-    """Every request was answered, and none with an error but those that ask for a member id."""
+    """Checks that every request was answered, without an error but for those that ask for a member id."""
     codes: Counter[int] = Counter()
     for file in DeltaTable(str(out / "group_responses")).to_pyarrow_dataset().to_batches(columns=["error_code"]):
         for count in pc.value_counts(file.column(0)).to_pylist():
@@ -115,7 +115,7 @@ def _starting(options: Options) -> tuple[float, float]:
 
 
 def _stages(options: Options, path: Path, outcome: Outcome) -> None:
-    """CPU time of each stage, for a tenth of the shards, in this process: what a worker does, without Spark."""
+    """Measures each stage's CPU time, for a tenth of the shards, in this process: a worker's part, without Spark."""
     shards = ordered_shards(path, path.name)
     if shards is None:
         raise BenchmarkError(f"{path} isn't ordered by shard and offset, so the job had to shuffle it")

@@ -43,7 +43,10 @@ class LogFacts(msgspec.Struct, frozen=True):
 
 
 def generated(directory: Path, requests: int, groups: int, members: int, partitions: int) -> tuple[Path, LogFacts]:
-    """The log as a Delta table, partitioned by ``partition`` and ordered by ``offset``; made if it isn't there."""
+    """Returns the log as a Delta table, partitioned by ``partition`` and ordered by ``offset``.
+
+    Made if it isn't there.
+    """
     path = directory / f"log-{requests}-{groups}x{members}-{partitions}"
     facts_file = path / "facts.json"
     if facts_file.is_file():
@@ -68,14 +71,14 @@ def generated(directory: Path, requests: int, groups: int, members: int, partiti
 
 
 def _span_ms(requests: int, members: int) -> int:
-    """How long the groups live so that there are about so many requests."""
+    """Returns how long the groups live so that there are about so many requests."""
     first = 3 * members
     per_member_ms = 1 / HEARTBEAT_MS + 1 / COMMIT_MS + 2 / REBALANCE_MS
     return max(int((requests - first) / (members * per_member_ms)), 2 * HEARTBEAT_MS)
 
 
 def _shard_log(partition: int, groups: Sequence[Group], span_ms: int) -> tuple[pa.Table, int]:
-    """A shard's rows in order, and how many of them are heartbeats."""
+    """Returns a shard's rows in order, and how many of them are heartbeats."""
     seed = np.random.default_rng(partition)
     rows = Rows(partition)
     first = [_table(columns) for columns in workload.life(rows, groups)]

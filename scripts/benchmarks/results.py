@@ -76,7 +76,7 @@ class ResultsError(Exception):
 
 
 def environment() -> Environment:
-    """The machine and the versions as they are now."""
+    """Returns the machine and the versions as they are now."""
     packages = {}
     for name in _PACKAGES:
         try:
@@ -129,7 +129,7 @@ def load(path: Path) -> Results:
 
 
 def table(results: Results, against: Results | None = None) -> Iterator[str]:
-    """The lines of a table of all figures; with those of earlier results and their ratio beside them."""
+    """Yields the lines of a table of all figures; with those of earlier results and their ratio beside them."""
     rows = [("benchmark", "figure", "value", "unit", *(("before", "now/before", "") if against else ()))]
     for name, outcome in results.benchmarks.items():
         before = _values(against.benchmarks.get(name)) if against else {}

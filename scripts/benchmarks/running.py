@@ -44,12 +44,12 @@ class Options:
     kafka_log: str | None = None
 
     def sized(self, full: int, least: int) -> int:
-        """A size at this scale."""
+        """Returns a size at this scale."""
         return max(round(full * self.scale), least)
 
 
 def say(line: str) -> None:
-    """A line of progress."""
+    """Prints a line of progress."""
     print(f"bench: {line}", file=sys.stderr, flush=True)
 
 
@@ -85,12 +85,12 @@ class Rates:
 
 
 def median(values: list[float]) -> float:
-    """The middle value."""
+    """Returns the middle value."""
     return statistics.median(values)
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The least value that ``share`` of all values don't exceed."""
+    """Returns the least value that ``share`` of all values don't exceed."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
@@ -117,7 +117,7 @@ class Used(NamedTuple):
 
 
 def tree_use(pid: int) -> dict[int, Used]:
-    """What a process and all its descendants use, by their ids."""
+    """Returns what a process and all its descendants use, by their ids."""
     stats: dict[int, list[str]] = {}
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():

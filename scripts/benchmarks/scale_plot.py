@@ -25,7 +25,7 @@ _ROOMY = Settings(group_metadata_max_bytes=16 * 1024 * 1024)
 
 
 def run(options: Options) -> Outcome:
-    """CPU time a request and a micro-batch's fixed cost by the number of groups and by the size of one group."""
+    """Measures a request's CPU time and a micro-batch's fixed cost by the number of groups and a group's size."""
     outcome = Outcome()
     by_groups = [_groups(options, options.sized(groups, 10), outcome) for groups in GROUPS]
     by_members = [_members(options, max(options.sized(members, 3), 3), outcome) for members in MEMBERS]
@@ -51,7 +51,7 @@ def _groups(options: Options, groups: int, outcome: Outcome) -> dict[str, float]
 
 
 def _state_ms(cluster: Cluster) -> float:
-    """What decoding and encoding all shards takes where no group was touched, milliseconds."""
+    """Returns what decoding and encoding all shards takes where no group was touched, milliseconds."""
     rows = [encode(shard) for shard in cluster.shards]
     clock = Clock()
     with clock.running():

@@ -40,7 +40,7 @@ class Cluster:
 
     @classmethod
     def grown(cls, groups: int, members: int, shards: int, settings: Settings = DEFAULTS) -> Cluster:
-        """Groups that were joined and synced."""
+        """Returns groups that were joined and synced."""
         made = workload.make_groups(groups, members, shards)
         cluster = cls([Shard(p, settings) for p in range(shards)], made, [Rows(p) for p in range(shards)])
         for shard, rows, of_shard in zip(cluster.shards, cluster.rows, made, strict=True):
@@ -73,7 +73,7 @@ class Cluster:
         return clock
 
     def heartbeats(self, rounds: int = 1) -> Clock:
-        """Each member beats once in three seconds, so many times."""
+        """Sends a heartbeat of each member every three seconds, so many times."""
         began_ms = self.now_ms + 3_000
         self.now_ms += 3_000 * rounds
 
@@ -84,7 +84,7 @@ class Cluster:
         return self.measure(make)
 
     def rebalances(self, rounds: int = 1) -> Clock:
-        """Each member joins and syncs so many times more, group by group."""
+        """Has each member join and sync so many times more, group by group."""
         self.now_ms += 3_000
 
         def make(rows: Rows, groups: list[Group]) -> None:
@@ -96,14 +96,14 @@ class Cluster:
         return self.measure(make)
 
     def commit(self) -> Clock:
-        """Each member commits one partition."""
+        """Commits one partition for each member."""
         self.now_ms += 3_000
         self.commits += 1
         return self.measure(lambda rows, groups: workload.add_commits(rows, groups, self.now_ms, self.commits))
 
 
 def _batch(columns: Columns) -> pa.RecordBatch:
-    """Rows as the stream and the replay hand them to a shard."""
+    """Returns rows as the stream and the replay hand them to a shard."""
     given = {**columns, "source": ["live"] * len(columns["api"])}
     return pa.record_batch([pa.array(given[field.name], field.type) for field in _REQUESTS], schema=_REQUESTS)
 

@@ -82,7 +82,7 @@ class Progress(threading.Thread):
 
 
 def floor_of(requests: DataFrame, settings: Settings, *, gaps_are_downtime: bool = False) -> DataFrame:
-    """The stateful stage (shard_function.coordinate) without what shards do: what Spark takes for it."""
+    """Returns the stateful stage (shard_function.coordinate) without what shards do: what Spark takes for it."""
     del settings, gaps_are_downtime
 
     def nothing(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

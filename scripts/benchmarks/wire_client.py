@@ -135,7 +135,7 @@ class Member:
         return False
 
     async def heartbeat(self) -> int:
-        """One heartbeat; the error code of its answer."""
+        """Returns one heartbeat; the error code of its answer."""
         code: int = (await self._connection.ask("Heartbeat", 3, self.identity()))["errorCode"]
         return code
 
@@ -146,7 +146,7 @@ class Member:
         return code
 
     def commit_body(self) -> dict[str, Any]:
-        """The body of its OffsetCommit."""
+        """Returns the body of its OffsetCommit."""
         partition = {"partitionIndex": 0, "committedOffset": 1, "committedLeaderEpoch": -1, "committedMetadata": ""}
         return {
             "groupId": self.group,
@@ -157,7 +157,7 @@ class Member:
         }
 
     def identity(self) -> dict[str, Any]:
-        """The body of its Heartbeat."""
+        """Returns the body of its Heartbeat."""
         return {
             "groupId": self.group,
             "generationId": self.generation,

@@ -59,14 +59,14 @@ class Rows:
             self.columns[name].append(value)
 
     def take(self) -> Columns:
-        """The rows that were added since the last call."""
+        """Returns the rows that were added since the last call."""
         columns = self.columns
         self.columns = {name: [] for name in Request._fields}
         return columns
 
 
 def make_groups(groups: int, members: int, shards: int) -> list[list[Group]]:
-    """Groups by the shard that they belong to."""
+    """Returns groups by the shard that they belong to."""
     by_shard: list[list[Group]] = [[] for _ in range(shards)]
     for number in range(groups):
         group_id = f"bench-group-{number}"
@@ -77,7 +77,7 @@ def make_groups(groups: int, members: int, shards: int) -> list[list[Group]]:
 
 
 def add_new_members(rows: Rows, groups: Sequence[Group], ts: int) -> None:
-    """Every member of new groups asks for its id and joins with it, as clients since 2.2 do."""
+    """Has every member of new groups ask for its id and join with it, as clients since 2.2 do."""
     for group in groups:
         for member_id in group.member_ids:
             asks = {"group_id": group.group_id, "member_id": "", "proposed_member_id": member_id}
@@ -87,13 +87,13 @@ def add_new_members(rows: Rows, groups: Sequence[Group], ts: int) -> None:
 
 
 def add_joins(rows: Rows, group: Group, ts: int) -> None:
-    """All members of a stable group join again, the leader first: that begins a rebalance."""
+    """Has all members of a stable group join again, the leader first: that begins a rebalance."""
     for member_id in group.member_ids:
         rows.add("JoinGroup", 9, ts, group_id=group.group_id, member_id=member_id, body=_join(group, member_id))
 
 
 def add_syncs(rows: Rows, group: Group, ts: int) -> None:
-    """All members of a group sync in the generation that follows; the leader brings the assignment."""
+    """Has all members of a group sync in the generation that follows; the leader brings the assignment."""
     group.generation_id += 1
     for member_id in group.member_ids:
         leads = member_id == group.member_ids[0]
@@ -104,7 +104,7 @@ def add_syncs(rows: Rows, group: Group, ts: int) -> None:
 
 
 def add_heartbeats(rows: Rows, groups: Sequence[Group], ts: int, spread_ms: int) -> None:
-    """One heartbeat of each member, evenly over the given time."""
+    """Adds one heartbeat of each member, evenly over the given time."""
     beats = sum(len(group.member_ids) for group in groups)
     number = 0
     for group in groups:
@@ -117,7 +117,7 @@ def add_heartbeats(rows: Rows, groups: Sequence[Group], ts: int, spread_ms: int)
 
 
 def add_commits(rows: Rows, groups: Sequence[Group], ts: int, offset: int) -> None:
-    """Each member commits one partition."""
+    """Commits one partition for each member."""
     for group in groups:
         for index, member_id in enumerate(group.member_ids):
             rows.add(
@@ -127,7 +127,7 @@ def add_commits(rows: Rows, groups: Sequence[Group], ts: int, offset: int) -> No
 
 
 def life(rows: Rows, groups: Sequence[Group]) -> Iterator[Columns]:
-    """The calls that make new groups stable; they take six seconds of log time."""
+    """Yields the calls that make new groups stable; they take six seconds of log time."""
     add_new_members(rows, groups, START_MS)
     yield rows.take()
     # Past the initial delay twice: it is prolonged where members came meanwhile.
@@ -167,7 +167,7 @@ def _sync(group: Group, member_id: str, leads: bool) -> str:
 
 
 def commit_body(group: Group, member_id: str, partition: int, offset: int) -> str:
-    """An OffsetCommit of one partition of the topic t0."""
+    """Returns an OffsetCommit of one partition of the topic t0."""
     committed = {
         "partitionIndex": partition,
         "committedOffset": offset,

@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 def coordinate(name: str, membership: Membership, protocol: str, joined: Event, stop: Event) -> None:
-    """One of this project's own members: it consumes nothing, tells its partitions, and leaves when told to."""
+    """Runs one of this project's own members: it tells its partitions, and leaves when told to."""
     from coordinator_udf.members.driver.member import DrivenMember
     from coordinator_udf.members.driver.transport import BrokerTransport
     from coordinator_udf.members.inputs import TopicPartition
@@ -72,7 +72,7 @@ def coordinate(name: str, membership: Membership, protocol: str, joined: Event, 
 
 
 def consume(name: str, membership: Membership, joined: Event, stop: Event) -> None:
-    """One member of kafka-python: polls, commits, tells its partitions whenever they change, and leaves when told to.
+    """Runs one member of kafka-python: it polls, commits, tells its partitions, and leaves when told to.
 
     ``joined`` is set once the group has given it its first assignment, which may have no partitions.
     """

@@ -32,7 +32,7 @@ _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
 def alter_configs(
     version: int, request: Mapping[str, Any], there: Configurable, known: GroupConfigs
 ) -> tuple[dict[str, Any], GroupConfigs]:
-    """The answer, and all settings of those groups for which something changes.
+    """Returns the answer, and all settings of those groups for which something changes.
 
     Of a resource all changes are made or none; those of others are made nonetheless.
     """
@@ -58,7 +58,7 @@ def alter_configs(
 
 
 def _altered(entry: Mapping[str, Any], there: Configurable, before: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of a group after a change.
+    """Returns the settings of a group after a change.
 
     Raises:
         ApiError: it can't be made.
@@ -131,7 +131,7 @@ def _validate(own: Mapping[str, str], of_groups: Sequence[GroupConfig]) -> None:
 
 
 def _number(name: str, text: str) -> int:
-    """A setting's value as Kafka's ConfigDef reads one of type INT."""
+    """Returns a setting's value as Kafka's ConfigDef reads one of type INT."""
     try:
         value = int(text)
         if not -(2**31) <= value < 2**31 or "_" in text or not text.isascii():

@@ -47,7 +47,9 @@ def api_versions(
     ranges: Mapping[int, tuple[int, int]],
     features: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is served. A client that asks in a version that isn't gets the same list in v0 with UNSUPPORTED_VERSION.
+    """Returns what is served.
+
+    A client that asks in a version that isn't gets the same list in v0 with UNSUPPORTED_VERSION.
 
     Args:
         ranges: API key -> first and last version.
@@ -60,7 +62,10 @@ def api_versions(
 
 
 def software_error(version: int, request: Mapping[str, Any]) -> Errors:
-    """The error of an ApiVersions that tells no name or version of a client's software; old versions needn't."""
+    """Returns the error of an ApiVersions that tells no name or version of a client's software.
+
+    Old versions needn't.
+    """
     told = ("clientSoftwareName", "clientSoftwareVersion") if version >= _SOFTWARE_VERSION else ()
     is_told = all(_SOFTWARE.fullmatch(request[field]) for field in told)
     return Errors.NONE if is_told else Errors.INVALID_REQUEST
@@ -69,7 +74,7 @@ def software_error(version: int, request: Mapping[str, Any]) -> Errors:
 def metadata(
     version: int, request: Mapping[str, Any], node: Node, catalog: TopicCatalog, nodes: Sequence[Node] = ()
 ) -> dict[str, Any]:
-    """The brokers, and the topics asked for; every topic where none is named (in v0: where the list is empty).
+    """Returns the brokers, and the topics asked for; every topic where none is named (in v0: where the list is empty).
 
     Each topic is told of once. Where ids are asked for, names are not looked at. Source: KafkaApis.
 
@@ -97,7 +102,7 @@ def metadata(
 
 
 def _metadata_error(version: int, asked: Iterable[Mapping[str, Any]]) -> Errors:
-    """Why topics can't be asked for like that: before v12 by id or without a name; from v12 on by neither."""
+    """Returns why topics can't be asked for like that: before v12 by id or without a name; from v12 on by neither."""
     ids = any(_asked_id(entry) != ZERO_UUID for entry in asked)
     is_nameless = any(entry["name"] is None for entry in asked)
     if version < _TOPIC_ID_VERSION:
@@ -130,7 +135,7 @@ def _asked_topics(asked: Iterable[Mapping[str, Any]], node: Node, catalog: Topic
 
 
 def unknown_topic(name: str) -> Errors:
-    """The error of a name that no topic has."""
+    """Returns the error of a name that no topic has."""
     return Errors.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else Errors.INVALID_TOPIC_EXCEPTION
 
 
@@ -168,7 +173,7 @@ def _topic(topic: Topic, node: Node) -> dict[str, Any]:
 
 
 def find_coordinator(version: int, request: Mapping[str, Any], node_for: Callable[[str], Node]) -> dict[str, Any]:
-    """The node for each group; neither transactions nor share groups are coordinated here."""
+    """Returns the node for each group; neither transactions nor share groups are coordinated here."""
     is_group = request.get("keyType", _KEY_TYPE_GROUP) == _KEY_TYPE_GROUP
     keys = request["coordinatorKeys"] if version >= 4 else [request["key"]]
     found = [_coordinator(key, node_for(key)) if is_group else _no_coordinator(key, request["keyType"]) for key in keys]
@@ -204,7 +209,7 @@ def _no_coordinator(key: str, key_type: int) -> dict[str, Any]:
 def describe_cluster(
     version: int, request: Mapping[str, Any], node: Node, nodes: Sequence[Node] = ()
 ) -> dict[str, Any]:
-    """The cluster of this gateway, or of all. There is no separate controller to ask for."""
+    """Returns the cluster of this gateway, or of all. There is no separate controller to ask for."""
     if (endpoint := request.get("endpointType", _ENDPOINT_BROKER)) != _ENDPOINT_BROKER:
         is_known = endpoint == _ENDPOINT_CONTROLLER
         error = Errors.MISMATCHED_ENDPOINT_TYPE if is_known else Errors.UNSUPPORTED_ENDPOINT_TYPE

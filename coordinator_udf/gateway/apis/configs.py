@@ -49,7 +49,7 @@ class Configurable:
 
 
 def describe_configs(version: int, request: Mapping[str, Any], there: Configurable) -> dict[str, Any]:
-    """The settings of each topic, broker and group that is asked for; an error for whatever else is.
+    """Returns the settings of each topic, broker and group that is asked for; an error for whatever else is.
 
     A group needn't exist: it would have these. Source: Kafka's ConfigHelper.
     """
@@ -76,7 +76,7 @@ def describe_configs(version: int, request: Mapping[str, Any], there: Configurab
 
 
 def list_config_resources(version: int, request: Mapping[str, Any], there: Configurable) -> dict[str, Any]:
-    """The topics, the broker and groups with settings of their own; nobody subscribes to client metrics.
+    """Returns the topics, the broker and groups with settings of their own; nobody subscribes to client metrics.
 
     Source: KafkaApis.handleListConfigResources.
     """
@@ -90,7 +90,7 @@ def list_config_resources(version: int, request: Mapping[str, Any], there: Confi
 
 
 def missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | None]:
-    """The error where there is no such topic, broker or group, and what it says; NONE where there is."""
+    """Returns the error where there is no such topic, broker or group, and what it says; NONE where there is."""
     if kind == TOPIC:
         if there.catalog.named(name) is None:
             return unknown_topic(name), f"there is no topic {name!r}"
@@ -109,7 +109,7 @@ def missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | No
 
 
 def _told(config: GroupConfig, own: str | None, *, synonyms: bool) -> dict[str, Any]:
-    """What is told of a setting of a group: its own value, or the coordinator's."""
+    """Returns what is told of a setting of a group: its own value, or the coordinator's."""
     coordinators_source = _DEFAULT if config.value == config.default else _STATIC_BROKER
     known = [{"name": f"group.{config.name}", "value": str(config.value), "source": coordinators_source}]
     if own is not None:

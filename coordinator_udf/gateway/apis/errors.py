@@ -12,12 +12,12 @@ _WHILE_LOADING: Final = {"Heartbeat": Errors.NONE, "SyncGroup": Errors.REBALANCE
 
 
 def loading(api: str) -> Errors:
-    """What a client is told while the coordinator loads its groups."""
+    """Returns what a client is told while the coordinator loads its groups."""
     return _WHILE_LOADING.get(api, Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def unanswered(api: str) -> Errors:
-    """What a client is told when the coordinator gave no answer in time, or its request could not be stored.
+    """Returns what a client is told when the coordinator gave no answer in time, or its request could not be stored.
 
     Kafka turns its REQUEST_TIMED_OUT into these, since clients know them as a reason to look for the coordinator again
     and to retry; an OffsetFetch is told NOT_COORDINATOR, as older clients give up on anything else.

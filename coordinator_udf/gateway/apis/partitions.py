@@ -96,7 +96,7 @@ def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends:
 
 
 def fetch_wait_ms(request: Mapping[str, Any], catalog: TopicCatalog) -> int:
-    """How long to wait for records: nearly as long as the client would; not at all where something is wrong."""
+    """Returns how long to wait for records: nearly as long as the client would; not at all where something is wrong."""
     if _has_session(request) or not request["topics"] or request["minBytes"] <= 0:
         return 0
     for entry in request["topics"]:
@@ -113,7 +113,7 @@ def _has_session(request: Mapping[str, Any]) -> bool:
 
 
 def _fetched_topic(entry: Mapping[str, Any], catalog: TopicCatalog) -> tuple[Topic | None, Errors]:
-    """The topic, by id from v13 on, and the error if it isn't there."""
+    """Returns the topic, by id from v13 on, and the error if it isn't there."""
     if "topicId" not in entry:
         return catalog.named(entry["topic"]), Errors.UNKNOWN_TOPIC_OR_PARTITION
     topic = catalog.with_id(entry["topicId"])
@@ -147,7 +147,7 @@ def _nothing(
 
 
 def offset_for_leader_epoch(version: int, request: Mapping[str, Any], catalog: TopicCatalog) -> dict[str, Any]:
-    """Every epoch is still going on, so no reader's position was ever cut off."""
+    """Answers that every epoch still goes on, so that no reader's position was ever cut off."""
     topics = []
     for entry in request["topics"]:
         topic = catalog.named(entry["topic"])

@@ -14,7 +14,7 @@ REFUSAL: Final = "this is a group coordinator, which stores no records: produce 
 
 
 def is_answered(request: Mapping[str, Any]) -> bool:
-    """Whether the producer waits for an answer; if not, a broker closes the connection to tell of an error."""
+    """Returns whether the producer waits for an answer; if not, a broker closes the connection to tell of an error."""
     return bool(request["acks"] != 0)
 
 

@@ -31,7 +31,7 @@ _DEFAULT: Final = -1
 def create_topics(
     version: int, request: Mapping[str, Any], node_id: int, catalog: TopicCatalog, created: Topics
 ) -> tuple[dict[str, Any], Topics]:
-    """The answer, and the created topics with the new ones."""
+    """Returns the answer, and the created topics with the new ones."""
     asked = Counter(entry["name"] for entry in request["topics"])
     known = {topic.name: topic for topic in catalog.topics}
     new: list[Topic] = []
@@ -83,7 +83,7 @@ def _created(entry: Mapping[str, Any], node_id: int, known: Mapping[str, Topic])
 
 
 def _assigned(assignments: list[Mapping[str, Any]], node_id: int) -> int:
-    """The number of partitions that a manual assignment names."""
+    """Returns the number of partitions that a manual assignment names."""
     places = {assignment["partitionIndex"]: assignment["brokerIds"] for assignment in assignments}
     if sorted(places) != list(range(len(assignments))) or any(brokers != [node_id] for brokers in places.values()):
         expected = f"partitions 0 to {len(assignments) - 1}, each on broker {node_id}"
@@ -94,7 +94,7 @@ def _assigned(assignments: list[Mapping[str, Any]], node_id: int) -> int:
 def create_partitions(
     version: int, request: Mapping[str, Any], catalog: TopicCatalog, created: Topics
 ) -> tuple[dict[str, Any], Topics]:
-    """The answer, and the created topics with their new numbers of partitions."""
+    """Returns the answer, and the created topics with their new numbers of partitions."""
     asked = Counter(entry["name"] for entry in request["topics"])
     grown = {topic.name: topic for topic in created}
     results = []
@@ -123,7 +123,7 @@ def create_partitions(
 def delete_topics(
     version: int, request: Mapping[str, Any], catalog: TopicCatalog, created: Topics
 ) -> tuple[dict[str, Any], Topics]:
-    """The answer, and the created topics that are left."""
+    """Returns the answer, and the created topics that are left."""
     left = {topic.name: topic for topic in created}
     results = []
     asked = request["topics"] if version >= 6 else [{"name": name} for name in request["topicNames"]]
@@ -147,7 +147,7 @@ def delete_topics(
 
 
 def _one_of_each(entries: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The entries, of those that name the same topic the first: the answer tells of each topic once."""
+    """Returns the entries, of those that name the same topic the first: the answer tells of each topic once."""
     first: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
         first.setdefault(entry["name"], entry)
@@ -155,7 +155,7 @@ def _one_of_each(entries: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _of_clients(topic: Topic | None, created: Mapping[str, Topic], missing: Errors) -> Topic:
-    """A topic that a client may change."""
+    """Returns a topic that a client may change."""
     if topic is None:
         raise ApiError(missing, "there is no such topic")
     if topic.name not in created:

@@ -43,7 +43,7 @@ class Acls:
                 self._literal.setdefault((rule.resource, rule.name), []).append(rule)
 
     def allows(self, principal: str, host: str, operation: str, resource: str, name: str) -> bool:
-        """Whether a principal may do this.
+        """Returns whether a principal may do this.
 
         Args:
             principal: ``User:NAME``.
@@ -68,7 +68,7 @@ class Acls:
         )
 
     def allows_somewhere(self, principal: str, host: str, operation: str, resource: str) -> bool:
-        """Whether the rules let a principal do this with at least one resource of a type."""
+        """Returns whether the rules let a principal do this with at least one resource of a type."""
         rules = [
             *self._prefixed.get(resource, ()),
             *(rule for (kind, _), some in self._literal.items() if kind == resource for rule in some),

@@ -159,7 +159,7 @@ def _described(api: str, asked: str) -> Callable[[int, Body, Asker], Restriction
 
 
 def _seen(group: Body, asker: Asker) -> Body:
-    """A described consumer group, or an error where its members have topics that one may not see."""
+    """Returns a described consumer group, or an error where its members have topics that one may not see."""
     topics = {
         topic["topicName"]
         for member in group["members"]

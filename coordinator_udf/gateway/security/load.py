@@ -71,7 +71,7 @@ class Security:
         return {name: begins[name] for name in self.settings.mechanisms if name in begins}
 
     def acls(self) -> Acls | None:
-        """The rules of now; None where everybody may do everything."""
+        """Returns the rules of now; None where everybody may do everything."""
         return self._acls
 
     def look_again(self) -> None:

@@ -100,7 +100,7 @@ def _wanted(asked: Body) -> frozenset[str]:
 
 
 def _both(one: Body, other: dict[str, Any]) -> dict[str, Any]:
-    """What may be done by both of two answers about the same."""
+    """Returns what may be done by both of two answers about the same."""
     name = "clusterAuthorizedOperations"
     if name in one:
         other[name] &= one[name]
@@ -114,7 +114,7 @@ def _both(one: Body, other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operations(may: _May, kind: str, name: str) -> int:
-    """The operations that are allowed, a bit each (Utils.to32BitField)."""
+    """Returns the operations that are allowed, a bit each (Utils.to32BitField)."""
     return sum(1 << _CODES[operation] for operation in _KNOWN[kind] if may(operation, kind, name))
 
 

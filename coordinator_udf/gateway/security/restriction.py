@@ -24,7 +24,7 @@ class Asker(NamedTuple):
     catalog: TopicCatalog
 
     def may(self, operation: str, resource: str, name: str) -> bool:
-        """Whether it may do this."""
+        """Returns whether it may do this."""
         return self.acls.allows(self.principal, self.host, operation, resource, name)
 
     def split(self, operation: str, resource: str, names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -245,7 +245,7 @@ def read_header(frame: bytes) -> RequestHeader:
 
 
 def _out_of_turn(header: RequestHeader) -> SaslAnswer:
-    """Kafka's answer where nobody is to authenticate (KafkaApis)."""
+    """Returns Kafka's answer where nobody is to authenticate (KafkaApis)."""
     if header.api == HANDSHAKE and header.api_version == 1:
         return SaslAnswer(_said(header, errorCode=_ILLEGAL_STATE, mechanisms=[]))
     if header.api == AUTHENTICATE and 0 <= header.api_version <= 2:

@@ -90,7 +90,7 @@ class UserFile:
         return Verifier(made[:_SALT_BYTES], os.urandom(size), os.urandom(size), _ITERATIONS)
 
     def is_password(self, user: str, password: str) -> bool:
-        """Whether it is the user's password; takes as long if there is no such user."""
+        """Returns whether it is the user's password; takes as long if there is no such user."""
         mechanism = SCRAM[0]
         expected = self.verifier(mechanism, user)
         try:
@@ -138,7 +138,7 @@ def verifiers(password: str) -> dict[str, Verifier]:
 
 
 def names(users: Users) -> list[str]:
-    """The users' names in order."""
+    """Returns the users' names in order."""
     return sorted(user for user in users if user != _NOBODY)
 
 

@@ -45,7 +45,7 @@ class AssignmentDelivery:
             del self._told[asked.member_id]
 
     def completed(self, asked: Asked, body: str) -> str:
-        """The answer to a ConsumerGroupHeartbeat, as JSON, with the assignment that may not have come.
+        """Returns the answer to a ConsumerGroupHeartbeat, as JSON, with the assignment that may not have come.
 
         Call it for answers too that can't be sent any more.
         """

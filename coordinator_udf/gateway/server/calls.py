@@ -47,7 +47,7 @@ class Nameless:
     principal: str | None = None
 
     def leaving(self) -> Call:
-        """The request by which it leaves."""
+        """Returns the request by which it leaves."""
         member = {"memberId": self.member_id, "groupInstanceId": None}
         if self.api == "JoinGroup":
             body: dict[str, Any] = {"groupId": self.group_id, "members": [member]}
@@ -57,7 +57,7 @@ class Nameless:
 
 
 def is_wanted(call: Call, answered: asyncio.Future[MakeBody]) -> bool:
-    """Whether a request that isn't in the log yet is to be handled.
+    """Returns whether a request that isn't in the log yet is to be handled.
 
     Not if its client was told already that it got no answer. If the client is gone, what has an effect that it may
     count on without an answer: a commit, and that it leaves.
@@ -71,12 +71,12 @@ def is_wanted(call: Call, answered: asyncio.Future[MakeBody]) -> bool:
 
 
 def is_sign_of_life(call: Call) -> bool:
-    """Whether a request is the heartbeat of somebody who is a member, and goes on to be."""
+    """Returns whether a request is the heartbeat of somebody who is a member, and goes on to be."""
     return call.api == "Heartbeat" or (call.api == "ConsumerGroupHeartbeat" and call.body["memberEpoch"] > 0)
 
 
 def find_nameless(call: Call) -> Nameless | None:
-    """The member that joins without an id, with one as Kafka makes them; None if this is no such request.
+    """Returns the member that joins without an id, with one as Kafka makes them; None if this is no such request.
 
     A classic member's is the id of its instance or of its client and a uuid; a consumer protocol member's is a uuid in
     url-safe base64 (from v1 on it makes its own).

@@ -230,7 +230,7 @@ class Connection:
         return int(size)
 
     async def _read_first(self) -> bytes:
-        """What comes next, and whatever came with it."""
+        """Returns what comes next, and whatever came with it."""
         self._idle_since = asyncio.get_running_loop().time()
         try:
             data = await self._reader.read(FREE_FRAME_BYTES)

@@ -127,7 +127,7 @@ def coordinated(pending: PendingRequests, incoming: Incoming) -> Started:
 
 
 def at_once(make_body: MakeBody) -> asyncio.Future[MakeBody]:
-    """An answer that is there already."""
+    """Returns an answer that is there already."""
     return _later(make_body, 0)
 
 

@@ -27,7 +27,7 @@ class RequestLog(Protocol):
         """Appends rows durably and in order, all or none."""
 
     def now_ms(self) -> int:
-        """The clock by which rows are stamped."""
+        """Returns the clock by which rows are stamped."""
 
 
 class Entry(NamedTuple):
@@ -92,7 +92,7 @@ class GroupCommit:
         self._wake.set()
 
     def look_again(self) -> None:
-        """The log may take more rows now; call it in the loop."""
+        """Goes on with what waited for room in the log; call it in the loop."""
         self._more_room.set()
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class GroupCommit:
             self._thread.shutdown(wait=True)
 
     def _next_group(self, rows_max: int) -> list[Entry]:
-        """The entries that go to the log next: all if they fit, else those of the newest lanes."""
+        """Returns the entries that go to the log next: all if they fit, else those of the newest lanes."""
         lanes = self._lanes
         newest: list[list[Entry]] = []
         size = 0

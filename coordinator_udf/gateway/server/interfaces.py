@@ -82,7 +82,7 @@ class Handler(Protocol):
         """Starts one request whose API and version are served, or an ApiVersions of whatever version."""
 
     def is_served(self, api: str | None, version: int) -> bool:
-        """Whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
+        """Returns whether a request of that API and version can be answered by more than UNSUPPORTED_VERSION."""
 
 
 Write = Callable[[bytes], Awaitable[None]]

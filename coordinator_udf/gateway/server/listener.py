@@ -15,7 +15,7 @@ _ACCEPTED_AT_ONCE: Final = 8
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A TCP socket that is bound to an address and not listened on yet: clients are refused, and nobody else gets it.
+    """Returns a TCP socket that is bound and not listened on yet: clients are refused, and nobody else gets it.
 
     Raises:
         OSError: the address is taken, or isn't one of this machine.

@@ -101,7 +101,7 @@ class PendingRequests:
         return self._prefix
 
     def room(self) -> int:
-        """How many rows more the log may take before the coordinator has answered some of those that it has."""
+        """Returns how many rows more the log may take before the coordinator has answered some of those that it has."""
         return self._settings.unanswered_rows_max - self._rows_due
 
     def loaded(self) -> None:
@@ -226,7 +226,7 @@ class PendingRequests:
                 self._forget(request_id)
 
     def _is_caught_up(self, request_id: str, pending: _Pending | None) -> bool:
-        """Whether an answer says that the coordinator, which was away, has worked through the log.
+        """Returns whether an answer says that the coordinator, which was away, has worked through the log.
 
         Of a join that waited nobody knows since when it has an answer.
         """
@@ -360,7 +360,7 @@ class PendingRequests:
 
 
 def new_name() -> str:
-    """A gateway's name, with which its request ids begin: those of one log come from many gateways."""
+    """Returns a gateway's name, with which its request ids begin: those of one log come from many gateways."""
     return uuid.uuid4().hex[:16]
 
 

@@ -41,7 +41,7 @@ class Standstill:
             await asyncio.sleep(_LOOK_EACH_S)
 
     def ended_s(self) -> float:
-        """When the last standstill ended, by the loop's clock in seconds; minus infinity if there was none."""
+        """Returns when the last standstill ended, by the loop's clock in seconds; minus infinity if there was none."""
         now_s = asyncio.get_running_loop().time()
         if self._seen_s is not None and now_s - self._seen_s > STOOD_STILL_S:
             self._ended_s = now_s

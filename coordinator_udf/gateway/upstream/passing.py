@@ -136,7 +136,7 @@ def relay(header: RequestHeader, frame: bytes) -> Relay | None:
 
 
 def _is_of_groups(header: RequestHeader, frame: bytes) -> bool:
-    """Whether a request about settings asks of groups and of nothing else."""
+    """Returns whether a request about settings asks of groups and of nothing else."""
     api, version = SETTINGS_APIS[header.api_key], header.api_version
     first, last = LOCAL[api]
     if not first <= version <= last:

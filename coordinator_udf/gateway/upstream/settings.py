@@ -35,7 +35,7 @@ class UpstreamSettings:
     credentials: Credentials | None = None
 
     def broker_port(self, node_id: int) -> int:
-        """The gateway's port for a broker; 0 for any.
+        """Returns the gateway's port for a broker; 0 for any.
 
         Raises:
             GatewaySettingsError: there is no such port.
@@ -52,7 +52,7 @@ class UpstreamSettings:
 
 
 def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
-    """The addresses of ``HOST:PORT,HOST:PORT,...``.
+    """Returns the addresses of ``HOST:PORT,HOST:PORT,...``.
 
     Raises:
         GatewaySettingsError: one of them isn't an address.

@@ -31,7 +31,7 @@ def join_body(
     skip_assignment: bool = False,
     members: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """The body of a JoinGroup answer."""
+    """Returns the body of a JoinGroup answer."""
     return {
         "throttleTimeMs": 0,
         "errorCode": int(error),
@@ -52,7 +52,7 @@ def sync_body(
     assignment: str = "",
     resync_epoch: int = 0,
 ) -> dict[str, Any]:
-    """The body of a SyncGroup answer; the assignment is a placeholder.
+    """Returns the body of a SyncGroup answer; the assignment is a placeholder.
 
     Args:
         resync_epoch: how often the generation's assignment has been replaced, as an extension tells; not told if never.
@@ -70,7 +70,7 @@ def sync_body(
 def generation_body(
     group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
 ) -> dict[str, Any]:
-    """The JoinGroup answer that tells a member the group's current generation."""
+    """Returns the JoinGroup answer that tells a member the group's current generation."""
     body = join_body(
         member_id=member_id,
         generation_id=group.generation_id,
@@ -85,13 +85,13 @@ def generation_body(
 
 
 def extensions_told(group: ClassicGroup) -> dict[str, Any]:
-    """What the JoinGroup answer tells a member that understands the extensions: what its generation allows."""
+    """Returns what the JoinGroup answer tells a member that understands the extensions: what its generation allows."""
     allowed = {"syncErrors": True}
     return {**allowed, "resync": True} if group.understands_extensions() else allowed
 
 
 def joined_members(group: ClassicGroup, members: Iterable[Member]) -> list[dict[str, Any]]:
-    """What the leader gets to know of all members, who are given in their order."""
+    """Returns what the leader gets to know of all members, who are given in their order."""
     return [
         {
             "memberId": member.member_id,

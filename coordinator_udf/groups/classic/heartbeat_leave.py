@@ -41,7 +41,7 @@ HEARTBEAT_ANSWERS: dict[ClassicGroupState, Errors] = {
 def heartbeat(
     ctx: Context, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> Errors:
-    """The answer to a heartbeat; one that is valid begins the member's session anew.
+    """Returns the answer to a heartbeat; one that is valid begins the member's session anew.
 
     Raises:
         ApiError: the heartbeat is refused.
@@ -87,7 +87,7 @@ def leave_group(
 
 
 def member_answer(identity: MemberIdentity, error: Errors) -> dict[str, Any]:
-    """One member's part of a LeaveGroup answer."""
+    """Returns one member's part of a LeaveGroup answer."""
     return {
         "memberId": identity.member_id,
         "groupInstanceId": identity.group_instance_id,

@@ -72,7 +72,7 @@ class Join:
             self._known_member()
 
     def _can_wait(self, member: Member) -> bool:
-        """Whether nothing is wrong with the join of a member while the group waits for joins."""
+        """Returns whether nothing is wrong with the join of a member while the group waits for joins."""
         group, body, instance = self.group, self.body, self.body.group_instance_id
         return (
             len(group.members) < self.ctx.settings.group_max_size
@@ -81,7 +81,10 @@ class Join:
         )
 
     def _accepts(self) -> bool:
-        """Whether group.max.size leaves room. While members join, those that wait count, so the last ones are out."""
+        """Returns whether group.max.size leaves room.
+
+        While members join, those that wait count, so the last ones are out.
+        """
         group, member_id = self.group, self.body.member_id
         limit = self.ctx.settings.group_max_size
         if len(group.members) < limit or group.state in (EMPTY, DEAD):
@@ -217,7 +220,7 @@ class Join:
         return self.body.session_timeout_ms if self.row.api_version == 0 else self.body.rebalance_timeout_ms
 
     def _understands_extensions(self) -> bool:
-        """Whether the member says that it understands the extensions, and they are served."""
+        """Returns whether the member says that it understands the extensions, and they are served."""
         return (
             self.body.client_extensions
             and self.ctx.settings.group_classic_client_extensions_enable

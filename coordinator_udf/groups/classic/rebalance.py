@@ -41,19 +41,19 @@ _NONE = int(Errors.NONE)
 
 
 def restart_session(ctx: Context, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
-    """The member's session begins anew now."""
+    """Begins the member's session anew."""
     timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
     ctx.timers.arm_session(group.group_id, member.member_id, ctx.now_ms + timeout)
 
 
 def restart_sessions(ctx: Context, group: ClassicGroup, members: Iterable[Member]) -> None:
-    """The sessions of these members begin anew now."""
+    """Begins these members' sessions anew."""
     now_ms = ctx.now_ms
     ctx.timers.arm_sessions(group.group_id, [(m.member_id, now_ms + m.session_timeout_ms) for m in members])
 
 
 def cancel_session(ctx: Context, group_id: str, member_id: str) -> None:
-    """The member needs no session any more."""
+    """Disarms the member's session timer."""
     ctx.timers.cancel(TimerKey(timers.SESSION, group_id, member_id))
 
 
@@ -171,7 +171,7 @@ def _tell_generation(ctx: Context, group: ClassicGroup, members: Sequence[Member
 
 
 def _java_set(ids: Iterable[str]) -> list[str]:
-    """The ids in the order of a Java set made of them: removing the leader makes the order matter."""
+    """Returns the ids in the order of a Java set made of them: removing the leader makes the order matter."""
     known = list(ids)
     return hash_order(known, grown_table(INITIAL_TABLE, len(known)))
 
@@ -207,7 +207,7 @@ def propagate_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> No
 
 
 def join_expired(ctx: Context, group: ClassicGroup, data: tuple[int, ...]) -> None:
-    """The join phase's time is over; a new group that got new members meanwhile is given more of it."""
+    """Ends the join phase; a new group that got new members meanwhile is given more time."""
     if not data:
         complete_join(ctx, group, GroupEvent.JOIN_EXPIRED)
         return
@@ -221,7 +221,7 @@ def join_expired(ctx: Context, group: ClassicGroup, data: tuple[int, ...]) -> No
 
 
 def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
-    """Members that haven't sent their SyncGroup in time are out, and the group rebalances without them."""
+    """Removes members that haven't sent their SyncGroup in time; the group rebalances without them."""
     if generation_id != group.generation_id or not (group.pending_sync or group.sync_failure):
         return
     if group.state not in (COMPLETING_REBALANCE, STABLE):
@@ -241,7 +241,7 @@ def sync_expired(ctx: Context, group: ClassicGroup, generation_id: int) -> None:
 
 
 def session_expired(ctx: Context, group: ClassicGroup, member_id: str) -> None:
-    """A member, or somebody who was given an id and never used it, was silent for too long."""
+    """Removes a member, or an id that was given and never used, that was silent for too long."""
     if group.state is DEAD:
         return
     if member_id in group.pending_join:

@@ -99,7 +99,7 @@ def resync_asked(ctx: Context, group: ClassicGroup, member: Member, row: Request
 
 
 def resync_told(group: ClassicGroup, member_id: str) -> dict[str, Any]:
-    """What a heartbeat's answer says besides, to a member that has to ask for a new assignment."""
+    """Returns what a heartbeat's answer says besides, to a member that has to ask for a new assignment."""
     if group.resync is ResyncMode.NONE or member_id not in group.pending_sync:
         return {}
     told: dict[str, Any] = {"resyncEpoch": group.resync_epoch}

@@ -32,7 +32,7 @@ _CODES = frozenset(map(int, Errors))
 
 
 def lacks_protocol_names(row: Request, body: SyncGroup) -> bool:
-    """Whether a request that must name protocol type and name (version 5 on, KIP-559) doesn't."""
+    """Returns whether a request that must name protocol type and name (version 5 on, KIP-559) doesn't."""
     return row.api_version >= _REQUIRES_PROTOCOL_NAMES and (body.protocol_type is None or body.protocol_name is None)
 
 
@@ -70,7 +70,7 @@ def sync_group(ctx: Context, group: ClassicGroup, row: Request, body: SyncGroup)
 
 
 def _known_code(code: int) -> int:
-    """An error code that any client can read; another one stands for an error that nobody foresaw."""
+    """Returns an error code that any client can read; another one stands for an error that nobody foresaw."""
     return code if code in _CODES else int(Errors.UNKNOWN_SERVER_ERROR)
 
 
@@ -88,7 +88,7 @@ def _validate(group: ClassicGroup, body: SyncGroup) -> None:
 
 
 def _synced(ctx: Context, group: ClassicGroup, member_id: str) -> None:
-    """One member less to wait for; the sync phase's timer ends with the last."""
+    """Counts one member less to wait for; the sync phase's timer ends with the last."""
     group.pending_sync.pop(member_id, None)
     if not group.pending_sync:
         ctx.timers.cancel(TimerKey(timers.SYNC, group.group_id))

@@ -132,7 +132,7 @@ class Change:
         return epoch
 
     def _resolved_after(self, member: ConsumerMember, updated: ConsumerMember) -> dict[str, ResolvedRegex]:
-        """The resolved expressions without one that its last subscriber gives up."""
+        """Returns the resolved expressions without one that its last subscriber gives up."""
         old = member.subscribed_topic_regex
         gone = old and old != updated.subscribed_topic_regex
         if not gone or regex_counts(self.group.members.values())[old] != 1:
@@ -248,7 +248,7 @@ class Change:
         return epoch, target
 
     def _may_assign(self) -> bool:
-        """Whether enough time has passed since the last targets, so that many joins make one assignment (KIP-1263)."""
+        """Returns whether enough time passed since the last targets: so many joins make one assignment (KIP-1263)."""
         interval_ms = self.ctx.group_setting(self.group.group_id, "consumer_assignment_interval_ms")
         since = self.group.assignment_timestamp
         return since == 0 or interval_ms == 0 or self.ctx.now_ms >= since + interval_ms
@@ -358,12 +358,12 @@ def store_resolved(ctx: Context, store: GroupStore, group_id: str, resolved: dic
 
 
 def _mark_known(ctx: Context, group: ConsumerGroup) -> None:
-    """The hash of the group's topics is as of now."""
+    """Notes the hash of the group's topics as it is now."""
     group.metadata_refresh_ms = ctx.now_ms + METADATA_REFRESH_INTERVAL_MS
 
 
 def look_again(store: GroupStore, changed: Set[str]) -> None:
-    """Topics came, changed or went: the groups that are subscribed to one of them look at theirs with the next request.
+    """Has groups look at their topics with the next request if they are subscribed to one that came, changed or went.
 
     Only those: others may be about to change their subscription without a new epoch, until a regular expression is
     resolved. Source: GroupMetadataManager.onMetadataUpdate.

@@ -57,7 +57,7 @@ class ClassicJoin:
     """One JoinGroup on its way through a consumer group with members."""
 
     def __init__(self, ctx: Context, store: GroupStore, group: ConsumerGroup, row: Request, body: JoinGroup) -> None:
-        """A request that nothing was done with yet."""
+        """Takes a request that nothing was done with yet."""
         self.ctx = ctx
         self.store = store
         self.group = group
@@ -175,7 +175,7 @@ class ClassicJoin:
         self.ctx.timers.cancel(self._key(timers.JOIN, joining.member_id))
 
     def _arm(self, member: ConsumerMember) -> None:
-        """The member is here; now it has to fetch its assignment in time."""
+        """Arms the timer within which the member has to fetch its assignment."""
         ctx = self.ctx
         ctx.timers.cancel(self._key(timers.JOIN, member.member_id))
         ctx.timers.arm(self._key(timers.SESSION, member.member_id), ctx.now_ms + self.body.session_timeout_ms)
@@ -223,7 +223,7 @@ def sync_classic_member(ctx: Context, group: ConsumerGroup, row: Request, body: 
 
 
 def _user_data(group: ConsumerGroup, member: ConsumerMember) -> bytes | None:
-    """What an assignor of the members tells the one of a member of the classic protocol; None for nothing."""
+    """Returns what an assignor of the members tells the one of a member of the classic protocol; None for nothing."""
     metadata = group.target_metadata.get(member.member_id)
     return None if metadata is None or member.member_epoch != group.assignment_epoch else metadata[1]
 
@@ -231,7 +231,7 @@ def _user_data(group: ConsumerGroup, member: ConsumerMember) -> bytes | None:
 def heartbeat_classic_member(
     ctx: Context, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> Errors:
-    """The answer to a Heartbeat, which begins the member's session anew.
+    """Returns the answer to a Heartbeat, which begins the member's session anew.
 
     Raises:
         ApiError: it is refused.
@@ -302,7 +302,7 @@ def _restart_session(ctx: Context, group: ConsumerGroup, member: ConsumerMember,
 
 
 def _arm_join(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has to join again in time; the clock runs from the first time that it was asked to."""
+    """Arms the timer within which the member has to join again, from the first time that it was asked to."""
     key = TimerKey(timers.JOIN, group.group_id, member.member_id)
     if not ctx.timers.is_armed(key):
         ctx.timers.arm(key, ctx.now_ms + member.rebalance_timeout_ms)

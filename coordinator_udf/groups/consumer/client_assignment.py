@@ -47,7 +47,7 @@ def check_request(body: ConsumerGroupPrepareAssignment | ConsumerGroupInstallAss
 def _check_chosen(
     store: GroupStore, body: ConsumerGroupPrepareAssignment | ConsumerGroupInstallAssignment
 ) -> tuple[ConsumerGroup, Computation]:
-    """The group, and its computation, which is the member's to do.
+    """Returns the group, and its computation, which is the member's to do.
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
@@ -71,7 +71,7 @@ def _check_chosen(
 
 
 def prepare_body(error: Errors = Errors.NONE, message: str | None = None, **found: Any) -> dict[str, Any]:
-    """The body of a ConsumerGroupPrepareAssignment answer."""
+    """Returns the body of a ConsumerGroupPrepareAssignment answer."""
     return {
         "throttleTimeMs": 0,
         "errorCode": int(error),
@@ -86,7 +86,7 @@ def prepare_body(error: Errors = Errors.NONE, message: str | None = None, **foun
 
 
 def prepare_assignment(ctx: Context, store: GroupStore, body: ConsumerGroupPrepareAssignment) -> dict[str, Any]:
-    """The answer: the group's state, with all that an assignor needs.
+    """Returns the answer: the group's state, with all that an assignor needs.
 
     Raises:
         ApiError: it is refused.
@@ -142,7 +142,7 @@ def _prepared_topic(topic: Topic) -> dict[str, Any]:
 
 
 def install_body(error: Errors = Errors.NONE, message: str | None = None) -> dict[str, Any]:
-    """The body of a ConsumerGroupInstallAssignment answer."""
+    """Returns the body of a ConsumerGroupInstallAssignment answer."""
     return {"throttleTimeMs": 0, "errorCode": int(error), "errorMessage": message}
 
 
@@ -227,7 +227,7 @@ def _fail(
 
 
 def _settled_epoch(group: ConsumerGroup, claimed: int) -> int:
-    """The epoch for which the group does without a new assignment: the one that was computed for, if it can be."""
+    """Returns the epoch for which the group needs no new assignment: the one that was computed for, if any."""
     return claimed if group.assignment_epoch < claimed <= group.group_epoch else group.group_epoch
 
 

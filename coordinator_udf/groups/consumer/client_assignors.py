@@ -50,7 +50,7 @@ def _user_data(subscription: bytes) -> bytes:
 
 
 def uses_client_assignors(members: Iterable[ConsumerMember]) -> bool:
-    """Whether a member can run an assignor."""
+    """Returns whether a member can run an assignor."""
     return any(member.client_assignors for member in members)
 
 
@@ -155,7 +155,7 @@ def check_client_assignors(assignors: Iterable[ClientAssignor]) -> None:
 
 
 def asks_anew(old: ConsumerMember, new: ConsumerMember) -> bool:
-    """Whether a member's assignors have changed so that a new assignment is wanted.
+    """Returns whether a member's assignors have changed so that a new assignment is wanted.
 
     A reason that goes back to 0 asks for nothing.
     """

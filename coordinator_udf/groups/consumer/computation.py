@@ -67,22 +67,22 @@ def _chosen(computation: Computation, choice: Choice, asking: str) -> Computatio
 
 
 def has_successor(computation: Computation, choice: Choice) -> bool:
-    """Whether a member is left to ask that hasn't failed for this epoch."""
+    """Returns whether a member is left to ask that hasn't failed for this epoch."""
     return any(member_id not in computation.failed for member_id in choice.able)
 
 
 def told(computation: Computation, now_ms: int) -> Computation:
-    """The computation with its member told, if it wasn't yet."""
+    """Returns the computation with its member told, if it wasn't yet."""
     return replace(computation, told_ms=now_ms) if computation.told_ms == 0 else computation
 
 
 def late(computation: Computation) -> Computation:
-    """The computation without its member, which didn't install an assignment in time."""
+    """Returns the computation without its member, which didn't install an assignment in time."""
     return replace(computation, late=(*computation.late, computation.member_id), member_id="", told_ms=0)
 
 
 def failed(computation: Computation, group_epoch: int, error: int, *, refused: bool) -> Computation:
-    """The computation without its member, which failed.
+    """Returns the computation without its member, which failed.
 
     Args:
         group_epoch: the group's epoch now; who failed before it came may be asked again.
@@ -104,7 +104,7 @@ def failed(computation: Computation, group_epoch: int, error: int, *, refused: b
 def with_departures(
     computation: Computation, member_ids: Iterable[str], group_epoch: int, replaced_by: str = ""
 ) -> Computation:
-    """The computation with the note that members went, ``group_epoch`` being the first without them.
+    """Returns the computation with the note that members went, ``group_epoch`` being the first without them.
 
     Only the newest are kept: an assignment that names one of the others is refused, and asked for again.
     """

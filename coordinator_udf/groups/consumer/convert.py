@@ -54,7 +54,7 @@ from coordinator_udf.protocol.requests import Topic
 
 
 def may_mix(ctx: Context) -> bool:
-    """Whether members of the classic protocol may join a consumer group at all."""
+    """Returns whether members of the classic protocol may join a consumer group at all."""
     return ctx.settings.allows_online_upgrade() or ctx.settings.allows_online_downgrade()
 
 
@@ -87,7 +87,7 @@ def _cannot_upgrade(group: ClassicGroup, because: str) -> ApiError:
 
 
 def end_empty_classic(group: ClassicGroup) -> list[NewRecord]:
-    """The record that ends an empty classic group in whose place a consumer group comes."""
+    """Returns the record that ends an empty classic group in whose place a consumer group comes."""
     return [NewRecord(GROUP_METADATA, group_metadata_key(group.group_id), None)]
 
 
@@ -184,14 +184,14 @@ def _convert_member(ctx: Context, group: ClassicGroup, member: Member, converted
 
 
 def can_downgrade_without(ctx: Context, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
-    """Whether the group becomes a classic one when these members leave."""
+    """Returns whether the group becomes a classic one when these members leave."""
     left = len(group.members) - len(leaving)
     classic_left = group.classic_member_count() - sum(member.classic is not None for member in leaving)
     return classic_left == left and left > 0 and _may_downgrade(ctx, left)
 
 
 def can_downgrade_replacing(ctx: Context, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """Whether the group becomes a classic one when this static member comes back with the classic protocol."""
+    """Returns whether the group becomes a classic one when this static member comes back with the classic protocol."""
     others_are_classic = group.classic_member_count() == len(group.members) - 1 and replaced.classic is None
     return others_are_classic and _may_downgrade(ctx, len(group.members))
 
@@ -255,7 +255,7 @@ def convert_to_classic(
 def _assignments(
     ctx: Context, group: ConsumerGroup, classic: ClassicGroup, old_ids: Mapping[str, str]
 ) -> dict[str, bytes]:
-    """What each member shall have, as its own version of the consumer protocol writes it."""
+    """Returns what each member shall have, as its own version of the consumer protocol writes it."""
     try:
         return {
             member.member_id: encode_assignment(
@@ -313,7 +313,7 @@ def _write_classic(ctx: Context, group: ClassicGroup, assignments: Mapping[str, 
 
 
 def _by_name(topics: Mapping[str, Topic], target: Target) -> dict[str, list[int]]:
-    """Partitions by topic name, in the order in which Kafka writes them; topics that are gone are left out."""
+    """Returns partitions by topic name, in the order in which Kafka writes them; topics that are gone are left out."""
     names = {topic.id: topic.name for topic in topics.values()}
     return {
         names[topic_id]: list(partitions)

@@ -21,7 +21,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def describe_consumer_groups(ctx: Context, store: GroupStore, group_ids: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The answer's groups. Those without a name are answered before any other."""
+    """Returns the answer's groups. Those without a name are answered before any other."""
     described = [undescribed("", Errors.INVALID_GROUP_ID) for group_id in group_ids if not group_id]
     for group_id in filter(None, group_ids):
         group = store.committed(ctx, group_id)
@@ -34,7 +34,7 @@ def describe_consumer_groups(ctx: Context, store: GroupStore, group_ids: tuple[s
 
 
 def undescribed(group_id: str, error: Errors, message: str | None = None) -> dict[str, Any]:
-    """A group of which nothing can be said."""
+    """Returns a group of which nothing can be said."""
     return {
         "errorCode": int(error),
         "errorMessage": message,
@@ -70,7 +70,10 @@ def _describe(ctx: Context, store: GroupStore, group: ConsumerGroup) -> dict[str
 
 
 def _computed(group: ConsumerGroup) -> dict[str, Any]:
-    """Who computes the assignment and who has (KIP-848's client-side mode); nothing where the coordinator does."""
+    """Returns who computes the assignment and who has (KIP-848's client-side mode).
+
+    Nothing where the coordinator does.
+    """
     said: dict[str, Any] = {}
     now, before = group.computation, group.installed
     if before is not None:
@@ -103,7 +106,7 @@ def _describe_member(group: ConsumerGroup, member: ConsumerMember, names: dict[s
 
 
 def _topic_partitions(partitions: dict[str, list[int]], names: dict[str, str]) -> list[dict[str, Any]]:
-    """Partitions with their topics' names; topics that are gone are left out."""
+    """Returns partitions with their topics' names; topics that are gone are left out."""
     return [
         {"topicId": topic_id, "topicName": names[topic_id], "partitions": int_order(partitions[topic_id])}
         for topic_id in uuid_order(partitions)
@@ -115,7 +118,7 @@ def _topic_partitions(partitions: dict[str, list[int]], names: dict[str, str]) -
 
 
 def consumer_group_state(group: ConsumerGroup) -> dict[str, Any]:
-    """All that there is of a group, everything sorted."""
+    """Returns all that there is of a group, everything sorted."""
     return {
         "groupId": group.group_id,
         "type": "consumer",

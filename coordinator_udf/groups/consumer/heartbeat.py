@@ -53,7 +53,10 @@ def heartbeat_body(
     assignment: dict[str, Any] | None = None,
     should_compute_assignment: bool = False,
 ) -> dict[str, Any]:
-    """The body of a ConsumerGroupHeartbeat answer. What Kafka hasn't got of it is there only with something to say."""
+    """Returns the body of a ConsumerGroupHeartbeat answer.
+
+    What Kafka hasn't got of it is there only with something to say.
+    """
     body: dict[str, Any] = {
         "throttleTimeMs": 0,
         "errorCode": int(error),
@@ -114,7 +117,7 @@ def _join_complaint(body: ConsumerGroupHeartbeat) -> str | None:
 def _client_assignors(
     ctx: Context, api_version: int, body: ConsumerGroupHeartbeat
 ) -> tuple[ClientAssignor, ...] | None:
-    """The assignors that a member says it can run; None if it says nothing of them, or nobody listens."""
+    """Returns the assignors that a member says it can run; None if it says nothing of them, or nobody listens."""
     if not ctx.settings.group_consumer_client_assignors_enable or api_version < _OWN_MEMBER_ID_VERSION:
         return None
     told = body.client_assignors
@@ -125,7 +128,7 @@ class ConsumerHeartbeat:
     """One ConsumerGroupHeartbeat on its way through a group."""
 
     def __init__(self, ctx: Context, store: GroupStore, row: Request, body: ConsumerGroupHeartbeat) -> None:
-        """A request that passed `check_request`."""
+        """Takes a request that passed `check_request`."""
         self.ctx = ctx
         self.store = store
         self.row = row
@@ -155,7 +158,7 @@ class ConsumerHeartbeat:
     # -- the group ------------------------------------------------------------------------------------------------
 
     def _group(self) -> Change:
-        """The group, or one that will be there once the request is through."""
+        """Returns the group, or one that will be there once the request is through."""
         ctx, store, group_id = self.ctx, self.store, self.body.group_id
         group = store.get(group_id)
         joins = self.body.member_epoch == 0
@@ -239,7 +242,7 @@ class ConsumerHeartbeat:
         return enabled and self.row.api_version >= _OWN_MEMBER_ID_VERSION
 
     def _check_assignors(self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> bool:
-        """Whether the member's assignors are others, so that a new assignment is wanted.
+        """Returns whether the member's assignors are others, so that a new assignment is wanted.
 
         Raises:
             ApiError: UNSUPPORTED_ASSIGNOR.
@@ -251,7 +254,7 @@ class ConsumerHeartbeat:
         return asks_anew(member, updated)
 
     def _wishes(self, member: ConsumerMember) -> ConsumerMember:
-        """The member with what the request says; null leaves things as they are."""
+        """Returns the member with what the request says; null leaves things as they are."""
         body = self.body
         # Who joins again says everything anew, and whose version can't be told of it can't compute.
         is_told = body.member_epoch != 0 and self.row.api_version >= _OWN_MEMBER_ID_VERSION
@@ -331,12 +334,12 @@ class ConsumerHeartbeat:
 
 
 def _is_new(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether a member isn't in the group, nor another one with its instance id."""
+    """Returns whether a member isn't in the group, nor another one with its instance id."""
     return member.member_id not in group.members and member.instance_id not in group.static_members
 
 
 def _assignors_answer(group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any]:
-    """What the assignor that computed says to a member: an error, and metadata of the assignment that it has now."""
+    """Returns what the assignor that computed tells a member: an error, and metadata of its assignment."""
     said: dict[str, Any] = {}
     if group.assignment_error:
         said["error"] = group.assignment_error
@@ -349,7 +352,7 @@ def _assignors_answer(group: ConsumerGroup, member: ConsumerMember) -> dict[str,
 
 
 def _assignment(member: ConsumerMember) -> dict[str, Any]:
-    """What a member has, as its answer says it."""
+    """Returns what a member has, as its answer says it."""
     return {
         "topicPartitions": [
             {"topicId": topic_id, "partitions": list(partitions)}

@@ -83,7 +83,7 @@ def _is_assigned(member: ConsumerMember, owned: Owned) -> bool:
 
 
 def join_dynamic(group: ConsumerGroup, member_id: str, *, create: bool) -> ConsumerMember:
-    """The member with an id; a new one if it may be made.
+    """Returns the member with an id; a new one if it may be made.
 
     Raises:
         ApiError: UNKNOWN_MEMBER_ID.
@@ -94,7 +94,7 @@ def join_dynamic(group: ConsumerGroup, member_id: str, *, create: bool) -> Consu
 
 
 def join_static(change: Change, member_id: str, instance_id: str, *, create: bool, classic: bool) -> ConsumerMember:
-    """The member that has a group instance id; if it may be made, under the id that it comes with now.
+    """Returns the member that has a group instance id; if it may be made, under the id that it comes with now.
 
     Raises:
         ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or UNRELEASED_INSTANCE_ID.
@@ -129,7 +129,7 @@ def join_static(change: Change, member_id: str, instance_id: str, *, create: boo
 
 
 def known_static(existing: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member that has an instance id, if it is the one that says so.
+    """Returns the member that has an instance id, if it is the one that says so.
 
     Raises:
         ApiError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -160,7 +160,7 @@ def note_come(change: Change, replaced: ConsumerMember | None, member: ConsumerM
 
 
 def leave_for_a_while(ctx: Context, store: GroupStore, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member goes and says that it will be back: what it has stays its own until its session ends."""
+    """Lets a static member go that will be back: what it has stays its own until its session ends."""
     change = Change(ctx, store, group)
     in_order = assigned_in_kafka_order(member.assigned)
     assigned = assigned_in_kafka_order(
@@ -228,13 +228,13 @@ def _note_gone(
 
 
 def cancel_timers(ctx: Context, group_id: str, member_id: str) -> None:
-    """The member needs none of its timers any more."""
+    """Disarms all timers of the member."""
     for kind in (timers.SESSION, timers.REBALANCE, timers.JOIN, timers.SYNC):
         ctx.timers.cancel(TimerKey(kind, group_id, member_id))
 
 
 def resume(ctx: Context, group: ConsumerGroup) -> None:
-    """The group was loaded: every member has its session, and its time to give partitions up, before it again.
+    """Begins every member's session, and its time to give partitions up, anew after the group was loaded.
 
     What was resolved before may be of a life with more versions of the topics behind it: the count goes on from there.
     """

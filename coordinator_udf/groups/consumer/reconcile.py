@@ -45,7 +45,7 @@ class Goal:
 
 
 def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member after its next step, its partitions in the order in which Kafka has them then.
+    """Returns the member after its next step, its partitions in the order in which Kafka has them then.
 
     Returns:
         The same member where there is no step.
@@ -136,7 +136,7 @@ def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
 
 
 def _topics(target: Target, assigned: Assigned) -> list[str]:
-    """The topics of both, in the order of a set of the ones to which the others are added."""
+    """Returns the topics of both, in the order of a set of the ones to which the others are added."""
     topics: JavaMap[str, None] = by_topic(set_table(len(target)))
     for topic_id in [*target, *assigned]:
         topics.put(topic_id, None)

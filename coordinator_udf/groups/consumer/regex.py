@@ -72,7 +72,10 @@ def check_regex(regex: str) -> None:
 
 
 def resolve(ctx: Context, regexes: Iterable[str]) -> dict[str, ResolvedRegex]:
-    """What each expression matches now. One that can't be read (it was accepted by another version) matches nothing."""
+    """Returns what each expression matches now.
+
+    One that can't be read (it was accepted by another version) matches nothing.
+    """
     resolved = {}
     for regex in regexes:
         try:
@@ -88,7 +91,7 @@ def resolve(ctx: Context, regexes: Iterable[str]) -> dict[str, ResolvedRegex]:
 def regexes_to_refresh(
     ctx: Context, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, *, is_new: bool
 ) -> list[str]:
-    """The expressions that have to be resolved after this request, all of the group's or none.
+    """Returns the expressions that have to be resolved after this request, all of the group's or none.
 
     Args:
         is_new: whether the member brought one that nobody in the group had.

@@ -16,7 +16,7 @@ from coordinator_udf.protocol.requests import Topic
 
 
 def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> list[str]:
-    """The topics that a member names or its regular expression matched, existing or not, as Kafka walks them.
+    """Returns the topics that a member names or its regular expression matched, existing or not, as Kafka walks them.
 
     Of two sets the larger one comes first; the names where there are more of them (UnionSet).
     """
@@ -29,7 +29,7 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
 
 
 def subscribed_topic_ids(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
-    """The topics of these names that exist: their ids, with their numbers of partitions, in the same order."""
+    """Returns the topics of these names that exist: their ids, with their numbers of partitions, in the same order."""
     return {topics[name].id: topics[name].partitions for name in names if name in topics}
 
 

@@ -22,7 +22,7 @@ _INT = struct.Struct("<i")
 
 
 def metadata_hash(topics: Mapping[str, Topic], subscribed: Iterable[str]) -> int:
-    """The hash of the subscribed topics that exist: signed, 64 bits; 0 if none exists."""
+    """Returns the hash of the subscribed topics that exist: signed, 64 bits; 0 if none exists."""
     names = sorted((name for name in subscribed if name in topics), key=java_string_key)
     if not names:
         return 0

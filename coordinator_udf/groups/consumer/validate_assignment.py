@@ -101,7 +101,7 @@ class _Check:
             self._assigned[topic_id, partition] = entry.member_id
 
     def _member(self, member_id: str) -> ConsumerMember | None:
-        """The member that an entry is for; None if it has left."""
+        """Returns the member that an entry is for; None if it has left."""
         departure: Departure | None = self._departures.get(member_id)
         member = self._group.members.get(member_id)
         if departure is not None and (member is None or self._group_epoch < departure.group_epoch):
@@ -116,7 +116,7 @@ class _Check:
         return member
 
     def _wanted(self, member: ConsumerMember, partitions: Iterable[OwnedPartitions]) -> Target:
-        """What a member shall have, without what it has given up since the epoch."""
+        """Returns what a member shall have, without what it has given up since the epoch."""
         names = self._names(member)
         target: dict[str, list[int]] = {}
         for topic_id, partition in _flat(partitions):
@@ -134,7 +134,7 @@ class _Check:
         return self._subscribed[key]
 
     def _has_changed(self, member: ConsumerMember) -> bool:
-        """Whether the member's subscription may have changed since the epoch."""
+        """Returns whether the member's subscription may have changed since the epoch."""
         if member.subscribed_epoch > self._group_epoch:
             return True
         return bool(member.subscribed_topic_regex) and self._group_epoch < self._group.group_epoch

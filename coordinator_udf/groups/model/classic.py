@@ -82,7 +82,7 @@ class Member(msgspec.Struct, array_like=True, gc=False):
     client_extensions: bool = False
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol.
+        """Returns the member's metadata for a protocol.
 
         Raises:
             ValueError: the member doesn't support it.
@@ -93,7 +93,10 @@ class Member(msgspec.Struct, array_like=True, gc=False):
         raise ValueError(f"member {self.member_id} does not support protocol {protocol_name}")
 
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether a session that runs out now is no failure: the member waits for us. New members are not spared."""
+        """Returns whether a session that runs out now is no failure: the member waits for us.
+
+        New members are not spared.
+        """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
@@ -134,31 +137,31 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
     # -- questions ------------------------------------------------------------------------------------------------
 
     def is_empty(self) -> bool:
-        """Whether the group is in the state Empty."""
+        """Returns whether the group is in the state Empty."""
         return self.state is EMPTY
 
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin in the state that the group is in."""
+        """Returns whether a rebalance may begin in the state that the group is in."""
         return self.state in CAN_REBALANCE
 
     def in_order(self) -> list[Member]:
-        """The members in the order in which Kafka's coordinator walks them."""
+        """Returns the members in the order in which Kafka's coordinator walks them."""
         return [self.members[member_id] for member_id in hash_order(self.members, self.table)]
 
     def has_all_members_joined(self) -> bool:
-        """Whether every member waits in the join phase and nobody is about to come."""
+        """Returns whether every member waits in the join phase and nobody is about to come."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join
 
     def understands_extensions(self) -> bool:
-        """Whether all members understand a new assignment without a new join round."""
+        """Returns whether all members understand a new assignment without a new join round."""
         return all(member.client_extensions for member in self.members.values())
 
     def rebalance_timeout_ms(self) -> int:
-        """The greatest of the members' rebalance timeouts."""
+        """Returns the greatest of the members' rebalance timeouts."""
         return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody with these protocols could be a member: one of them is supported by all members."""
+        """Returns whether somebody with these protocols could be a member: one of them is supported by all members."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -170,17 +173,20 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         return False
 
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members speak the consumers' own protocol."""
+        """Returns whether the members speak the consumers' own protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member is subscribed; a group of consumers whose topics aren't known counts as subscribed."""
+        """Returns whether a member is subscribed.
+
+        A group of consumers whose topics aren't known counts as subscribed.
+        """
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol()
         return topic in self.subscribed_topics
 
     def may_expire_offsets(self) -> bool:
-        """Whether offsets of topics to which nobody is subscribed may go."""
+        """Returns whether offsets of topics to which nobody is subscribed may go."""
         if self.protocol_type is None or self.is_empty():
             return True
         stable = self.state is STABLE
@@ -208,7 +214,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
 
     def select_protocol(self, recorded: str | None = None) -> str:
-        """The protocol that most members prefer among those that all support; a tie goes as in Kafka.
+        """Returns the protocol that most members prefer among those that all support; a tie goes as in Kafka.
 
         Args:
             recorded: in a replay, the original coordinator's choice; adopted where the votes allow it.
@@ -227,7 +233,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         return recorded if recorded in tied else tied[0]
 
     def compute_subscribed_topics(self) -> tuple[str, ...] | None:
-        """The topics that members of a group of consumers subscribe to; None where that can't be known."""
+        """Returns the topics that members of a group of consumers subscribe to; None where that can't be known."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         if not self.members:
@@ -281,7 +287,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         session_timeout_ms: int,
         parked: Parked | None,
     ) -> None:
-        """A member joins again: its protocols and timeouts are the new ones and it waits, unless ``parked`` is None."""
+        """Takes over a rejoining member's protocols and timeouts; it waits, unless ``parked`` is None."""
         if member.protocols != protocols:
             self._count(member.protocols, -1)
             member.protocols = protocols
@@ -292,7 +298,7 @@ class ClassicGroup(msgspec.Struct, array_like=True, tag="classic"):
         member.awaiting_join = parked
 
     def rename_static(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
-        """A static member gets a new member id and keeps all else; nobody waits under the old id any more."""
+        """Gives a static member a new member id; it keeps all else, and nobody waits under the old id any more."""
         old = self.members.pop(old_id)
         if old.awaiting_join is not None:
             self.awaiting_join_count -= 1

@@ -158,7 +158,7 @@ class IllegalTransition(Exception):
 
 
 def next_state(group_id: str, state: ClassicGroupState, event: GroupEvent) -> ClassicGroupState:
-    """The state after an event.
+    """Returns the state after an event.
 
     Raises:
         IllegalTransition: `TRANSITIONS` has no such row.

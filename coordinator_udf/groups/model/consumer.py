@@ -83,11 +83,11 @@ class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
     subscribed_epoch: int = 0
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether the member has all that the target assignment of that epoch gives it, and nothing else."""
+        """Returns whether the member has all that the target assignment of that epoch gives it, and nothing else."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def classic_protocols(self) -> tuple[tuple[str, bytes], ...]:
-        """The protocols of a member that uses the classic protocol; none of one that doesn't."""
+        """Returns the protocols of a member that uses the classic protocol; none of one that doesn't."""
         return () if self.classic is None else self.classic.protocols
 
 
@@ -172,15 +172,15 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
     # -- questions ------------------------------------------------------------------------------------------------
 
     def is_empty(self) -> bool:
-        """Whether there are no members."""
+        """Returns whether there are no members."""
         return not self.members
 
     def in_order(self) -> list[ConsumerMember]:
-        """The members in the order in which Kafka's coordinator walks them."""
+        """Returns the members in the order in which Kafka's coordinator walks them."""
         return [self.members[member_id] for member_id in timeline_order(self.members, self.table)]
 
     def member(self, member_id: str) -> ConsumerMember:
-        """A member.
+        """Returns a member.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID.
@@ -192,22 +192,22 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
             raise ApiError(Errors.UNKNOWN_MEMBER_ID, message) from None
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that has a group instance id; None if nobody has it."""
+        """Returns the member that has a group instance id; None if nobody has it."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.member(member_id)
 
     def target(self, member_id: str, instance_id: str | None = None) -> Target:
-        """What a member shall have; of a static member what whoever has its instance id shall have."""
+        """Returns what a member shall have; of a static member what whoever has its instance id shall have."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, {})
 
     def partition_epoch(self, topic_id: str, partition: int) -> int:
-        """The epoch of the member that holds a partition; -1 if nobody does."""
+        """Returns the epoch of the member that holds a partition; -1 if nobody does."""
         return self.partition_epochs.get(topic_id, {}).get(partition, -1)
 
     def is_waiting_for_partitions(self, member: ConsumerMember) -> bool:
-        """Whether somebody still holds a partition that the member shall have."""
+        """Returns whether somebody still holds a partition that the member shall have."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -219,7 +219,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
     def members_with(
         self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> Iterable[ConsumerMember]:
-        """The members as they will be once one of them is another; ``old`` may be one that joins just now."""
+        """Yields the members as they will be once one of them is another; ``old`` may be one that joins just now."""
         seen = False
         for member in self.members.values():
             if old is not None and self._is_same(member, old):
@@ -238,20 +238,20 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         return old.instance_id is not None and member.instance_id == old.instance_id
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member is subscribed, by name or by a regular expression."""
+        """Returns whether a member is subscribed, by name or by a regular expression."""
         return topic in subscribed_topics(self.members.values(), self.resolved_regexes)
 
     def is_homogeneous(self) -> bool:
-        """Whether all members want the same, as Kafka saw it when a member changed last."""
+        """Returns whether all members want the same, as Kafka saw it when a member changed last."""
         resolved = self.resolved_regexes if self.resolved_before is None else self.resolved_before
         return is_homogeneous(self.members.values(), resolved)
 
     def classic_member_count(self) -> int:
-        """How many members use the classic protocol."""
+        """Returns how many members use the classic protocol."""
         return sum(member.classic is not None for member in self.members.values())
 
     def supports_classic_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody with these protocols could be a member: all classic members support one of them."""
+        """Returns whether somebody with these protocols could be a member: all classic members support one of them."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         if self.is_empty():
@@ -261,7 +261,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         return any(supported[name] == count for name in names)
 
     def client_assignor(self) -> str | None:
-        """The assignor of the members that computes or has computed; None where the coordinator assigns."""
+        """Returns the assignor of the members that computes or has computed; None where the coordinator assigns."""
         by = self.computation or self.installed
         return None if by is None else by.assignor
 
@@ -273,11 +273,11 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
         return 0 if self.installed is None else self.installed.error
 
     def preferred_assignor(self) -> str | None:
-        """The assignor that most members name; None if nobody names one."""
+        """Returns the assignor that most members name; None if nobody names one."""
         return _most_wanted(self.assignors, self._assignors_in_order())
 
     def wanted_assignor(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
-        """The assignor that most members name once one of them is another, with a tie decided as Kafka decides it."""
+        """Returns the assignor that most members name once one of them has changed; a tie goes as in Kafka."""
         counts = {name: self.assignors[name] for name in self._assignors_in_order()}
         table = table_for(len(counts))
         _count_assignor(counts, old, new, first=True)
@@ -289,7 +289,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True, tag="consumer"):
     # -- offsets --------------------------------------------------------------------------------------------------
 
     def may_expire_offsets(self) -> bool:
-        """Whether offsets of topics to which nobody is subscribed may go."""
+        """Returns whether offsets of topics to which nobody is subscribed may go."""
         return True
 
     def offset_age_since(self, commit_timestamp_ms: int) -> int:
@@ -381,13 +381,13 @@ def _most_wanted(counts: Mapping[str, int], order: list[str]) -> str | None:
 
 
 def subscribed_topics(members: Iterable[ConsumerMember], resolved: Mapping[str, ResolvedRegex]) -> set[str]:
-    """Every topic to which one of the members, or a regular expression that is kept, is subscribed."""
+    """Returns every topic to which one of the members, or a regular expression that is kept, is subscribed."""
     topics = {topic for member in members for topic in member.subscribed_topic_names}
     return topics.union(*(regex.topics for regex in resolved.values()))
 
 
 def is_homogeneous(members: Iterable[ConsumerMember], resolved: Mapping[str, ResolvedRegex]) -> bool:
-    """Whether all members are subscribed to the same topics, as far as that can be told quickly."""
+    """Returns whether all members are subscribed to the same topics, as far as that can be told quickly."""
     known = list(members)
     by_name = Counter(topic for member in known for topic in member.subscribed_topic_names)
     by_regex = Counter(topic for regex in resolved.values() for topic in regex.topics)

@@ -37,7 +37,7 @@ class OffsetStore:
         self.pending: dict[int, dict[str, TopicOffsets]] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset of a partition; None if there is none."""
+        """Returns the committed offset of a partition; None if there is none."""
         return self.committed.get(group_id, {}).get(topic, {}).get(partition)
 
     def put(self, group_id: str, topic: str, partition: int, value: CommittedOffset) -> None:
@@ -68,7 +68,7 @@ class OffsetStore:
                         self.put(group_id, topic, partition, value)
 
     def pending_partitions(self, group_id: str) -> set[tuple[str, int]]:
-        """The partitions of a group for which a transaction is open."""
+        """Returns the partitions of a group for which a transaction is open."""
         return {
             (topic, partition)
             for groups in self.pending.values()
@@ -77,7 +77,7 @@ class OffsetStore:
         }
 
     def all_pending(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Every pending offset with its group, topic and partition."""
+        """Yields every pending offset with its group, topic and partition."""
         for groups in self.pending.values():
             for group_id, topics in groups.items():
                 for topic, partitions in topics.items():

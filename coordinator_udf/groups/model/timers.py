@@ -41,13 +41,16 @@ class SessionTimers(Protocol):
         """Gives the session timers of a group in the columns to `Timers.add_sessions`."""
 
     def due(self, now_ms: int) -> list[str]:
-        """The groups that have a session timer with a deadline of at most ``now_ms``; makes ``bound_ms`` exact."""
+        """Returns the groups that have a session timer with a deadline of at most ``now_ms``.
+
+        Makes ``bound_ms`` exact.
+        """
 
     def put_off_one(self, group_id: str, member_id: str, deadline_ms: int, seq: int) -> bool:
         """Puts off a session timer of a group in the columns; False if it can't be."""
 
     def next_deadline_ms(self) -> int:
-        """The earliest deadline; NEVER_MS if there is none."""
+        """Returns the earliest deadline; NEVER_MS if there is none."""
 
 
 class TimerKey(NamedTuple):
@@ -133,7 +136,10 @@ class Timers:
         return entry
 
     def sessions_of(self, group_id: str) -> dict[str, Entry]:
-        """The entries of a group's session timers by member id. Whoever changes one only ever puts its deadline off."""
+        """Returns the entries of a group's session timers by member id.
+
+        Whoever changes one only ever puts its deadline off.
+        """
         if self._columns is not None and group_id in self._columns.places:
             self._columns.to_objects(self, group_id)
         return self._sessions.get(group_id, {})
@@ -176,7 +182,7 @@ class Timers:
             self._forget(found)
 
     def is_armed(self, key: TimerKey) -> bool:
-        """Whether a timer is armed."""
+        """Returns whether a timer is armed."""
         if key.kind == SESSION:
             return key.member_id in self.sessions_of(key.group_id)
         return key in self._others
@@ -209,7 +215,7 @@ class Timers:
         self.bound_ms = deadline_ms if self._columns is None else min(deadline_ms, self._columns.next_deadline_ms())
 
     def _first(self) -> tuple[int, int, Entry | None]:
-        """The first entry of the heap, with its deadline and number, once all before it are gone that were put off."""
+        """Drops entries that were put off from the heap; returns the first one left, with its deadline and number."""
         heap = self._heap if self._heap is not None else self._build_heap()
         while heap:
             item = heap[0]
@@ -222,7 +228,7 @@ class Timers:
         return NEVER_MS, 0, None
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline; None if no timer is armed."""
+        """Returns the earliest deadline; None if no timer is armed."""
         earliest = min((entry[DEADLINE] for entry in self.as_objects()), default=NEVER_MS)
         if self._columns is not None:
             earliest = min(earliest, self._columns.next_deadline_ms())
@@ -235,17 +241,17 @@ class Timers:
                 entry[DEADLINE] += by_ms
 
     def entries(self) -> Iterable[Entry]:
-        """Every armed entry, in no order that means anything."""
+        """Returns every armed entry, in no order that means anything."""
         self.all_to_objects()
         return self.as_objects()
 
     def in_order(self) -> list[Timer]:
-        """Every armed timer, in the order in which they are to fire."""
+        """Returns every armed timer, in the order in which they are to fire."""
         entries = sorted(self.entries(), key=lambda entry: (entry[DEADLINE], entry[SEQ]))
         return [Timer(entry[DEADLINE], entry[SEQ], entry[KEY], entry[DATA]) for entry in entries]
 
     def as_objects(self) -> list[Entry]:
-        """Every armed timer that is an entry, so none of those in the columns."""
+        """Returns every armed timer that is an entry, so none of those in the columns."""
         sessions = self._sessions.values()
         return [*self._others.values(), *(entry for members in sessions for entry in members.values())]
 

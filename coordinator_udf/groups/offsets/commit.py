@@ -91,7 +91,7 @@ def commit_txn_offsets(
 
 
 def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str, Any]]:
-    """The answer's topics where every partition carries the same error."""
+    """Returns the answer's topics where every partition carries the same error."""
     return [
         {
             "name": topic.name,
@@ -105,7 +105,7 @@ def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str
 def _resolve_topics(
     ctx: Context, api_version: int, topics: tuple[CommitTopic, ...]
 ) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
-    """Topics that exist with their ids, and the answers for those that don't, in the order of the request.
+    """Returns topics that exist with their ids, and the answers for those that don't, in the order of the request.
 
     Version 10 names topics by id.
     """
@@ -131,7 +131,7 @@ def _resolve_topics(
 def _existing(
     ctx: Context, topics: list[tuple[CommitTopic, str]]
 ) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
-    """Topics with the partitions that exist, and the answers for those that don't.
+    """Returns topics with the partitions that exist, and the answers for those that don't.
 
     A broker refuses those before the coordinator hears of the request, so they say the same whatever it answers.
     """
@@ -149,12 +149,15 @@ def _existing(
 
 
 def _is_answered(ctx: Context, topics: tuple[CommitTopic, ...], known: list[tuple[CommitTopic, str]]) -> bool:
-    """Whether a broker answers a request itself, as nothing in it exists. A coordinator alone hears of an empty one."""
+    """Returns whether a broker answers a request itself, as nothing in it exists.
+
+    A coordinator alone hears of an empty one.
+    """
     return not known and (ctx.settings.offsets_topic_partition_check or bool(topics))
 
 
 def topic_name(ctx: Context, topic_id: str) -> str | None:
-    """The name of the topic with an id; None if there is none."""
+    """Returns the name of the topic with an id; None if there is none."""
     return next((topic.name for topic in ctx.topics.values() if topic.id == topic_id), None)
 
 
@@ -231,7 +234,7 @@ def _refusal(ctx: Context, partition: CommitPartition) -> Errors:
 
 
 def _java_long(number: int) -> int:
-    """A sum as Java's 64 bits have it: one that is too large comes out negative, which is long ago."""
+    """Returns a sum as Java's 64 bits have it: one that is too large comes out negative, which is long ago."""
     return (number + 2**63) % 2**64 - 2**63
 
 

@@ -20,7 +20,7 @@ _MEMBER_EPOCH_VERSION = 9
 
 
 def member_commit_check(group: ConsumerGroup, member_id: str, epoch: int, api_version: int) -> PartitionCheck | None:
-    """What each partition of an OffsetCommit has to pass; None is nothing.
+    """Returns what each partition of an OffsetCommit has to pass; None is nothing.
 
     Raises:
         ApiError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
@@ -34,7 +34,7 @@ def member_commit_check(group: ConsumerGroup, member_id: str, epoch: int, api_ve
 
 
 def txn_commit_check(ctx: Context, group: ConsumerGroup, body: TxnOffsetCommit) -> PartitionCheck | None:
-    """What each partition of a TxnOffsetCommit has to pass; None is nothing.
+    """Returns what each partition of a TxnOffsetCommit has to pass; None is nothing.
 
     Raises:
         ApiError: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.
@@ -55,7 +55,7 @@ def _stale(member: ConsumerMember) -> Errors:
 
 
 def _epoch_check(member: ConsumerMember, epoch: int, error: Errors) -> PartitionCheck | None:
-    """An older epoch will do for a partition that the member has had since then: the commit crossed a rebalance."""
+    """Allows an older epoch for partitions that the member has had since then: the commit crossed a rebalance."""
     if epoch == member.member_epoch:
         return None
     if epoch > member.member_epoch:

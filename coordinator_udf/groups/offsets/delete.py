@@ -50,7 +50,7 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
 
 
 def _existing(ctx: Context, topics: Sequence[DeleteTopic]) -> tuple[Sequence[DeleteTopic], list[dict[str, Any]]]:
-    """Topics with the partitions that exist, and the answers for those that don't, which a broker gives itself."""
+    """Returns topics with the partitions that exist, and a broker's own answers for those that don't."""
     if not ctx.settings.offsets_topic_partition_check:
         return topics, []
     error = Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -80,7 +80,7 @@ def _delete_topic(
 
 
 def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]:
-    """The partitions for which a group has an offset, committed or pending."""
+    """Returns the partitions for which a group has an offset, committed or pending."""
     committed = [
         (topic, partition)
         for topic, partitions in store.offsets.committed.get(group_id, {}).items()
@@ -90,7 +90,7 @@ def offset_partitions(store: GroupStore, group_id: str) -> list[tuple[str, int]]
 
 
 def offset_tombstones(group_id: str, partitions: Iterable[tuple[str, int]]) -> Iterator[Change]:
-    """The records that end offsets."""
+    """Returns the records that end offsets."""
     return ((OFFSET_COMMIT, offset_key(group_id, topic, partition), None) for topic, partition in partitions)
 
 
@@ -112,7 +112,7 @@ def end_group(ctx: Context, store: GroupStore, group_id: str, event: GroupEvent)
 
 
 def group_end(group: Group) -> list[NewRecord]:
-    """The tombstones that end an empty group."""
+    """Returns the tombstones that end an empty group."""
     if isinstance(group, ConsumerGroup):
         return group_tombstones(group)
     return [NewRecord(GROUP_METADATA, group_metadata_key(group.group_id), None)]

@@ -22,7 +22,7 @@ _TOP_LEVEL_ERROR_VERSION = 2
 
 
 def fetch_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetFetch) -> dict[str, Any]:
-    """The body of the answer, in the shape of its version (one group before version 8)."""
+    """Returns the body of the answer, in the shape of its version (one group before version 8)."""
     if api_version >= BATCH_VERSION:
         groups = [_fetch_group(ctx, store, api_version, group, body.require_stable) for group in body.groups or ()]
         return {"throttleTimeMs": 0, "groups": groups}
@@ -32,7 +32,7 @@ def fetch_offsets(ctx: Context, store: GroupStore, api_version: int, body: Offse
 
 
 def refuse_fetch(api_version: int, body: OffsetFetch, error: Errors) -> dict[str, Any]:
-    """The answer where no group can be asked at all; before version 2 each partition carries the error."""
+    """Returns the answer where no group can be asked at all; before version 2 each partition carries the error."""
     if api_version >= BATCH_VERSION:
         groups = [{"groupId": group.group_id, "topics": [], "errorCode": int(error)} for group in body.groups or ()]
         return {"throttleTimeMs": 0, "groups": groups}

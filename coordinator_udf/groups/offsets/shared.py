@@ -36,17 +36,17 @@ def write_or_refuse(ctx: Context, store: GroupStore, sizes: Sequence[Sizes], rec
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> dict[str, Any]:
-    """The key of an offset's record."""
+    """Returns the key of an offset's record."""
     return {"type": OFFSET_COMMIT, "group": group_id, "topic": topic, "partition": partition}
 
 
 def partition_answer(index: int, error: Errors) -> dict[str, Any]:
-    """What an answer says of a partition."""
+    """Returns what an answer says of a partition."""
     return {"partitionIndex": index, "errorCode": int(error)}
 
 
 def partition_exists(ctx: Context, topic: str, partition: int) -> bool:
-    """Whether a topic has such a partition."""
+    """Returns whether a topic has such a partition."""
     there = ctx.topics.get(topic)
     return there is not None and 0 <= partition < there.partitions
 
@@ -62,7 +62,7 @@ def split_existing(ctx: Context, topic: NamedTopic) -> tuple[NamedTopic | None, 
 
 
 def merged_topics(missing: Sequence[dict[str, Any]], answered: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    """An answer's topics: first what the broker refuses, then what the coordinator says of the others.
+    """Returns an answer's topics: first what the broker refuses, then what the coordinator says of the others.
 
     A topic stands there once, unless all exists: then the answer is the coordinator's, topic by topic as was asked.
     Source: OffsetCommitResponse.Builder and OffsetDeleteResponse.Builder, as KafkaApis uses them.

@@ -25,23 +25,25 @@ BATCH_OVERHEAD_BYTES = 61
 
 
 def placeholder(ref: AssignmentRef | None) -> str:
-    """What stands in a body or value for a member's assignment."""
+    """Returns what stands in a body or value for a member's assignment."""
     return "" if ref is None or not ref.size else placeholders.placeholder(ref.record_offset, ref.assigned_as)
 
 
 def group_metadata_key(group_id: str) -> dict[str, Any]:
-    """The key of a group's record."""
+    """Returns the key of a group's record."""
     return {"type": GROUP_METADATA, "group": group_id}
 
 
 def group_metadata_version(group: ClassicGroup) -> int:
-    """The version of the value of a group's record: Kafka's, or the next one where a member understands extensions."""
+    """Returns the value version of a group's record: Kafka's, or the next where a member understands extensions."""
     extended = any(member.client_extensions for member in group.members.values())
     return _EXTENDED_VALUE_VERSION if extended else GROUP_METADATA_VALUE_VERSION
 
 
 def group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
-    """A group with its members and where their assignments lie; what extensions add only where it isn't the default.
+    """Returns a group with its members and where their assignments lie.
+
+    What extensions add only where it isn't the default.
 
     Raises:
         ValueError: there are members and no protocol, which no group that can be stored has.
@@ -78,7 +80,7 @@ def _member_value(member: Member, protocol_name: str | None) -> dict[str, Any]:
 
 
 def empty_group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
-    """A group that was just made and that nobody has joined."""
+    """Returns a group that was just made and that nobody has joined."""
     return {
         "protocolType": "",
         "generation": 0,
@@ -90,7 +92,7 @@ def empty_group_metadata_value(group: ClassicGroup) -> dict[str, Any]:
 
 
 def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
-    """How large a group's record is in Kafka's format.
+    """Returns how large a group's record is in Kafka's format.
 
     Args:
         group: the group as it would be written.
@@ -105,7 +107,10 @@ def group_metadata_sizes(group: ClassicGroup, sizes: dict[str, int]) -> Sizes:
 
 
 def most_group_metadata_bytes(group: ClassicGroup, sizes: dict[str, int]) -> int:
-    """What the record batch with a group's record doesn't exceed; the arguments are those of `group_metadata_sizes`."""
+    """Returns what the record batch with a group's record doesn't exceed.
+
+    The arguments are those of `group_metadata_sizes`.
+    """
     texts = len(group.group_id) + len(group.protocol_type or "") + len(group.protocol_name or "")
     texts += len(group.leader or "")
     others = 256 + sum(sizes.values())
@@ -128,12 +133,12 @@ _EMPTY_GROUP_BYTES = _measure_group(empty_group_metadata_value(ClassicGroup(""))
 
 
 def empty_group_sizes(group_id: str) -> Sizes:
-    """How large the record is of a group that nobody has joined."""
+    """Returns how large the record is of a group that nobody has joined."""
     return _measure_group_key({"group": group_id}), _EMPTY_GROUP_BYTES
 
 
 def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Sizes:
-    """How large an offset's record is, or its tombstone."""
+    """Returns how large an offset's record is, or its tombstone."""
     key_bytes = _measure_offset_key({"group": group_id, "topic": topic})
     if value is None:
         return key_bytes, None
@@ -141,7 +146,7 @@ def offset_sizes(group_id: str, topic: str, value: dict[str, Any] | None) -> Siz
 
 
 def batch_bytes(records: Iterable[Sizes]) -> int:
-    """The size of the record batch that holds these records, uncompressed (DefaultRecord, DefaultRecordBatch)."""
+    """Returns the size of these records' batch in bytes, uncompressed (DefaultRecord, DefaultRecordBatch)."""
     size = BATCH_OVERHEAD_BYTES
     for delta, (key_bytes, value_bytes) in enumerate(records):
         body = 1 + 1 + _varint(delta) + _varint(key_bytes) + key_bytes + 1

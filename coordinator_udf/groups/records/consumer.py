@@ -63,12 +63,14 @@ def _key(type_: str, group_id: str, **more: str) -> dict[str, Any]:
 
 
 def tombstone(type_: str, group_id: str, **more: str) -> NewRecord:
-    """The record that ends what a key says."""
+    """Returns the record that ends what a key says."""
     return NewRecord(type_, _key(type_, group_id, **more), None)
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int, computation: Computation | None) -> NewRecord:
-    """The group's epoch and the hash of the topics that it is for. A hash of 0 is not written: it is the default.
+    """Returns the group's epoch and the hash of the topics that it is for.
+
+    A hash of 0 is not written: it is the default.
 
     Args:
         computation: who computes an assignment, if a member does.
@@ -112,7 +114,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> NewRecord:
 def target_member(
     group_id: str, member_id: str, target: Target, metadata: tuple[int, bytes] | None = None
 ) -> NewRecord:
-    """What a member shall have, in the order given.
+    """Returns what a member shall have, in the order given.
 
     Args:
         metadata: the version and the bytes of what the assignor that computed it tells the member's.
@@ -129,7 +131,9 @@ def target_member(
 def target_epoch(
     group_id: str, epoch: int, timestamp_ms: int, installed: InstalledAssignment | None = None
 ) -> NewRecord:
-    """The group epoch for which the targets were computed, and when. A time of 0 is not written: it is the default.
+    """Returns the group epoch for which the targets were computed, and when.
+
+    A time of 0 is not written: it is the default.
 
     Args:
         installed: who computed them, if a member did.
@@ -143,7 +147,7 @@ def target_epoch(
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> NewRecord:
-    """What a member has, in the order in which the member has it."""
+    """Returns what a member has, in the order in which the member has it."""
     value = {
         "memberEpoch": member.member_epoch,
         "previousMemberEpoch": member.previous_member_epoch,
@@ -155,7 +159,7 @@ def current_assignment(group_id: str, member: ConsumerMember) -> NewRecord:
 
 
 def member_in_kafka_order(member: ConsumerMember) -> ConsumerMember:
-    """A member of the group's state, with its partitions in the order in which Kafka walks them."""
+    """Returns a member of the group's state, with its partitions in the order in which Kafka walks them."""
     return replace(
         member,
         assigned=assigned_in_kafka_order(member.assigned),
@@ -175,18 +179,18 @@ def _with_epochs(partitions: Assigned) -> list[Value]:
 
 
 def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> NewRecord:
-    """What a regular expression matches."""
+    """Returns what a regular expression matches."""
     value = {"topics": list(resolved.topics), "version": resolved.version, "timestamp": resolved.timestamp}
     return NewRecord(REGEX, _key(REGEX, group_id, regularExpression=regex), value)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[NewRecord]:
-    """The records that end a member."""
+    """Returns the records that end a member."""
     return [tombstone(type_, group_id, memberId=member_id) for type_ in (CURRENT_ASSIGNMENT, TARGET_MEMBER, MEMBER)]
 
 
 def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = None) -> list[NewRecord]:
-    """The records that end a group.
+    """Returns the records that end a group.
 
     Args:
         renamed: members that have another id in the records of the same write.
@@ -205,7 +209,7 @@ def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = N
 
 
 def group_records(group: ConsumerGroup) -> list[NewRecord]:
-    """The records that make a group, of which none is in the log yet."""
+    """Returns the records that make a group, of which none is in the log yet."""
     group_id, members = group.group_id, group.in_order()
     return [
         *(member_metadata(group_id, member) for member in members),
@@ -357,7 +361,10 @@ def _apply_current_assignment(group: ConsumerGroup, key: Mapping[str, Any], valu
 
 
 def _assigned(topics: Iterable[Value], epoch: int) -> Assigned:
-    """Partitions with their epochs; records of versions before those say none, and the member's counts for all."""
+    """Returns partitions with their epochs.
+
+    Records of versions before those say none, and the member's counts for all.
+    """
     assigned: Assigned = {}
     for topic in topics:
         partitions = topic["partitions"]

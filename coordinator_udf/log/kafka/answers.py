@@ -43,12 +43,12 @@ ANSWER_COLUMNS: Final = ("request_id", "partition", "body")
 
 
 def gateway_of(request_id: str) -> str:
-    """The name of the gateway that gave a request its id."""
+    """Returns the name of the gateway that gave a request its id."""
     return request_id.rpartition("-")[0]
 
 
 def answers_partition(gateway: str, partitions: int) -> int:
-    """The partition in which a gateway's answers are."""
+    """Returns the partition in which a gateway's answers are."""
     return zlib.crc32(gateway.encode()) % partitions
 
 
@@ -61,7 +61,7 @@ class AnswerRecord(NamedTuple):
 
 
 def answer_records(table: pa.Table, partitions: int) -> Iterator[AnswerRecord]:
-    """The records by which gateways are told answers, those to one of them in the order of the rows.
+    """Yields the records by which gateways are told answers, those to one of them in the order of the rows.
 
     Args:
         table: rows of group_responses, at least the columns request_id, partition and body.
@@ -167,7 +167,7 @@ class AnswersReader:
         self._consumer.assign([at])
 
     def read(self) -> list[pa.Table]:
-        """The answers that came since the last call, or come now; columns request_id, partition and body."""
+        """Returns the answers that came since the last call, or come now; columns request_id, partition and body."""
         found: list[_Answer] = []
         # Asked for many, the client waits for as many until the time is over.
         first = self._consumer.consume(1, _READ_S)

@@ -118,7 +118,7 @@ class KafkaLog:
         self._polling.stop()
 
     def now_ms(self) -> int:
-        """The wall clock, in milliseconds since the epoch. What counts is the brokers' clock."""
+        """Returns the wall clock, in milliseconds since the epoch. What counts is the brokers' clock."""
         return wall_ms()
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> int:

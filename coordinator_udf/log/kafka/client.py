@@ -28,7 +28,7 @@ class BrokerError(LogError):
 
 
 def producer(place: KafkaPlace, more: Mapping[str, str | int] | None = None) -> Producer:
-    """A producer whose records are written once, in order, and on all replicas that are in sync before it says so."""
+    """Returns an idempotent producer: records are written once, in order, and acknowledged by all in-sync replicas."""
     from confluent_kafka import Producer
 
     return Producer(
@@ -47,7 +47,7 @@ def producer(place: KafkaPlace, more: Mapping[str, str | int] | None = None) -> 
 
 
 def consumer(place: KafkaPlace) -> Consumer:
-    """A consumer that is given its partitions; it commits nothing."""
+    """Returns a consumer that is given its partitions; it commits nothing."""
     from confluent_kafka import Consumer
 
     return Consumer(
@@ -64,7 +64,7 @@ def consumer(place: KafkaPlace) -> Consumer:
 
 
 def admin(place: KafkaPlace, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """A client that administers topics; when polled it says what is wrong with its connections."""
+    """Returns a client that administers topics; when polled it says what is wrong with its connections."""
     from confluent_kafka.admin import AdminClient
 
     settings = _shared(place)
@@ -74,7 +74,7 @@ def admin(place: KafkaPlace, on_error: Callable[[KafkaError], None] | None = Non
 
 
 def exception() -> type[Exception]:
-    """What the clients raise."""
+    """Returns what the clients raise."""
     from confluent_kafka import KafkaException
 
     return KafkaException

@@ -23,12 +23,12 @@ _BEGAN_JSON: Final = msgspec.json.encode(_BEGAN).decode()
 
 
 def began_rows(partitions: int, now_ms: int) -> list[dict[str, Any]]:
-    """The ticks with which each appender begins. Before them its clients couldn't reach it."""
+    """Returns the ticks with which each appender begins. Before them its clients couldn't reach it."""
     return control_rows(partitions=partitions, log_ts=now_ms, api="Tick", body=_BEGAN)
 
 
 def with_downtime(rows: pa.Table, now_ms: int) -> pa.Table:
-    """Rows of one partition, in order, with a Downtime row in each gap of their time.
+    """Returns rows of one partition, in order, with a Downtime row in each gap of their time.
 
     Clients stayed connected all the while, unless the first row after the gap says that its appender just began.
 

@@ -38,7 +38,7 @@ class KafkaPlace:
 
 
 def is_kafka(place: str) -> bool:
-    """Whether a request log's place is a Kafka topic."""
+    """Returns whether a request log's place is a Kafka topic."""
     return place.startswith(_SCHEME)
 
 

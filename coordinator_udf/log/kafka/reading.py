@@ -28,7 +28,7 @@ _Record = tuple[int, int, int, bytes | None]
 
 
 def read_partition(place: KafkaPlace, partition: int) -> Iterator[pa.Table]:
-    """The rows of a partition in order, as far as they go now.
+    """Yields the rows of a partition in order, as far as they go now.
 
     Raises:
         BrokerError: the brokers don't answer.

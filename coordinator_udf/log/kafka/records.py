@@ -42,12 +42,12 @@ _SCHEMA: Final = request_log_arrow()
 
 
 def to_key(partition: int) -> bytes:
-    """The key of a shard's records."""
+    """Returns the key of a shard's records."""
     return b"%d" % partition
 
 
 def to_value(row: Mapping[str, Any]) -> bytes:
-    """A row (every column of REQUEST_LOG but ``source`` and ``offset``) as a record's value."""
+    """Returns a row (every column of REQUEST_LOG but ``source`` and ``offset``) as a record's value."""
     value = {name: told for name, told in row.items() if told is not None and name not in _OF_RECORD}
     if row["log_ts"] == 0:
         value["log_ts"] = 0
@@ -55,7 +55,7 @@ def to_value(row: Mapping[str, Any]) -> bytes:
 
 
 def to_rows(records: Iterable[tuple[int, int, int, bytes | None]], source: str = LIVE) -> pa.RecordBatch:
-    """Records (partition, offset, timestamp in ms, value) as rows of REQUEST_LOG.
+    """Returns records (partition, offset, timestamp in ms, value) as rows of REQUEST_LOG.
 
     A value that is none of a row becomes a row of no API, which the shard rejects; its body is the value.
     """

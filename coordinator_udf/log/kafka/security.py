@@ -52,7 +52,7 @@ class KafkaSecurity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return self.protocol.startswith("SASL_")
 
     def of_librdkafka(self) -> dict[str, str]:
-        """The settings of librdkafka's clients."""
+        """Returns the settings of librdkafka's clients."""
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.has_tls:
             settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_host else "none"
@@ -66,7 +66,10 @@ class KafkaSecurity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return settings
 
     def of_java(self) -> dict[str, str]:
-        """The settings of Kafka's Java clients; what is in files is told, so that executors need none of them."""
+        """Returns the settings of Kafka's Java clients.
+
+        What is in files is told, so that executors need none of them.
+        """
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.has_tls:
             settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_host else ""
@@ -134,7 +137,7 @@ def _text(path: str) -> str:
 
 
 def _key_and_certificates(path: str) -> tuple[str, str]:
-    """The private key in a PEM file, and the certificates."""
+    """Returns the private key in a PEM file, and the certificates."""
     blocks: list[str] = []
     for line in _text(path).splitlines():
         if line.startswith("-----BEGIN"):

@@ -140,7 +140,7 @@ def check(place: KafkaPlace) -> dict[str, FoundTopic]:
 
 
 def checked_partitions(place: KafkaPlace) -> int:
-    """How many partitions the log has, which is as it has to be.
+    """Returns how many partitions the log has, which is as it has to be.
 
     Raises:
         LogError: as of `check`.

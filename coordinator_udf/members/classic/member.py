@@ -118,7 +118,7 @@ class ClassicMember:
         return self._consumer.auto_commit_deadline_ms()
 
     def _held_up(self, deadline_ms: int) -> int:
-        """What is due while a call holds the network up waits for that; there is only a state to report."""
+        """Returns what is due while a call holds the network up waits for that; there is only a state to report."""
         now_ms = self._clock.now_ms
         if deadline_ms > now_ms:
             return deadline_ms

@@ -103,7 +103,7 @@ class Resync:
         return True
 
     def _has_newest(self) -> bool:
-        """Whether the member has the newest assignment, and the coordinator doesn't know (after a failover, say)."""
+        """Returns whether the member has the newest assignment unknown to the coordinator (after a failover, say)."""
         membership = self._context.membership
         told = membership.resync_told
         return (
@@ -145,7 +145,7 @@ class Resync:
             membership.request_rejoin("need to re-join for partitions that were kept back")
 
     def _is_without(self, before: frozenset[TopicPartition]) -> bool:
-        """Whether the member has lost partitions that still exist."""
+        """Returns whether the member has lost partitions that still exist."""
         topics = self._context.metadata.topics
         lost = before - self._context.subscriptions.assigned_partitions()
         return any(topic in topics and number < topics[topic].partitions for topic, number in lost)

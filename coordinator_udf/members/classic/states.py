@@ -80,7 +80,7 @@ class IllegalTransition(Exception):
 
 
 def next_state(state: MemberState, event: MemberEvent) -> MemberState:
-    """The state after an event.
+    """Returns the state after an event.
 
     Raises:
         IllegalTransition: `TRANSITIONS` has no such row.

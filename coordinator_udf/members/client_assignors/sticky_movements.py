@@ -11,7 +11,7 @@ _Pair = tuple[str, str]
 
 
 def _spread(partition: TopicPartition) -> int:
-    """The hash of a TopicPartition, as a HashMap spreads it."""
+    """Returns the hash of a TopicPartition, as a HashMap spreads it."""
     value = (31 * (31 + partition.partition) + java_hash(partition.topic)) & 0xFFFFFFFF
     return value ^ (value >> 16)
 

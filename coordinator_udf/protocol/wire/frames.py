@@ -72,7 +72,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
 
 @lru_cache(maxsize=4_096)
 def _known(api_key: int, version: int) -> tuple[str | None, bool]:
-    """The API of a key, and whether the header of this version of it has tagged fields."""
+    """Returns the API of a key, and whether the header of this version of it has tagged fields."""
     api = API_KEYS.get(api_key)
     return api, api is not None and _is_flexible_request(api, version)
 
@@ -85,7 +85,7 @@ def _is_flexible_request(api: str, version: int) -> bool:
 
 
 def response_bytes(api: str, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
-    """A response as it goes over the wire, its length first.
+    """Returns a response as it goes over the wire, its length first.
 
     Raises:
         EncodeError: the body is no response of that API and version.
@@ -99,7 +99,9 @@ def response_bytes(api: str, version: int, correlation_id: int, body: Mapping[st
 
 
 def told_response_bytes(api: str, version: int, correlation_id: int, text: str) -> bytes:
-    """A response as it goes over the wire, of a body in JSON. Short ones are written once for all that say the same.
+    """Returns a response as it goes over the wire, of a body in JSON.
+
+    Short ones are written once for all that say the same.
 
     Raises:
         EncodeError: the body is no response of that API and version.
@@ -117,7 +119,7 @@ def _around_correlation_id(api: str, version: int, text: str) -> tuple[bytes, by
 
 
 def request_bytes(api: str, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]) -> bytes:
-    """A request as it goes over the wire, its length first; what a client would send.
+    """Returns a request as it goes over the wire, its length first; what a client would send.
 
     Raises:
         EncodeError: the body is no request of that API and version.
@@ -131,7 +133,7 @@ def request_bytes(api: str, version: int, correlation_id: int, client_id: str | 
 
 
 def split_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
-    """The correlation id and the body of a response's frame (without its length).
+    """Returns the correlation id and the body of a response's frame (without its length).
 
     It may have as many elements as it has bytes: it comes from a broker that was asked, and clusters are large.
 

@@ -42,7 +42,7 @@ class Cursor:
         return start
 
     def unsigned_varint(self) -> int:
-        """Kafka's unsigned varint: seven bits a byte, the lowest first."""
+        """Returns Kafka's unsigned varint: seven bits a byte, the lowest first."""
         value = 0
         for i in range(_VARINT_BYTES):
             byte = self.data[self.advance(1)]
@@ -226,7 +226,7 @@ def _struct(message: Message) -> Read:
 
 
 def _implied(field: Field) -> Any:
-    """The JSON of the value that a tagged field has where it isn't on the wire: such fields are not in the JSON."""
+    """Returns the JSON of a tagged field's default, with which it is neither on the wire nor in the JSON."""
     value = field.implied
     if field.kind == "uuid" and not field.is_array:
         return ZERO_UUID

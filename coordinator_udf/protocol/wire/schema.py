@@ -122,7 +122,7 @@ class Message:
 
 @cache
 def request_message(api: str, version: int) -> Message:
-    """The shape of an API's request.
+    """Returns the shape of an API's request.
 
     Raises:
         KeyError: there is no such API here.
@@ -133,13 +133,13 @@ def request_message(api: str, version: int) -> Message:
 
 @cache
 def response_message(api: str, version: int) -> Message:
-    """The shape of an API's response; it raises as `request_message` does."""
+    """Returns the shape of an API's response; it raises as `request_message` does."""
     return _message(load_entity("response", KEYS_BY_NAME[api], version))
 
 
 @cache
 def kafkas(message: Message) -> Message:
-    """The shape of a message without the fields that Kafka hasn't got, to read it by: they are stepped over then."""
+    """Returns a message's shape without the fields that Kafka hasn't got: who reads by it steps over them."""
     if not any(field.is_extension or field.struct is not None for field in message.fields):
         return message
     fields = tuple(

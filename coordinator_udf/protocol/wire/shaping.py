@@ -14,7 +14,7 @@ from coordinator_udf.protocol.wire.schema import Field, Message, response_messag
 
 
 def answer(api: str, version: int, **values: Any) -> dict[str, Any]:
-    """A response body: of ``values`` those fields that the version has, the others with Kafka's defaults."""
+    """Returns a response body: of ``values`` those fields that the version has, the others with Kafka's defaults."""
     return _fit(response_message(api, version), values)
 
 

@@ -62,7 +62,7 @@ class _Stored(NamedTuple):
 
 
 def _is_part(text: str) -> bool:
-    """Whether a line goes on in the next one of its stream."""
+    """Returns whether a line goes on in the next one of its stream."""
     if text.startswith(_DOCKER):
         return _LINE_END not in text or _LOGTAG in text
     stored = _CRI.match(text) if text[:1].isdigit() else None

@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 
 def detect_format(path: Path) -> Format:
-    """The kind of one input, by what is in it.
+    """Returns the kind of one input, by what is in it.
 
     Raises:
         InputError: there is no such file, or it is of no known kind.

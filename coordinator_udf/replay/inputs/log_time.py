@@ -26,7 +26,7 @@ class NoTimeError(ValueError):
 
 
 def time_us(text: str, end: int, zone: tzinfo = UTC) -> tuple[int, int]:
-    """The last time before a place in a line, and how exact it is.
+    """Returns the last time before a place in a line, and how exact it is.
 
     Those before it are of what carried the line: a container runtime, journald.
 

@@ -49,7 +49,7 @@ class Look(msgspec.Struct):
     broken_off: str | None = None
 
     def overlaps(self, other: Look) -> bool:
-        """Whether both were written at the same time, so that they can't be parts of one log."""
+        """Returns whether both were written at the same time, so that they can't be parts of one log."""
         mine, others = (self.first_us, self.last_us), (other.first_us, other.last_us)
         if None in (*mine, *others):
             return False
@@ -118,7 +118,7 @@ def _time(text: str, zone: tzinfo) -> int | None:
 
 
 def is_trace_line(text: str) -> bool:
-    """Whether a line is one of a trace: a JSON object with a type."""
+    """Returns whether a line is one of a trace: a JSON object with a type."""
     try:
         line = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -21,7 +21,7 @@ class SortedAssignor:
     name: Final = "oracle-sorted"
 
     def assign(self, spec: GroupSpec) -> dict[str, Target]:
-        """What each member shall have."""
+        """Returns what each member shall have."""
         members = sorted(spec.members, key=java_string_key)
         topics = set[str]().union(*(member.topic_ids for member in spec.members.values()))
         given = {member_id: PartitionSets() for member_id in members}

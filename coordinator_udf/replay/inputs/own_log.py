@@ -43,7 +43,7 @@ class ShardFiles(msgspec.Struct, frozen=True):
 
 
 def ordered_shards(path: Path, source: str) -> list[ShardFiles] | None:
-    """A table's shards as files in order; None where the table isn't laid out so.
+    """Returns a table's shards as files in order; None where the table isn't laid out so.
 
     Raises:
         InputError: the table isn't a request log.
@@ -97,7 +97,7 @@ def _check_columns(path: Path, table: DeltaTable) -> None:
 
 
 def read_shard_files(unit: ShardFiles) -> Iterator[pa.RecordBatch]:
-    """The rows of a unit in order, in batches, under the unit's source name."""
+    """Yields the rows of a unit in order, in batches, under the unit's source name."""
     for name in unit.files:
         offsets = pq.read_table(name, columns=["offset"]).column("offset").to_numpy()
         if bool(np.all(offsets[1:] > offsets[:-1])):
@@ -123,7 +123,7 @@ def _as_request_log(batch: pa.RecordBatch, source: str, file: Path) -> pa.Record
 
 
 def _partition_of(file: Path, field: pa.Field, rows: int) -> pa.Array:
-    """The value that a table partitioned by a column keeps in the directory's name: ``partition=3``."""
+    """Returns the value that a table partitioned by a column keeps in the directory's name: ``partition=3``."""
     name, _, value = file.parent.name.partition("=")
     if name != field.name:
         raise InputError(f"{file} has no column {field.name}")

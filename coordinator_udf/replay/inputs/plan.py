@@ -42,7 +42,7 @@ class SourceInput(msgspec.Struct, frozen=True):
 
 
 def expand(inputs: Iterable[Path]) -> list[Path]:
-    """The files that are meant: of a directory that is no Delta table those in it, of a pattern those that fit.
+    """Returns the files that are meant: of a directory that is no Delta table those in it, of a pattern those that fit.
 
     Raises:
         InputError: there is no such input, or a directory is empty.
@@ -133,7 +133,7 @@ def _in_order(looks: Iterable[Look]) -> list[Look]:
 
 
 def _parts(looks: Sequence[Look], *, one_broker: bool) -> list[list[Look]]:
-    """The logs, each with its parts in the order of time."""
+    """Returns the logs, each with its parts in the order of time."""
     logs: list[list[Look]] = []
     for look in _in_order(looks):
         log = next((log for log in logs if one_broker or _continues(look, log)), None)
@@ -163,7 +163,7 @@ def _is_beside(look: Look, parts: Sequence[Look]) -> bool:
 
 
 def source_names(inputs: Sequence[Path]) -> list[str]:
-    """Each input's file name; where two are alike, with as much of their paths as tells them apart.
+    """Returns each input's file name; where two are alike, with as much of their paths as tells them apart.
 
     Raises:
         InputError: an input is named twice.

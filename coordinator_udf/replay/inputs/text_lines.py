@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path) -> Iterator[Line | Rejection]:
-    """The lines that are not blank; a rejection for each that is not UTF-8, and one where the file breaks off.
+    """Yields the lines that are not blank; a rejection for each that is not UTF-8, and one where the file breaks off.
 
     Raises:
         InputError: there is no such file, or it can't be opened.
@@ -56,7 +56,7 @@ def read_lines(path: Path) -> Iterator[Line | Rejection]:
 
 
 def read_all_lines(paths: Sequence[Path]) -> Iterator[Line | Rejection]:
-    """The lines of several files, one after the other, numbered as if they were one.
+    """Yields the lines of several files, one after the other, numbered as if they were one.
 
     Raises:
         InputError: as `read_lines`.

@@ -21,7 +21,7 @@ _ASSIGNORS: Final = {"oracle.SortedAssignor": f"{SortedAssignor.__module__}.{Sor
 
 
 def settings_of_trace(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by Kafka's names as a trace has them, by the names that they have here."""
+    """Returns settings by Kafka's names as a trace has them, by the names that they have here."""
     settings = {_RENAMED.get(name, name): value for name, value in values.items() if name not in _WITHOUT_EFFECT}
     assignors = settings.get("group.consumer.assignors")
     if isinstance(assignors, str):

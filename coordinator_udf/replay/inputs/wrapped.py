@@ -30,7 +30,7 @@ decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def unwrap(text: str) -> str:
-    """The line in a JSON object, with the object's time before it; a line that is no such object as it is.
+    """Returns the line in a JSON object, with the object's time before it; a line that is no such object as it is.
 
     A time that is in the line itself stands behind that one and counts.
     """
@@ -43,7 +43,7 @@ def unwrap(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str | None:
-    """What is in a line's object, once; None if it has none."""
+    """Returns what is in a line's object, once; None if it has none."""
     before = _BEFORE.match(text)
     if before is None or "Completed request:" in before.group():
         return None
@@ -64,7 +64,7 @@ def _unwrapped(text: str) -> str | None:
 
 
 def time_of(wrapped: dict[str, Any]) -> str:
-    """The time that an object tells of its line; empty if it tells none, or none of our days."""
+    """Returns the time that an object tells of its line; empty if it tells none, or none of our days."""
     for name in _TIME:
         value = wrapped.get(name)
         if isinstance(value, str) and not value.isdecimal():
@@ -75,7 +75,7 @@ def time_of(wrapped: dict[str, Any]) -> str:
 
 
 def _of_number(value: Any) -> str:
-    """A time since the epoch in seconds, milli-, micro- or nanoseconds, whichever gives a year of ours."""
+    """Returns a time since the epoch in seconds, milli-, micro- or nanoseconds, whichever gives a year of ours."""
     if isinstance(value, str) and value.isdecimal():
         value = float(value)
     if not isinstance(value, int | float):
@@ -87,7 +87,7 @@ def _of_number(value: Any) -> str:
 
 
 def _of_instant(value: Any) -> str:
-    """The time of log4j2's JSON: an object of whole seconds since the epoch and nanoseconds."""
+    """Returns the time of log4j2's JSON: an object of whole seconds since the epoch and nanoseconds."""
     if not isinstance(value, dict):
         return ""
     seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)

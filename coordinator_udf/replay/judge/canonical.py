@@ -22,7 +22,7 @@ _SUPPORTED_ASSIGNORS = "Supported assignors: "
 
 
 def canonical_answer(api: str, body: Mapping[str, Any] | None, *, of_many_shards: bool = False) -> Any:
-    """The canonical form of an answer's body.
+    """Returns the canonical form of an answer's body.
 
     Args:
         of_many_shards: whether several shards may have had a part in it; a broker puts those together in the order in
@@ -32,12 +32,12 @@ def canonical_answer(api: str, body: Mapping[str, Any] | None, *, of_many_shards
 
 
 def canonical_value(record_type: str, value: Mapping[str, Any] | None) -> Any:
-    """The canonical form of a record's value."""
+    """Returns the canonical form of a record's value."""
     return _apply(_RECORDS.get(record_type, ()), value)
 
 
 def canonical_group(group: Mapping[str, Any]) -> Any:
-    """The canonical form of one described group, without the leader where it isn't decided yet."""
+    """Returns the canonical form of one described group, without the leader where it isn't decided yet."""
     canonical = _apply(_DESCRIBED, group)
     if canonical.get("type") == "classic" and canonical.get("state") not in LEADER_STATES:
         canonical.pop("leader", None)
@@ -45,7 +45,7 @@ def canonical_group(group: Mapping[str, Any]) -> Any:
 
 
 def sort_key(value: Any) -> bytes:
-    """A total order over JSON values: equal keys, equal values."""
+    """Returns a total order over JSON values: equal keys, equal values."""
     return _encode(value)
 
 
@@ -72,7 +72,7 @@ def _by_value(items: Any) -> Any:
 
 
 def _topic_partitions(topics: Sequence[dict[str, Any]]) -> Any:
-    """Topics with their partitions, and each partition's epoch beside it where there are epochs."""
+    """Returns topics with their partitions, and each partition's epoch beside it where there are epochs."""
     for topic in topics:
         partitions = topic.get("partitions")
         if partitions is None:

@@ -57,7 +57,7 @@ class Excluded(NamedTuple):
     groups_since: Mapping[str, int]
 
     def has_group(self, group_id: Any, ts: int) -> bool:
-        """Whether a group can't be compared at this moment any more."""
+        """Returns whether a group can't be compared at this moment any more."""
         since = self.groups_since.get(group_id)
         return since is not None and ts >= since
 
@@ -99,7 +99,7 @@ def _decided(verdict: Verdict, undecided: Callable[[Difference], str | None]) ->
 
 
 def answer_error(body: Mapping[str, Any]) -> int:
-    """The error code of an answer: its own, else the first one within that is not 0."""
+    """Returns the error code of an answer: its own, else the first one within that is not 0."""
     own = body.get("errorCode")
     if own:
         return int(own)
@@ -107,7 +107,7 @@ def answer_error(body: Mapping[str, Any]) -> int:
 
 
 def answer_place(answer: Answer) -> tuple[str, str, str]:
-    """Where a recorded answer is counted: what it is, its API, its error."""
+    """Returns where a recorded answer is counted: what it is, its API, its error."""
     return "answer", answer.api, error_name(answer_error(answer.body))
 
 
@@ -156,7 +156,7 @@ Block = tuple[int, str | None]
 def _compare_records(
     source: str, recorded: Sequence[Record], ours: Sequence[Record], excluded: Excluded, verdict: Verdict
 ) -> None:
-    """Records of one cause at one time are a set, but two writes of one key keep their order."""
+    """Compares records: those of one cause and time are a set, but two writes of one key keep their order."""
     theirs, mine = _blocks(recorded, excluded, verdict), _blocks(ours, excluded, None)
     for block in dict.fromkeys([*theirs, *mine]):
         left, right = theirs.get(block, []), list(mine.get(block, []))
@@ -181,7 +181,7 @@ def _compare_records(
 def _compare_order(
     source: str, theirs: Mapping[Block, list[Any]], mine: Mapping[Block, list[Any]], verdict: Verdict
 ) -> None:
-    """Which operation wrote first, and within one the order of the writes of one key."""
+    """Compares which operation wrote first, and within one the order of the writes of one key."""
     shared = [block for block in theirs if block in mine]
     ordered = [block for block in mine if block in theirs]
     for block in shared:

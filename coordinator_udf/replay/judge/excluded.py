@@ -12,7 +12,7 @@ from coordinator_udf.replay.recording import Answer, ReplaySource
 
 
 def excluded_by(source: ReplaySource) -> Excluded:
-    """The requests that were not served, and the groups that those changed, from the first such change on."""
+    """Returns the requests that were not served, and the groups that those changed, from the first such change on."""
     answers = {answer.request_id: answer for answer in source.recording.answers}
     # Whom a request made the coordinator answer besides itself, or write for: a refused one may have done so, too.
     # A broker's log doesn't tell, so there each counts as having done so.
@@ -40,7 +40,10 @@ def excluded_by(source: ReplaySource) -> Excluded:
 
 
 def _touched(row: Mapping[str, Any], answer: Answer | None, since: Mapping[str, int]) -> bool:
-    """Whether a request was answered from a group that was changed before; a list of groups is about all of them."""
+    """Returns whether a request was answered from a group that was changed before.
+
+    A list of groups is about all of them.
+    """
     body: Mapping[str, Any] = answer.body if answer is not None else {}
     if row["group_id"] is not None:
         named = {row["group_id"]}

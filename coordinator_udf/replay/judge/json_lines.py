@@ -21,7 +21,7 @@ _RECORD = (
 
 
 def json_lines(source: str, outputs: Outputs) -> Iterator[bytes]:
-    """One line an answer, record or description, each with its newline: of one shard in their order, else by time.
+    """Yields a line for each answer, record or description, with its newline: in a shard's order, else by time.
 
     A trace's request numbers are numbers again; another log's request ids are texts wherever a number would stand.
     """
@@ -37,7 +37,7 @@ def json_lines(source: str, outputs: Outputs) -> Iterator[bytes]:
 def _lines(
     table: pa.Table, columns: tuple[str, ...], line_of: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> Iterator[tuple[tuple[int, int, int], dict[str, Any]]]:
-    """Lines with when they were said: time, partition and number."""
+    """Yields lines with when they were said: time, partition and number."""
     for row in rows_of(table, columns):
         line = line_of(row)
         if line is not None:

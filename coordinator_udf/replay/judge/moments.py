@@ -52,7 +52,7 @@ def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
 
 
 def _stretches(own: list[int], times: list[int]) -> Iterator[tuple[int, int, int]]:
-    """The stretches of a group's rows that are of one moment: the moment, the first, and the one behind the last."""
+    """Yields the stretches of a group's rows that are of one moment: the moment, the first, one past the last."""
     starts = [place for place in range(len(own)) if place == 0 or times[own[place]] != times[own[place - 1]]]
     moments = [times[own[start]] for start in starts]
     for moment, (first, last) in zip(moments, pairwise([*starts, len(own)]), strict=True):
@@ -60,7 +60,7 @@ def _stretches(own: list[int], times: list[int]) -> Iterator[tuple[int, int, int
 
 
 def _answered(outputs: Outputs, recording: Recording) -> Mapping[_Moment, int]:
-    """When the first was answered of those that joined a generation, by the moment at which they were so here."""
+    """Returns when the first of those was answered that joined a generation, by the moment of their answers here."""
     recorded = {
         answer.request_id: answer.ts
         for answer in recording.answers

@@ -24,7 +24,7 @@ DESCRIBE = "Describe"
 
 
 def our_outputs(outputs: Outputs, *, with_records: bool = True) -> OurOutputs:
-    """The answers, records and descriptions in the outputs of one source, in the order of the rows.
+    """Returns the answers, records and descriptions in the outputs of one source, in the order of the rows.
 
     Args:
         outputs: every placeholder completed and the parts of a request merged.
@@ -48,18 +48,21 @@ def our_outputs(outputs: Outputs, *, with_records: bool = True) -> OurOutputs:
 
 
 def producer_of(row: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """A record's producer id and epoch as a recording tells them; a marker has them in its key alone."""
+    """Returns a record's producer id and epoch as a recording tells them; a marker has them in its key alone."""
     is_marker = row["record_type"] == END_TXN_MARKER
     return (None, None) if is_marker else (row["producer_id"], row["producer_epoch"])
 
 
 def answer_body(text: str | None) -> dict[str, Any]:
-    """An answer's body; of one that failed and can't say so, its error alone, which no recorded answer equals."""
+    """Returns an answer's body.
+
+    Of one that failed and can't say so, its error alone, which no recorded answer equals.
+    """
     body: dict[str, Any] = {"errorCode": int(Errors.UNKNOWN_SERVER_ERROR)} if text is None else _decode(text)
     return body
 
 
 def rows_of(table: pa.Table, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The rows of a table as dicts of some of its columns."""
+    """Yields the rows of a table as dicts of some of its columns."""
     for values in zip(*(table.column(name).to_pylist() for name in columns), strict=True):
         yield dict(zip(columns, values, strict=True))

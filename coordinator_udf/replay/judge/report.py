@@ -49,7 +49,7 @@ class SourceReport(msgspec.Struct):
 
 
 def total(reports: Sequence[SourceReport]) -> SourceReport:
-    """The sum of all sources."""
+    """Returns the sum of all sources."""
     counters = ("unsupported", "foreign", "notes", "identical", "different", "incomparable")
     summed: dict[str, Counter[str]] = {name: Counter() for name in counters}
     undecided: dict[str, Counter[str]] = {}
@@ -77,7 +77,7 @@ def total(reports: Sequence[SourceReport]) -> SourceReport:
 
 
 def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
-    """Why what came of an input should not be believed: most of it was unreadable, or contradicted.
+    """Yields why what came of an input should not be believed: most of it was unreadable, or contradicted.
 
     Args:
         limit: the share from which on it is.
@@ -93,7 +93,7 @@ def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
 
 
 def summary(reports: Sequence[SourceReport]) -> Iterator[str]:
-    """The lines of the summary: one a source, then the sums, then each API and error."""
+    """Yields the lines of the summary: one a source, then the sums, then each API and error."""
     for report in reports:
         yield from _source_lines(report)
     everything = total(reports)
@@ -142,7 +142,7 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
 
 
 def explanation_lines(reports: Sequence[SourceReport]) -> Iterator[str]:
-    """What was moved for answers to be explained, and what nothing explains: a line each."""
+    """Yields what was moved for answers to be explained, and what nothing explains: a line each."""
     for report in reports:
         for line in report.explanations:
             yield f"{report.source}: {line}"

@@ -93,7 +93,7 @@ def _print_source(source: ReplaySource, verdict: Verdict, differences: list[Diff
 
 
 def _contrast(recorded: Any, ours: Any) -> list[str]:
-    """Both sides, field by field where they are objects, and only the fields that differ."""
+    """Returns both sides, field by field where they are objects, and only the fields that differ."""
     if not isinstance(recorded, dict) or not isinstance(ours, dict):
         return [f"recorded {_json(recorded)}", f"ours     {_json(ours)}"]
     lines: list[str] = []

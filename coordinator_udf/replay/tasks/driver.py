@@ -103,7 +103,7 @@ def _refuse_impossible(out: Path) -> None:
 
 
 def needs_spark(sources: Iterable[SourceInput]) -> bool:
-    """Whether there are logs of our own, whose shards are shared among tasks."""
+    """Returns whether there are logs of our own, whose shards are shared among tasks."""
     return any(source.form in _OWN for source in sources)
 
 

@@ -26,7 +26,7 @@ _SLICE_ROWS = 5_000
 
 
 def run_in_process(source: ReplaySource) -> Outputs:
-    """The completed outputs of a source by shard, the answers of spanning requests merged."""
+    """Returns the completed outputs of a source by shard, the answers of spanning requests merged."""
     return Runs(source).outputs()
 
 
@@ -39,7 +39,7 @@ class Runs:
         self._known: dict[int, tuple[list[tuple[Any, ...]], list[OutputRows]]] = {}
 
     def outputs(self) -> Outputs:
-        """The completed outputs of the source as its rows are now, the answers of spanning requests merged."""
+        """Returns the completed outputs of the source as its rows are now, the answers of spanning requests merged."""
         source = self._source
         shards: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
         for row in source.rows:
@@ -58,7 +58,7 @@ class Runs:
 
 
 def _loaded(source: str, rows: Sequence[Mapping[str, Any]]) -> dict[RecordAt, dict[str, bytes]]:
-    """The assignments in the records that the source's shards begin with, by record and member."""
+    """Returns the assignments in the records that the source's shards begin with, by record and member."""
     found: dict[RecordAt, dict[str, bytes]] = {}
     for row in rows:
         if row["api"] == LOAD_GROUP and row["body"] is not None:
@@ -76,7 +76,7 @@ def _said(source: str, settings: Settings, partition: int, rows: Sequence[Mappin
 
 
 def request_batch(source: str, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Rows of the request log, which need no ``source``, as a record batch under that source."""
+    """Returns rows of the request log, which need no ``source``, as a record batch under that source."""
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in REQUEST_COLUMNS if name != "source"}
     columns["source"] = [source] * len(rows)
     return pa.record_batch([pa.array(columns[field.name], field.type) for field in _SCHEMA], schema=_SCHEMA)

@@ -132,7 +132,7 @@ def _together(job: Job, spooled: Spooled, outline: Outline, results: Sequence[Po
 def _shared_report(
     job: Job, spooled: Spooled, outline: Outline, results: Sequence[PortionResult], files: TableFiles
 ) -> SourceReport:
-    """What is of several tasks, or of the log as a whole."""
+    """Returns what is of several tasks, or of the log as a whole."""
     responses = merged_responses(results, outline.partitions)
     verdict, unexplained = judge_shared(job.source, outline, spooled.spool.that_ask_several(), responses, results)
     outputs = Outputs.of(())._replace(responses=responses)

@@ -153,7 +153,7 @@ def _shuffled(spark: SparkSession, table: DataFrame, job: Job, settings: Setting
 
 
 def _named(rows: DataFrame, source: str) -> DataFrame:
-    """The rows under the input's name; a table of several coordinators keeps theirs behind it."""
+    """Returns the rows under the input's name; a table of several coordinators keeps theirs behind it."""
     several = rows.select("source").distinct().limit(2).count() > 1
     name = F.concat(F.lit(f"{source}/"), F.col("source")) if several else F.lit(source)
     return rows.withColumn("source", name)

@@ -115,7 +115,7 @@ def _replay(job: Job, source: ReplaySource) -> PortionResult:
 
 
 def _cut_outputs(source: ReplaySource, outputs: Outputs) -> tuple[Outputs, pa.Table]:
-    """What was said, without the answers in which other portions have a part; and those."""
+    """Returns what was said, without the answers in which other portions have a part; and those."""
     if not source.asked_elsewhere:
         return outputs, outputs.responses.slice(0, 0)
     ids = pa.array(list(source.asked_elsewhere), pa.string())
@@ -125,7 +125,7 @@ def _cut_outputs(source: ReplaySource, outputs: Outputs) -> tuple[Outputs, pa.Ta
 
 
 def _cut_verdict(source: ReplaySource, verdict: Verdict) -> tuple[Verdict, list[SharedAnswer]]:
-    """The verdict, without the answers in which other portions have a part; and those."""
+    """Returns the verdict, without the answers in which other portions have a part; and those."""
     answers = [answer for answer in source.recording.answers if answer.request_id in source.asked_elsewhere]
     if not answers:
         return verdict, []
@@ -166,7 +166,7 @@ def _counter(verdict: Verdict, is_compared: bool, difference: Difference | None)
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """A table as Arrow IPC; nothing of an empty one."""
+    """Returns a table as Arrow IPC; nothing of an empty one."""
     if not len(table):
         return b""
     sink = pa.BufferOutputStream()
@@ -177,7 +177,7 @@ def to_ipc(table: pa.Table) -> bytes:
 
 
 def pack_bounds(bounds: Iterable[Bound]) -> dict[str, bytes]:
-    """What answers say of settings, by setting, 24 bytes each."""
+    """Returns what answers say of settings, by setting, 24 bytes each."""
     by_name: dict[str, list[tuple[int, int, int]]] = {}
     for ts, name, least, most in bounds:
         by_name.setdefault(name, []).append((ts, least, most))
@@ -185,7 +185,7 @@ def pack_bounds(bounds: Iterable[Bound]) -> dict[str, bytes]:
 
 
 def unpack_bounds(packed: dict[str, bytes]) -> Iterable[Bound]:
-    """The same again."""
+    """Reads what `pack_bounds` wrote."""
     for name, rows in packed.items():
         for ts, least, most in np.frombuffer(rows, np.int64).reshape(-1, 3).tolist():
             yield Bound(ts, name, least, most)

@@ -59,7 +59,7 @@ def mapped_in_processes(work: Callable[[T], R], units: Iterable[T]) -> Iterator[
 
 
 def workers_here() -> int:
-    """How many processes this machine runs at once."""
+    """Returns how many processes this machine runs at once."""
     return len(os.sched_getaffinity(0))
 
 

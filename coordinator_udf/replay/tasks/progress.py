@@ -17,7 +17,7 @@ class Progress:
     """The progress of one work."""
 
     def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
-        """A work that is to begin.
+        """Begins with nothing done.
 
         Args:
             what: it does, with which units.
@@ -53,7 +53,7 @@ class Progress:
             self._say(self.line())
 
     def line(self) -> str:
-        """How far it is."""
+        """Returns how far it is."""
         passed_s = max(time.monotonic() - self._began_s, 1e-3)
         rate = self._done / passed_s
         line = f"{self._what}: {self._done:,} of {self._total:,}, {rate:,.0f}/s"

@@ -151,7 +151,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
 
 
 def _without_late_losses(source: ReplaySource, verdict: Verdict) -> Verdict:
-    """The verdict, where what was lost with a shard is no reason any more once its groups have been right again."""
+    """Returns the verdict in which a shard's loss excuses nothing once its groups have been right again."""
     facts, explained = source.facts, source.explained
     if facts is None or explained is None or not verdict.undecided.get(LOST):
         return verdict
@@ -220,7 +220,7 @@ def append_lines(job: Job, outputs: Outputs, verdict: Verdict) -> None:
 
 
 def _with_all_parts(source: ReplaySource) -> list[dict[str, Any]]:
-    """The rows, those of requests that shards of other parts of the log were asked as well with the number of all."""
+    """Returns the rows; those of requests that other parts' shards were asked too with the number of all."""
     others = source.asked_elsewhere
     if not others:
         return source.rows
@@ -242,7 +242,7 @@ def write_info_log(job: Job, known: Collection[str], report: SourceReport, files
 
 
 def difference_table(verdict: Verdict) -> pa.Table:
-    """The differences from the recording, without what both sides said."""
+    """Returns the differences from the recording, without what both sides said."""
     names = REPLAY_DIFFERENCES.fieldNames()
     columns = {name: [getattr(difference, name) for difference in verdict.differences] for name in names}
     return pa.table(columns, schema=replay_differences_arrow())
@@ -285,7 +285,7 @@ def _texts(paths: Sequence[Path]) -> Iterator[str]:
 
 
 def info_tables(info: InfoLog, source: str, known: Collection[str] = ()) -> dict[str, pa.Table]:
-    """What a broker's own log tells, as tables.
+    """Returns what a broker's own log tells, as tables.
 
     Args:
         known: groups whose transitions the request log tells.
@@ -301,7 +301,7 @@ def info_tables(info: InfoLog, source: str, known: Collection[str] = ()) -> dict
 
 
 def rejection_table(source: str, rejections: Sequence[Rejection]) -> pa.Table:
-    """The lines that never became a request, as rows of the table rejected_requests."""
+    """Returns the lines that never became a request, as rows of the table rejected_requests."""
     names = ("ts", "request_id", "api", "group_id", "reason", "raw")
     columns: dict[str, list[object]] = {field: [None] * len(rejections) for field in REJECTED_REQUESTS.fieldNames()}
     columns["source"] = [source] * len(rejections)
@@ -323,7 +323,7 @@ def _report(source: ReplaySource, outputs: Outputs, verdict: Verdict) -> SourceR
 
 
 def counts(verdict: Verdict) -> dict[str, Any]:
-    """The counts of a verdict, as a report has them."""
+    """Returns the counts of a verdict, as a report has them."""
     return {
         "identical": _places(verdict.identical),
         "different": _places(verdict.different),

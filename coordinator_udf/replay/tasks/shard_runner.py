@@ -76,7 +76,7 @@ class ShardRunner:
         return self._files.close()
 
     def _of(self, source: str, partition: int) -> Shard:
-        """The shard of the rows at hand; a new one where they are the first of theirs."""
+        """Returns the shard of the rows at hand; a new one where they are the first of theirs."""
         if self._place != (source, partition) or self._shard is None:
             self._place = (source, partition)
             self._shard = Shard(partition, self._settings, keep_log=self._keep_log)
@@ -106,14 +106,14 @@ class ShardRunner:
 
 
 def count_requests(rows: pa.RecordBatch) -> float:
-    """How many requests rows are; one that asks several shards is as many rows, each a part of it."""
+    """Returns how many requests rows are; one that asks several shards is as many rows, each a part of it."""
     is_control = are_controls(rows.column("api"))
     parts = pc.fill_null(rows.column("parts").filter(pc.invert(is_control)), 1).cast(pa.float64())
     return float(pc.sum(pc.divide(1.0, parts)).as_py() or 0.0)
 
 
 def answered_requests(responses: pa.Table) -> int:
-    """How many requests were answered; control rows don't count."""
+    """Returns how many requests were answered; control rows don't count."""
     is_control = are_controls(responses.column("api"))
     return len(responses) - int(pc.sum(is_control).as_py() or 0)
 
@@ -132,7 +132,7 @@ def shard_slices(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, int, 
 
 
 def _boundaries(batch: pa.RecordBatch) -> list[int]:
-    """Where a shard begins in the batch, and the end."""
+    """Returns where a shard begins in the batch, and the end."""
     partition = np.asarray(batch.column("partition"))
     source = np.asarray(pc.dictionary_encode(batch.column("source")).indices)
     change = np.flatnonzero((np.diff(partition) != 0) | (np.diff(source) != 0)) + 1

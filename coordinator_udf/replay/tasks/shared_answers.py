@@ -28,7 +28,7 @@ _FIRST_REASONS: Final = (LOST, REBASED, ENDED, OLDER)
 
 
 def merged_responses(results: Sequence[PortionResult], partitions: int) -> pa.Table:
-    """The answers of which portions said parts, one row each, as if one task had had all shards."""
+    """Returns the answers of which portions said parts, one row each, as if one task had had all shards."""
     rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for result in results:
         if result.parts:
@@ -91,7 +91,7 @@ def judge_shared(
 def _with_differences_of_parts(
     verdict: Verdict, recording: Recording, found: Mapping[str, list[SharedAnswer]], excluded: set[str]
 ) -> Verdict:
-    """The verdict, with the answers that agree only for a group was put in the state that they tell."""
+    """Returns the verdict, with the answers that agree only for a group was put in the state that they tell."""
     known = {difference.request_id for difference in verdict.differences} | excluded
     added = []
     for answer in recording.answers:
@@ -108,7 +108,7 @@ def _with_differences_of_parts(
 
 
 def _reason(differences: Sequence[Difference]) -> str | None:
-    """Why the log can't decide an answer of which parts differ; None where it can."""
+    """Returns why the log can't decide an answer of which parts differ; None where it can."""
     reasons = {difference.undecided for difference in differences}
     return None if None in reasons else min(reasons, key=_FIRST_REASONS.index, default=None)
 

@@ -109,7 +109,7 @@ class SessionColumns:
         self._waited = 0
 
     def wants(self, group_ids: Sequence[str], count: int) -> list[str]:
-        """Which of these groups are hot and worth moving to the columns, now that so many heartbeats of them came."""
+        """Returns which of these groups are hot and worth moving to the columns after so many heartbeats."""
         waiting = [group_id for group_id in group_ids if group_id in self._hot]
         if not waiting:
             return []
@@ -142,7 +142,7 @@ class SessionColumns:
         self._packed = None
 
     def due(self, now_ms: int) -> list[str]:
-        """The groups of which a session has ended by ``now_ms``."""
+        """Returns the groups of which a session has ended by ``now_ms``."""
         if now_ms < self.bound_ms:
             return []
         table = self._table
@@ -153,7 +153,7 @@ class SessionColumns:
         return [table.group_ids[place] for place in places.tolist()]
 
     def next_deadline_ms(self) -> int:
-        """When the first session ends if no heartbeat comes."""
+        """Returns when the first session ends if no heartbeat comes."""
         self.bound_ms = int(self._table.deadlines_ms.min(initial=NEVER_MS))
         return self.bound_ms
 
@@ -162,7 +162,7 @@ class SessionColumns:
     def find(
         self, groups: list[str], group_of: np.ndarray, member_ids: pa.StringArray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where the sessions of heartbeats are.
+        """Returns where the sessions of heartbeats are.
 
         Args:
             groups: the different groups.
@@ -189,14 +189,14 @@ class SessionColumns:
         return slots, place_of
 
     def accepts(self, places: np.ndarray, generation_ids: np.ndarray) -> np.ndarray:
-        """Which heartbeats `find` has found, of groups of the generation that they name."""
+        """Returns which heartbeats `find` has found, of groups of the generation that they name."""
         if len(self._table.group_ids) == 0:
             return np.zeros(len(places), np.bool_)
         accepted: np.ndarray = (places >= 0) & (self._table.generation_ids[places] == generation_ids)
         return accepted
 
     def are_in_columns(self, places: np.ndarray) -> np.ndarray:
-        """Which of the groups at these places are still in the columns."""
+        """Returns which of the groups at these places are still in the columns."""
         found: np.ndarray = self._table.is_in_columns[places]
         return found
 
@@ -231,14 +231,14 @@ class SessionColumns:
         return True
 
     def codes(self, places: np.ndarray) -> np.ndarray:
-        """What heartbeats of groups are answered."""
+        """Returns what heartbeats of groups are answered."""
         answers: np.ndarray = self._table.codes[places]
         return answers
 
     # -- the state row --------------------------------------------------------------------------------------------
 
     def pack(self) -> tuple[bytes, bytes, bytes]:
-        """All this as bytes: what heartbeats don't change; deadlines and numbers of the timers."""
+        """Returns all this as bytes: what heartbeats don't change; deadlines and numbers of the timers."""
         self._drop_gaps()
         table = self._table
         if self._packed is None:
@@ -354,7 +354,7 @@ def _or_none(found: pa.Array) -> np.ndarray:
 
 
 def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The numbers of all ranges, one range after the other."""
+    """Returns the numbers of all ranges, one range after the other."""
     ends = np.cumsum(sizes)
     numbers: np.ndarray = np.arange(int(ends[-1])) + np.repeat(starts - (ends - sizes), sizes)
     return numbers

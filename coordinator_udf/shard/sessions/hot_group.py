@@ -37,7 +37,7 @@ class HotGroup:
 
 
 def heat(group: ClassicGroup, timers: Timers) -> HotGroup | None:
-    """The hot side of a group; None for one whose heartbeats need a closer look."""
+    """Returns the hot side of a group; None for one whose heartbeats need a closer look."""
     if group.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
         return None
     if group.resync is not ResyncMode.NONE:

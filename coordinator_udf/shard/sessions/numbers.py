@@ -22,7 +22,7 @@ def pack_numbers(numbers: np.ndarray) -> bytes:
 
 
 def unpack_numbers(data: bytes) -> np.ndarray:
-    """What `pack_numbers` was given, in an array that can be changed."""
+    """Returns what `pack_numbers` was given, in an array that can be changed."""
     if not data:
         return np.zeros(0, np.int64)
     size, least = _HEAD.unpack_from(data)

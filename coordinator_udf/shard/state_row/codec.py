@@ -93,7 +93,7 @@ _head_decoder = msgspec.msgpack.Decoder(_Head)
 
 
 def encode(shard: Shard, *, all_to_columns: bool = True) -> StateRow:
-    """The state row of a shard; `decode` makes a shard of it that goes on where this one is.
+    """Returns the state row of a shard; `decode` makes a shard of it that goes on where this one is.
 
     Args:
         all_to_columns: whether the sessions of all groups of which only heartbeats are to come go to the columns first,
@@ -153,7 +153,7 @@ def _encode_head(shard: Shard, groups: Packed, offsets: Packed) -> bytes:
 
 
 def _compressed(shard: Shard, part: str, data: bytes) -> bytes:
-    """A part of the state row, compressed; as it was read or written last if it is the same."""
+    """Returns a part of the state row, compressed; as it was read or written last if it is the same."""
     known = shard.kept.get(part)
     if known is None or known[0] != data:
         known = shard.kept[part] = data, compressed(data)
@@ -161,7 +161,7 @@ def _compressed(shard: Shard, part: str, data: bytes) -> bytes:
 
 
 def decode(partition: int, settings: Settings, state: StateRow | None) -> Shard:
-    """The shard that a state row holds; a new one for None.
+    """Returns the shard that a state row holds; a new one for None.
 
     Raises:
         StateVersionError: the row was written by another version of the code.

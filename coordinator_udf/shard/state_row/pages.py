@@ -47,7 +47,7 @@ class PagedMap(MutableMapping[str, Any]):
     """
 
     def __init__(self, packed: Packed, decoder: msgspec.msgpack.Decoder[Any]) -> None:
-        """A map that was packed.
+        """Takes a map that was packed.
 
         Args:
             packed: what `pack` gave.
@@ -70,7 +70,7 @@ class PagedMap(MutableMapping[str, Any]):
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A value, or ``default`` if there is none."""
+        """Returns a value, or ``default`` if there is none."""
         # Every request asks for its group: nearly all are unpacked.
         value = self._values.get(key)
         if value is None:
@@ -103,11 +103,11 @@ class PagedMap(MutableMapping[str, Any]):
         return len(self._places)
 
     def unpacked(self) -> list[Any]:
-        """The values that somebody asked for or put there."""
+        """Returns the values that somebody asked for or put there."""
         return list(self._values.values())
 
     def pack(self) -> Packed:
-        """The map as it is now. Pages on which no value changed are what they were."""
+        """Returns the map as it is now. Pages on which no value changed are what they were."""
         if len(self._pages) > 2 * (len(self._places) // PAGE_VALUES + 1):
             self._spread_anew()
         for key in self._given:
@@ -153,13 +153,13 @@ class PagedMap(MutableMapping[str, Any]):
 
 
 def compressed(data: bytes) -> bytes:
-    """The bytes' length, which decompression has to know, and then the bytes, compressed."""
+    """Returns the bytes' length, which decompression has to know, and then the bytes, compressed."""
     packed: bytes = _CODEC.compress(data, asbytes=True)
     return _LENGTH.pack(len(data)) + packed
 
 
 def decompressed(data: bytes) -> bytes:
-    """What `compressed` was given."""
+    """Returns what `compressed` was given."""
     (length,) = _LENGTH.unpack_from(data)
     unpacked: bytes = _CODEC.decompress(memoryview(data)[_LENGTH.size :], length, asbytes=True)
     return unpacked

@@ -46,15 +46,15 @@ class ClockSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How Spark finds the source."""
+        """Returns how Spark finds the source."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns that it delivers."""
+        """Returns the columns that it delivers."""
         return PACKED_REQUESTS
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
-        """The reader that Spark drives."""
+        """Returns the reader that Spark drives."""
         return ClockReader(
             int(self.options["partitions"]),
             int(self.options["lagMs"]),
@@ -75,13 +75,16 @@ class ClockReader(SimpleDataSourceStreamReader):
         return {"ms": 0, "topics": ""}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """The next tick. Where the machine's clock was set back, time hardly passes until that is made up for."""
+        """Returns the next tick.
+
+        Where the machine's clock was set back, time hardly passes until that is made up for.
+        """
         now_ms = time.time_ns() // 1_000_000 - self.lag_ms
         end = {"ms": max(now_ms, start["ms"] + 1), "topics": self.topics}
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """The tick that ends a micro-batch, in every partition."""
+        """Returns the tick that ends a micro-batch, in every partition."""
         rows: list[dict[str, Any]] = []
         if end["topics"] != start["topics"]:
             # Before all requests of the batch: from here on these topics exist.

@@ -36,15 +36,15 @@ class EmbeddedLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How Spark finds the source."""
+        """Returns how Spark finds the source."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns that it delivers."""
+        """Returns the columns that it delivers."""
         return PACKED_REQUESTS
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
-        """The reader that Spark drives.
+        """Returns the reader that Spark drives.
 
         The simple kind, which reads in the driver's planner process: measured, that saves the reading task of each
         micro-batch (0.34 s for 0.47 s), and a few dozen packed rows are all that goes through it.
@@ -67,7 +67,7 @@ class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNo
         self._log: EmbeddedLog | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint starts."""
+        """Returns where a query without a checkpoint starts."""
         return {"append": self.starting_append}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -75,7 +75,7 @@ class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNo
         self._until = self._opened().end()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """What the next micro-batch takes, and where it ends."""
+        """Returns what the next micro-batch takes, and where it ends."""
         log = self._opened()
         begin = start["append"]
         end = log.end() if self._until is None else self._until
@@ -85,7 +85,7 @@ class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNo
         return self._rows(begin, end), {"append": end}
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """What a micro-batch took that has to run again."""
+        """Returns what a micro-batch took that has to run again."""
         return self._rows(start["append"], end["append"])
 
     def _rows(self, start: int, end: int) -> Iterator[tuple[Any, ...]]:
@@ -114,5 +114,5 @@ class EmbeddedLogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNo
 
 
 def _joined(values: Mapping[int, list[bytes]]) -> list[tuple[int, bytes]]:
-    """Rows of PACKED_REQUESTS."""
+    """Returns rows of PACKED_REQUESTS."""
     return [(shard_key(partition), b"".join(rows)) for partition, rows in values.items()]

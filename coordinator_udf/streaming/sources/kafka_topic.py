@@ -34,7 +34,7 @@ _TASKS: Final = 2
 def kafka_requests(
     spark: SparkSession, place: KafkaPlace, partitions: int, *, starting: Mapping[int, int], max_rows: int
 ) -> DataFrame:
-    """The topic as a stream, where there is no checkpoint from some offsets on, or from its oldest record.
+    """Returns the topic as a stream, where there is no checkpoint from some offsets on, or from its oldest record.
 
     Its partitions are those that it was made with. What was deleted before it was read fails the query: nothing that a
     gateway was told is in the log may get lost.
@@ -67,7 +67,7 @@ def _options(place: KafkaPlace, partitions: Iterable[int]) -> dict[str, str]:
 
 
 def newest_topics(spark: SparkSession, place: KafkaPlace) -> str:
-    """The topics that the log told last (a JSON body); empty if it never told any."""
+    """Returns the topics that the log told last (a JSON body); empty if it never told any."""
     told = (
         spark.read.format("kafka")
         .options(**_options(place, [0]))
@@ -86,7 +86,7 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def rows_behind(end_offsets: str, latest_offsets: str | None) -> int | None:
-    """How many records there are after those that a micro-batch took; None where the source doesn't say.
+    """Returns how many records there are after those that a micro-batch took; None where the source doesn't say.
 
     Args:
         end_offsets: where the micro-batch ended, as the query's progress tells it.

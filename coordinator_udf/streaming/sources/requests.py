@@ -26,7 +26,7 @@ class SourceError(UserError, ValueError):
 
 
 def embedded_requests(spark: SparkSession, path: Path, *, starting_append: int, max_rows: int) -> DataFrame:
-    """The embedded log as a stream. Whoever runs the job appends ticks to it (ticker.Ticker)."""
+    """Returns the embedded log as a stream. Whoever runs the job appends ticks to it (ticker.Ticker)."""
     spark.dataSource.register(log_source.EmbeddedLogSource)
     return (
         spark.readStream.format(log_source.FORMAT)
@@ -38,7 +38,7 @@ def embedded_requests(spark: SparkSession, path: Path, *, starting_append: int, 
 
 
 def delta_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame:
-    """A Delta table of the log's rows (schemas.requests.REQUEST_LOG) as a stream.
+    """Returns a Delta table of the log's rows (schemas.requests.REQUEST_LOG) as a stream.
 
     Each micro-batch takes all that is there: requests that wait must not be overtaken by the clock.
     """
@@ -60,7 +60,9 @@ def delta_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame
 
 
 def json_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame:
-    """A directory of JSON lines files, each line a row of the log, as a stream. Files are added whole (by a rename).
+    """Returns a directory of JSON lines files, each line a row of the log, as a stream.
+
+    Files are added whole (by a rename).
 
     A line that is no row becomes a rejected request.
     """
@@ -71,7 +73,7 @@ def json_requests(spark: SparkSession, path: str, partitions: int) -> DataFrame:
 
 
 def with_clock(requests: DataFrame, partitions: int, config: CoordinatorConfig) -> DataFrame:
-    """Requests and the ticks of the job's own clock, one a micro-batch: it takes a trigger to tell how often."""
+    """Returns requests and the ticks of the job's own clock, one a micro-batch: a trigger says how often."""
     requests.sparkSession.dataSource.register(clock_source.ClockSource)
     ticks = (
         requests.sparkSession.readStream.format(clock_source.FORMAT)
@@ -85,7 +87,7 @@ def with_clock(requests: DataFrame, partitions: int, config: CoordinatorConfig) 
 
 
 def topics_body(config: CoordinatorConfig) -> str:
-    """The body of the TopicMetadata row that tells the topics of a settings file; empty where it names none."""
+    """Returns the body of the TopicMetadata row that tells the topics of a settings file; empty where it names none."""
     return msgspec.json.encode({"topics": config.topics}).decode() if config.topics else ""
 
 
@@ -118,7 +120,7 @@ _Row: Final = msgspec.defstruct(
 
 
 def read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Lines of JSON as rows of the request log.
+    """Yields lines of JSON as rows of the request log.
 
     A line that is none becomes a row of no API, which the shard rejects; its body is the line.
     """

@@ -73,7 +73,7 @@ def load_entity(type_: MessageType, api_key: int, version: int) -> type[Any]:
 
 
 def _has(versions: str, version: int) -> bool:
-    """Whether a range as Kafka writes it (``1``, ``0-2``, ``1+``) has a version."""
+    """Returns whether a range as Kafka writes it (``1``, ``0-2``, ``1+``) has a version."""
     first, _, last = versions.rstrip("+").partition("-")
     return int(first) <= version and (versions.endswith("+") or version <= int(last or first))
 
@@ -84,7 +84,7 @@ def _made(name: str, fields: list[_Definition], version: int, type_: EntityType)
 
 
 def _extended(entity: type[Any], fields: list[_Definition], version: int) -> type[Any]:
-    """A dataclass with more fields than the one given, or the one given if this version has no more."""
+    """Returns a dataclass with more fields than the one given, or the one given if this version has no more."""
     added = [field for field in fields if _has(field["versions"], version)]
     inner = {_attribute(field["name"]): field["fields"] for field in added if "tag" not in field}
     members = []

@@ -57,12 +57,12 @@ class Moment(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry) -> Moment:
-        """The moment of an entry."""
+        """Returns the moment of an entry."""
         times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
         return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)))
 
     def of_shards(self, partitions: int) -> dict[int, Finding]:
-        """What the answer tells of each shard; of several groups of one shard, what the first one tells."""
+        """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
         found: dict[int, Finding] = {}
         for group_id, finding in self.findings:
             found.setdefault(partition_for(group_id, partitions), finding)
@@ -129,7 +129,7 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
 def _believable(
     requests: Sequence[Moment], partitions: int, silences: Sequence[Silence]
 ) -> Iterator[tuple[Moment, int, Finding]]:
-    """What answers tell of shards, but for an answer that alone among others says that a shard was lost."""
+    """Yields what answers tell of shards, but for an answer that alone among others says that a shard was lost."""
     told = [(entry, *found) for entry in requests for found in entry.of_shards(partitions).items()]
     following: dict[int, Finding] = {}
     is_last: list[bool] = [False] * len(told)
@@ -151,7 +151,7 @@ def _believable(
 
 
 def _loaded_ms(loading_us: int, entry: Moment, others_us: Sequence[int]) -> int:
-    """When a shard was loaded: between the last answer that it wasn't and the first that it was.
+    """Returns when a shard was loaded: between the last answer that it wasn't and the first that it was.
 
     Args:
         others_us: when other shards were first seen to be loaded; a broker that starts loads them one after the other.
@@ -164,7 +164,7 @@ def _loaded_ms(loading_us: int, entry: Moment, others_us: Sequence[int]) -> int:
 
 
 def _next(service: Finding, finding: Finding) -> Finding:
-    """What a shard is after an answer, if it was this before."""
+    """Returns what a shard is after an answer, if it was this before."""
     if finding is Finding.NOTHING:
         return service
     if finding is Finding.SERVED_OR_LOADING:
@@ -175,7 +175,7 @@ def _next(service: Finding, finding: Finding) -> Finding:
 def _restart_the_rest(
     requests: Sequence[Moment], partitions: int, restarts: dict[Silence, set[int]], found: Availability
 ) -> None:
-    """A silence that no connection outlived was a restart: shards that nobody asked at the time were lost as well."""
+    """Counts a silence that no connection outlived as a restart: shards that nobody asked then were lost, too."""
     for silence, lost in restarts.items():
         before = {entry.connection for entry in requests if entry.arrived_us <= silence.start_us}
         after = [entry for entry in requests if entry.arrived_us >= silence.end_us]
@@ -199,6 +199,6 @@ def _silences(requests: Sequence[Moment]) -> list[Silence]:
 
 
 def _silence_before(silences: Sequence[Silence], served_us: int, arrived_us: int) -> Silence | None:
-    """The last silence between a shard's last served request and another one."""
+    """Returns the last silence between a shard's last served request and another one."""
     place = bisect_right(silences, arrived_us, key=lambda silence: silence.end_us) - 1
     return silences[place] if place >= 0 and silences[place].start_us >= served_us else None

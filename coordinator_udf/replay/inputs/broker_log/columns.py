@@ -81,13 +81,13 @@ class ColumnBuilder:
             column.append(value)
 
     def columns(self) -> Columns:
-        """The lines so far."""
+        """Returns the lines so far."""
         arrays = {name: np.array(column, dtype=np.int64) for name, column in self._columns.items()}
         return Columns(**arrays, connections=tuple(self._connections))
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """The columns of stretches of one log, one behind the other."""
+    """Joins the columns of stretches of one log, one behind the other."""
     codes: dict[str, int] = {}
     connections = [
         np.array([codes.setdefault(name, len(codes)) for name in part.connections], dtype=np.int64)[part.connection]

@@ -41,7 +41,7 @@ class Decided(NamedTuple):
 
 
 def tells_operations(entry: Entry) -> bool:
-    """Whether an answer tells what the asker may do, as it asked; that is the broker's authorizer's."""
+    """Returns whether an answer tells what the asker may do, as it asked; that is the broker's authorizer's."""
     if not entry.request.get("includeAuthorizedOperations") or entry.response is None:
         return False
     groups = entry.response.get("groups") or ()
@@ -49,7 +49,7 @@ def tells_operations(entry: Entry) -> bool:
 
 
 def decided(entry: Entry) -> Decided | None:
-    """Who decided an answer, if it wasn't the coordinator."""
+    """Returns who decided an answer, if it wasn't the coordinator."""
     who = _who(entry)
     return None if who is None else Decided(entry.number, who, entry.client_id, entry.api)
 

@@ -57,7 +57,7 @@ _EARLY = frozenset(
 
 
 def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
-    """What an entry's answer tells, by the groups that it was asked about."""
+    """Yields what an entry's answer tells, by the groups that it was asked about."""
     if entry.response is None or entry.api not in GROUP_APIS or entry.api == "ListGroups":
         return
     spanning = entry.api in SPANNING or entry.api == "ConsumerGroupDescribe"
@@ -73,7 +73,7 @@ def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
 
 
 def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
-    """The number of shards that contradicts the answers least; Kafka's default if it is one.
+    """Returns the number of shards that contradicts the answers least; Kafka's default if it is one.
 
     Groups of one shard are lost and served together. With a wrong number, groups share a shard that don't in truth,
     and it seems lost more often than each of them.
@@ -98,14 +98,14 @@ def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
 
 
 def _most_of_a_group(groups: NDArray[np.int64], own: NDArray[np.int64], partitions: int) -> int:
-    """How often shards are lost if each is as often as that of its groups which is so most often."""
+    """Returns how often shards are lost if each is as often as that of its groups which is so most often."""
     most = np.zeros(partitions, np.int64)
     np.maximum.at(most, np.remainder(groups, partitions), own)
     return int(most.sum())
 
 
 def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The shards that were lost when they were served before, or not asked; each as often as it was."""
+    """Returns the shards that were lost when they were served before, or not asked; each as often as it was."""
     by_shard = np.argsort(shards, kind="stable")
     shards, lost = shards[by_shard], lost[by_shard]
     goes_on = np.diff(shards, prepend=-1) == 0

@@ -185,7 +185,7 @@ def parse_line(number: int, text: str, zone: tzinfo = UTC) -> Entry:
 
 
 def is_known_api(api: str) -> bool:
-    """Whether Kafka has an API of this name."""
+    """Returns whether Kafka has an API of this name."""
     return api in GROUP_APIS or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).lower() in schema_name_map
 
 
@@ -195,6 +195,6 @@ def _api(key_name: str) -> str:
 
 
 def _client_host(connection: str) -> str | None:
-    """The client's address as Kafka's coordinator writes it: ``/127.0.0.1``."""
+    """Returns the client's address as Kafka's coordinator writes it: ``/127.0.0.1``."""
     found = _CONNECTION.match(connection)
     return None if found is None else "/" + found["client"].strip("[]")

@@ -27,7 +27,7 @@ class OlderThings:
     """Collects what the answers of a log tell of things that began before it."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """Nothing is told yet.
+        """Begins with nothing told.
 
         Args:
             names: of topics, by id.
@@ -72,19 +72,19 @@ class OlderThings:
             self._first_epoch.setdefault(group_id, epoch)
 
     def may_have_member(self, group_id: str, member_id: str) -> bool:
-        """Whether a member whose coming isn't in the log may be older than it."""
+        """Returns whether a member whose coming isn't in the log may be older than it."""
         return not self._has_begun(group_id) and _is_likely(self._members[group_id, member_id])
 
     def _has_begun(self, group_id: str) -> bool:
-        """Whether a group got its first members in the log."""
+        """Returns whether a group got its first members in the log."""
         return 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH
 
     def may_have_group(self, group_id: str) -> bool:
-        """Whether a group that nobody joins, and commits to, in the log may be older than it."""
+        """Returns whether a group that nobody joins, and commits to, in the log may be older than it."""
         return bool(group_id) and _is_likely(self._groups[group_id])
 
     def may_have_offsets(self, entry: Entry, difference: Any) -> bool:
-        """Whether all that differs in an answer to OffsetFetch are offsets older than the log."""
+        """Returns whether all that differs in an answer to OffsetFetch are offsets older than the log."""
         theirs, ours = (
             dict(self._fetched(entry.request, side["body"])) for side in (difference.recorded, difference.ours)
         )
@@ -105,7 +105,7 @@ class OlderThings:
         return True
 
     def _may_be_older(self, place: Place, offset: int) -> bool:
-        """Whether an offset may be older than the log: such a one may go, but it neither comes nor changes."""
+        """Returns whether an offset may be older than the log: such a one may go, but it neither comes nor changes."""
         told = self._offsets[place]
         if self._has_begun(place[0]) and self._told[place[0]] < _LEAST_TOLD:
             return False
@@ -127,7 +127,7 @@ class OlderThings:
 
 
 def _is_nothing(told: Mapping[str, Any]) -> bool:
-    """Whether nothing was committed; some clients commit an offset of -1."""
+    """Returns whether nothing was committed; some clients commit an offset of -1."""
     said = (told.get("committedOffset", _NO_OFFSET), told.get("committedLeaderEpoch", -1), told.get("metadata") or "")
     return said == (_NO_OFFSET, -1, "")
 

@@ -71,7 +71,7 @@ def _spread(columns: Columns) -> Numbers:
 
 
 def entries_in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
-    """The entries of a log in their order, with their times."""
+    """Returns the entries of a log in their order, with their times."""
     columns = (column.tolist() for column in (order.columns.written_us, order.log_ts, order.rank))
     for entry, *times in zip(entries, *columns, strict=True):
         entry.written_us, entry.log_ts, entry.rank = times
@@ -105,7 +105,7 @@ class _Queue:
         self._busy_until_us = 0
 
     def handled_by_us(self, entry: Entry) -> int:
-        """The latest moment at which the shard can have handled the next request."""
+        """Returns the latest moment at which the shard can have handled the next request."""
         while self._waiting and self._waiting[0][0] <= entry.handled_us:
             self._busy_until_us = max(self._busy_until_us, heappop(self._waiting)[1])
         if entry.is_answered_at_once:

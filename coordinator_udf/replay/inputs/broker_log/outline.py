@@ -112,7 +112,7 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
 
 
 def _placed(order: Order, topics: TopicHistory) -> Iterator[tuple[int, TopicChange]]:
-    """The changes of topics that come before some line, with that line's place in the order."""
+    """Yields the changes of topics that come before some line, with that line's place in the order."""
     handled_us = np.maximum.accumulate(order.columns.handled_us[order.places])
     place = 0
     for change in topics.changes:
@@ -134,7 +134,7 @@ def _notes(outline: Outline, traces: Traces) -> Counter[str]:
 
 
 def _repeated(order: Order, traces: Traces, elsewhere: Mapping[int, str]) -> frozenset[int]:
-    """The lines whose connection used the request's number in a line before, in the log's order."""
+    """Returns the lines whose connection used the request's number in a line before, in the log's order."""
     columns = order.columns
     markers = {each.number for each in traces.transactions if each.group_hash is None}
     asks = columns.asks != NONE
@@ -152,7 +152,10 @@ def _repeated(order: Order, traces: Traces, elsewhere: Mapping[int, str]) -> fro
 def _touched(
     order: Order, traces: Traces, elsewhere: Mapping[int, str], partitions: int
 ) -> Mapping[int, list[tuple[int, ...]]]:
-    """The shards where a producer committed offsets since its last marker, for each marker; all if there are none."""
+    """Returns the shards where a producer committed offsets since its last marker, for each marker.
+
+    All if there are none.
+    """
     open_commits: defaultdict[int, set[int]] = defaultdict(set)
     touched: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
     for each in sorted(traces.transactions, key=lambda each: order.rank[each.place]):

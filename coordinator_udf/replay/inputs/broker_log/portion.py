@@ -23,7 +23,10 @@ _LOWEST: Final = -(2**31)
 
 
 def asks(entry: Entry) -> int:
-    """The hash of the one group that is asked about, which tells its shard among any number; else one of the above."""
+    """Returns the hash of the one group that is asked about, which tells its shard among any number.
+
+    Else one of the above.
+    """
     if entry.api not in GROUP_APIS:
         return NONE
     group_id = entry.request.get("groupId")
@@ -36,7 +39,7 @@ def asks(entry: Entry) -> int:
 
 
 def group_hash(group_id: str) -> int:
-    """What a group's shard is told from: the remainder by the number of shards is the shard."""
+    """Returns what a group's shard is told from: the remainder by the number of shards is the shard."""
     value = java_hash(group_id)
     return 0 if value == _LOWEST else abs(value)
 
@@ -46,7 +49,7 @@ def _group(item: Any) -> Any:
 
 
 def share(entry: Entry, partitions: int, mine: Collection[int]) -> Entry | None:
-    """What is left for some shards of a request that asks several; None if they have no part in it."""
+    """Returns what is left for some shards of a request that asks several; None if they have no part in it."""
     versions = VERSIONS.get(entry.api)
     named = [_group(item) for name in _LISTS for item in entry.request.get(name) or ()]
     is_text = all(isinstance(group_id, str) for group_id in named)
@@ -62,7 +65,7 @@ def share(entry: Entry, partitions: int, mine: Collection[int]) -> Entry | None:
 
 
 def shards_asked(entry: Entry, partitions: int) -> set[int]:
-    """The shards that a request that may ask several does ask."""
+    """Returns the shards that a request that may ask several does ask."""
     lists = [entry.request[name] for name in _LISTS if isinstance(entry.request.get(name), list)]
     if not lists:
         return set(range(partitions))
@@ -71,7 +74,7 @@ def shards_asked(entry: Entry, partitions: int) -> set[int]:
 
 
 def _cut(body: dict[str, Any], partitions: int, mine: Collection[int]) -> tuple[dict[str, Any], list[Any] | None]:
-    """A body with the groups of some shards only, and those; None for them where it lists none."""
+    """Returns a body with the groups of some shards only, and those; None for them where it lists none."""
     left: list[Any] | None = None
     for name in _LISTS:
         if isinstance(body.get(name), list):

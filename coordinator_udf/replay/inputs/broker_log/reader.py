@@ -79,7 +79,9 @@ def read_portion(
     options: ReplayOptions,
     mine: Collection[int] | None = None,
 ) -> ReplaySource:
-    """What some shards of a log were asked, as a source of its own; what is of the log as a whole isn't counted.
+    """Returns what some shards of a log were asked, as a source of its own.
+
+    What is of the log as a whole isn't counted.
 
     Args:
         entries: the lines that ask one of the shards, in the log's order.
@@ -104,7 +106,7 @@ class LineParser:
         self.notes: Counter[str] = Counter()
 
     def parse(self, lines: Iterable[Line | Rejection]) -> Iterator[Entry]:
-        """The lines that can be understood, in the order of the file; rejects the rest."""
+        """Yields the lines that can be understood, in the order of the file; rejects the rest."""
         # What another logger wrote may have many lines without a head, as a broker's configuration has.
         goes_on = False
         for line in lines:
@@ -172,7 +174,7 @@ class _PortionReader:
         number_offsets(out.rows)
 
     def _own(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """The entries, as far as they ask the shards."""
+        """Yields the entries, as far as they ask the shards."""
         for entry in entries:
             if len(self._mine) == self.out.partitions or asks(entry) != SEVERAL:
                 yield entry
@@ -219,7 +221,7 @@ class _PortionReader:
         ]
 
     def _unique(self, entry: Entry) -> str:
-        """The request id; a number that a connection uses again gets the line's number added."""
+        """Returns the request id; a number that a connection uses again gets the line's number added."""
         request_id = request_id_of(entry, self._outline)
         if request_id in self._seen:
             request_id = f"{request_id}#{entry.number}"
@@ -242,7 +244,7 @@ class _PortionReader:
         )
 
     def _markers(self, entry: Entry) -> None:
-        """The markers that end transactions, on the shards where the producer committed offsets since the last one."""
+        """Adds the markers that end transactions, on the shards where the producer committed offsets since the last."""
         for marker, touched in zip(markers_of(entry), self._outline.touched.get(entry.number, ()), strict=True):
             body = {
                 "producerId": marker["producerId"],
@@ -260,7 +262,7 @@ class _PortionReader:
                 self.out.asked_elsewhere[request_id] = len(touched) - len(own)
 
     def _start(self, entries: Sequence[Entry]) -> None:
-        """The coordinator loads groups that were there before the log began; then it is active."""
+        """Loads the groups that were there before the log began, and makes the coordinator active."""
         ts, partitions = self._outline.start_ms, self.out.partitions
         stated = [r for r in self._outline.state if partition_for(group_of(r), partitions) in self._mine]
         found = starting_records(entries, stated)
@@ -292,12 +294,12 @@ class _PortionReader:
 
 
 def request_id_of(entry: Entry, outline: Outline) -> str:
-    """The request's id; a number that its connection used before gets the line's number added."""
+    """Returns the request's id; a number that its connection used before gets the line's number added."""
     return f"{entry.request_id}#{entry.number}" if entry.number in outline.repeated else entry.request_id
 
 
 def recorded_answer(entry: Entry, outline: Outline) -> Answer | None:
-    """What a line says that the coordinator answered; None if it didn't."""
+    """Returns what a line says that the coordinator answered; None if it didn't."""
     if entry.response is None or entry.number in outline.elsewhere:
         return None
     return _answer(entry, request_id_of(entry, outline), entry.response)
@@ -314,7 +316,7 @@ def _answer(entry: Entry, request_id: str, body: dict[str, Any]) -> Answer:
 
 
 def _recorded_choices(entry: Entry, answer: dict[str, Any]) -> dict[str, str | None]:
-    """What the broker chose freely: the id it gave to a new member, the leader, the protocol of a tied vote."""
+    """Returns what the broker chose freely: the id it gave to a new member, the leader, the protocol of a tied vote."""
     choices: dict[str, str | None] = {}
     if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and not entry.request.get("memberId"):
         choices["proposed_member_id"] = answer.get("memberId") or None

@@ -76,22 +76,22 @@ class Spool:
         return len(self._index)
 
     def all(self) -> Iterator[Entry]:
-        """All entries in order."""
+        """Returns all entries in order."""
         return self._read(np.arange(len(self._index)))
 
     def that_ask_several(self) -> Iterator[Entry]:
-        """The entries that may ask several shards, in order."""
+        """Returns the entries that may ask several shards, in order."""
         return self._read(np.flatnonzero(self._index["asks"] == SEVERAL))
 
     def lines_of_shards(self, partitions: int) -> NDArray[np.int64]:
-        """How many lines ask each shard."""
+        """Returns how many lines ask each shard."""
         hashes = self._index["asks"]
         return np.bincount(hashes[hashes >= 0] % partitions, minlength=partitions)
 
     def of_shards(
         self, partitions: int, mine: Collection[int], touched: Mapping[int, Sequence[Sequence[int]]]
     ) -> Iterator[Entry]:
-        """The entries that ask some shards, or several, or end a transaction in one of them; in order.
+        """Returns the entries that ask some shards, or several, or end a transaction in one of them; in order.
 
         Args:
             touched: by the numbers of lines that end transactions, the shards that are told so.

@@ -52,7 +52,7 @@ class _Group:
 
 
 def starting_groups(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """The records (GroupMetadata) of the classic groups that were there before the first entry.
+    """Returns the records (GroupMetadata) of the classic groups that were there before the first entry.
 
     Args:
         entries: the log in order.
@@ -71,7 +71,7 @@ def starting_groups(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def agrees(stored: Mapping[str, Any] | None, told: Mapping[str, Any]) -> bool:
-    """Whether a stored classic group may be as answers tell it: of the same generation, with at least these members."""
+    """Returns whether a stored classic group agrees with answers: same generation, at least these members."""
     if stored is None or "members" not in stored or stored["generation"] != told["generation"]:
         return False
     members = {member["memberId"] for member in stored["members"]}
@@ -155,7 +155,7 @@ def _note_description(group: _Group, group_id: str, answer: Mapping[str, Any]) -
 
 
 def _value(group: _Group) -> dict[str, Any] | None:
-    """The record's value; None where the group began with the log, or answers tell too little."""
+    """Returns the record's value; None where the group began with the log, or answers tell too little."""
     if group.is_consumer or group.generation is None or group.generation < (0 if group.older else 1):
         return None
     if group.begins_here and not group.older:

@@ -18,7 +18,7 @@ class StartingRecords(NamedTuple):
 
 
 def starting_records(entries: Sequence[Entry], stated: Sequence[dict[str, Any]]) -> StartingRecords:
-    """What the coordinator begins with.
+    """Returns what the coordinator begins with.
 
     Of a classic group that was in a rebalance, or has had one since it was stored, the answers tell more.
 
@@ -47,6 +47,6 @@ def starting_records(entries: Sequence[Entry], stated: Sequence[dict[str, Any]])
 
 
 def group_of(record: dict[str, Any]) -> str:
-    """The group that a record is about."""
+    """Returns the group that a record is about."""
     group_id: str = record["key"].get("group") or record["key"]["groupId"]
     return group_id

@@ -20,7 +20,7 @@ Place = tuple[str, Designation, int]
 
 
 def names_by_offsets(entries: Iterable[Entry], known_ids: Collection[str]) -> dict[str, str]:
-    """Topic name -> id, for the ids that aren't known and of which one name is the most likely.
+    """Returns topic name -> id, for the ids that aren't known and of which one name is the most likely.
 
     Args:
         entries: the log in order.
@@ -44,7 +44,7 @@ def names_by_offsets(entries: Iterable[Entry], known_ids: Collection[str]) -> di
 
 
 def _elected(votes: dict[str, Counter[str]]) -> dict[str, str]:
-    """Each id's most voted name, if no other has as many, and no other id has more votes for it."""
+    """Returns each id's most voted name, if no other has as many, and no other id has more votes for it."""
     best: dict[str, tuple[int, str]] = {}
     for topic_id, names in sorted(votes.items()):
         ranked = names.most_common(2)
@@ -57,7 +57,7 @@ def _elected(votes: dict[str, Counter[str]]) -> dict[str, str]:
 
 
 def _commits(entry: Entry) -> Iterator[tuple[Place, bool, int]]:
-    """The commits that were accepted: where, whether by id, and the offset."""
+    """Yields the commits that were accepted: where, whether by id, and the offset."""
     group_id = entry.request.get("groupId")
     accepted = {
         (_designation(topic), partition["partitionIndex"])
@@ -74,7 +74,7 @@ def _commits(entry: Entry) -> Iterator[tuple[Place, bool, int]]:
 
 
 def _fetched(entry: Entry) -> Iterator[tuple[Place, bool, int]]:
-    """The committed offsets that were answered; 0 and none at all say nothing."""
+    """Yields the committed offsets that were answered; 0 and none at all say nothing."""
     for group in (entry.response or {}).get("groups") or ():
         for topic in group.get("topics") or ():
             designation = _designation(topic)

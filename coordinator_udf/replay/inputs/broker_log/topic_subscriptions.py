@@ -19,7 +19,7 @@ _LEAST_PERCENT = 95
 def names_by_subscriptions(
     entries: Iterable[Entry], known: Mapping[str, str], partitions: Mapping[str, int], seen: Mapping[str, int]
 ) -> dict[str, str]:
-    """Topic name -> id, for the ids that aren't known and of which one name is left.
+    """Returns topic name -> id, for the ids that aren't known and of which one name is left.
 
     Args:
         entries: the log in order.
@@ -41,7 +41,7 @@ def names_by_subscriptions(
 
 
 def _only(names: set[str], topic_id: str, partitions: Mapping[str, int], seen: Mapping[str, int]) -> str | None:
-    """The one name that an id can have; None if there are several."""
+    """Returns the one name that an id can have; None if there are several."""
     if len(names) > 1:
         count = seen.get(topic_id, 0)
         names = {name for name in names if partitions.get(name, count) == count}
@@ -49,7 +49,7 @@ def _only(names: set[str], topic_id: str, partitions: Mapping[str, int], seen: M
 
 
 def _candidates(entries: Iterable[Entry], known_ids: set[str], known_names: set[str]) -> dict[str, set[str]]:
-    """The names that each id may have."""
+    """Returns the names that each id may have."""
     subscribed: dict[tuple[str, str], frozenset[str]] = {}
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     assigned: Counter[str] = Counter()

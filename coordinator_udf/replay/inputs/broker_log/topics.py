@@ -90,7 +90,7 @@ def topic_history(
     entries: Callable[[], Iterable[Entry]],
     given: Iterable[Topic] = (),
 ) -> TopicHistory:
-    """What the log tells of topics.
+    """Returns what the log tells of topics.
 
     Args:
         traces: of topics, in all of the log.
@@ -138,14 +138,14 @@ def _match(
 
 
 def _identified(change: Change, ids: Mapping[str, str]) -> Change:
-    """A creation with the topic's id, where that was answered without it."""
+    """Returns a creation with the topic's id, where that was answered without it."""
     if change.kind != "create" or change.topic_id != ZERO_UUID:
         return change
     return change._replace(topic_id=ids.get(change.name, ZERO_UUID))
 
 
 def _with_id(topic: Topic) -> Topic:
-    """The topic; one whose id nobody ever says has one all the same, which no other has."""
+    """Returns the topic; one whose id nobody ever says has one all the same, which no other has."""
     if topic.id != ZERO_UUID:
         return topic
     made = urlsafe_b64encode(uuid5(NAMESPACE_URL, f"topic:{topic.name}").bytes).decode().rstrip("=")
@@ -153,7 +153,7 @@ def _with_id(topic: Topic) -> Topic:
 
 
 def _replayed(topics: dict[str, Topic], changes: Iterable[Change]) -> list[TopicChange]:
-    """The topics after each change that is one: what was forwarded to the controller is told twice."""
+    """Returns the topics after each change that is one: what was forwarded to the controller is told twice."""
     current, out = dict(topics), []
     for change in changes:
         name, known = change.name, current.get(change.name)
@@ -171,7 +171,7 @@ def _replayed(topics: dict[str, Topic], changes: Iterable[Change]) -> list[Topic
 
 
 def topic_changes(entry: Entry) -> Iterator[Change]:
-    """What a request changed of the topics."""
+    """Yields what a request changed of the topics."""
     answer: dict[str, Any] = entry.response or {}
     ts_us = entry.answered_us
     if entry.request.get("validateOnly"):
@@ -215,11 +215,11 @@ class TopicTraces:
         self.mentioned: set[str] = set()
 
     def ids(self) -> dict[str, str]:
-        """Topic name -> id."""
+        """Returns topic name -> id."""
         return {name: topic_id for name, (_, topic_id) in self._ids.items()}
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The numbers of partitions, by name and by id."""
+        """Returns the numbers of partitions, by name and by id."""
         by_name = {name: _count(partitions) for name, partitions in self._by_name.items()}
         by_id = {topic_id: _count(partitions) for topic_id, partitions in self._by_id.items()}
         return by_name, by_id
@@ -277,7 +277,7 @@ class TopicTraces:
 
 
 def _count(partitions: Counter[int]) -> int:
-    """The number of partitions, of how often each was seen."""
+    """Returns the number of partitions, of how often each was seen."""
     known = sorted(partitions)
     often = sum(partitions.values()) / len(known) >= _OFTEN
     while often and len(known) > 1 and partitions[known[-1]] == 1:

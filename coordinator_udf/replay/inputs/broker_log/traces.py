@@ -103,7 +103,7 @@ class Traces:
 
 
 def markers_of(entry: Entry) -> list[dict[str, Any]]:
-    """The markers of a WriteTxnMarkers that end transactions in which offsets were committed."""
+    """Returns the markers of a WriteTxnMarkers that end transactions in which offsets were committed."""
     return [
         marker
         for marker in entry.request.get("markers") or ()

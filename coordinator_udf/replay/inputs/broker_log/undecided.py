@@ -92,7 +92,7 @@ _BARE_ERRORS: Final = frozenset({"JoinGroup", "SyncGroup", "Heartbeat"})
 
 
 def _may_be_given(difference: Difference) -> bool:
-    """Whether the broker may have answered so, whatever the group is: no error of another API, nothing besides one."""
+    """Returns whether a broker could answer so at all: no error of another API, nothing besides an error."""
     recorded, ours = difference.recorded["body"], difference.ours["body"]
     if any(code in _OF_MEMBERS and code not in _GIVEN_BY.get(difference.api, ()) for code in error_codes(recorded)):
         return False
@@ -137,7 +137,7 @@ class LogFacts:
             self._note(entry)
 
     def undecided(self, difference: Difference, *, may_be_lost: bool = True) -> str | None:
-        """Why the log can't decide a difference between two answers; None where it can.
+        """Returns why the log can't decide a difference between two answers; None where it can.
 
         Args:
             may_be_lost: whether what was lost with a shard counts as a reason.
@@ -155,7 +155,7 @@ class LogFacts:
         return None
 
     def right_again(self, differences: Iterable[Difference], put_right: Iterable[str]) -> set[str]:
-        """The requests whose answers differ long after what a loss of their shard left open had shown.
+        """Returns the requests whose answers differ long after what a loss of their shard left open had shown.
 
         A group whose answers agree for a while is as the broker loaded it.
 
@@ -187,12 +187,12 @@ class LogFacts:
         return last_ms, count if known_ms == last_ms else 0
 
     def knows(self, entry: Entry, group_id: str) -> bool:
-        """Whether the log has told of a group before an entry."""
+        """Returns whether the log has told of a group before an entry."""
         since = self._groups.get(group_id)
         return since is not None and since <= entry.log_ts
 
     def was_lost(self, group_id: str, since_ms: int, until_ms: int) -> bool:
-        """Whether the broker lost the group's shard in a time."""
+        """Returns whether the broker lost the group's shard in a time."""
         losses = self._losses.get(partition_for(group_id, self._partitions), ())
         return any(since_ms <= lost <= until_ms for lost in losses)
 
@@ -219,7 +219,7 @@ class LogFacts:
                 self._committed.setdefault((group_id, str(name)), entry.log_ts)
 
     def _differing_groups(self, entry: Entry, difference: Difference) -> list[str]:
-        """The group that was asked about; of several those that both answers differ in."""
+        """Returns the group that was asked about; of several those that both answers differ in."""
         group_id = entry.request.get("groupId")
         if isinstance(group_id, str):
             return [group_id]
@@ -227,13 +227,13 @@ class LogFacts:
         return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
 
     def _is_lost(self, group_id: str, entry: Entry) -> bool:
-        """Whether the group was there when the broker lost its shard, before this request."""
+        """Returns whether the group was there when the broker lost its shard, before this request."""
         first = self._groups.get(group_id, entry.log_ts)
         losses = self._losses.get(partition_for(group_id, self._partitions), ())
         return any(first < lost <= entry.log_ts for lost in losses)
 
     def _is_older(self, entry: Entry, difference: Difference) -> bool:
-        """Whether both answers agree but for what was there before; or the member is older than the log."""
+        """Returns whether both answers agree but for what was there before; or the member is older than the log."""
         member_id = entry.request.get("memberId")
         members = [member_id] if member_id else [m.get("memberId") for m in entry.request.get("members") or ()]
         group_id = entry.request.get("groupId")
@@ -252,7 +252,7 @@ class LogFacts:
         return bool(left == right)
 
     def _without_older(self, entry: Entry, body: Mapping[str, Any]) -> Any:
-        """An answer without the groups that the log has said nothing about so far."""
+        """Returns an answer without the groups that the log has said nothing about so far."""
         canonical = canonical_answer(entry.api, body, of_many_shards=True)
         cut: dict[str, Any] = dict(canonical)
         for field in ("groups", "results"):
@@ -264,7 +264,7 @@ class LogFacts:
         return self.knows(entry, group["groupId"])
 
     def _has_ended(self, group_id: str, entry: Entry, difference: Difference) -> bool:
-        """A rebalance of which no member's answer is in the log any more."""
+        """Returns a rebalance of which no member's answer is in the log any more."""
         if entry.api in _TELL_STATES:
             told = _groups_of(difference.recorded).values()
             going_on = any(
@@ -285,7 +285,7 @@ class LogFacts:
 
 
 def asked_groups(entry: Entry) -> list[str]:
-    """The groups that a request names."""
+    """Returns the groups that a request names."""
     group_id = entry.request.get("groupId")
     if isinstance(group_id, str):
         return [group_id]

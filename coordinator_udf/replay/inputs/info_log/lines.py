@@ -51,12 +51,12 @@ class InfoLine(NamedTuple):
     members: tuple[str, ...] = ()
 
     def members_in_reason(self) -> tuple[str, ...]:
-        """The members that the reason of a rebalance names."""
+        """Returns the members that the reason of a rebalance names."""
         return reason_members(self.reason or "")
 
 
 def is_coordinator_line(text: str) -> bool:
-    """Whether a line is one of the group coordinator."""
+    """Returns whether a line is one of the group coordinator."""
     return _CONTEXT.search(text) is not None
 
 
@@ -117,7 +117,7 @@ def _columns(fields: dict[str, str | None]) -> dict[str, Any]:
 
 
 def client_of(member_id: str | None) -> str | None:
-    """The client id in the id of a dynamic classic member, which the coordinator made of it and a random UUID."""
+    """Returns the client id in a dynamic classic member's id, which is made of it and a random UUID."""
     if member_id is None or len(member_id) <= _UUID_CHARS + 1:
         return None
     head, uuid = member_id[: -_UUID_CHARS - 1], member_id[-_UUID_CHARS:]
@@ -142,7 +142,7 @@ _IN_REASON: Final = tuple(
 
 
 def reason_members(reason: str) -> tuple[str, ...]:
-    """The members that the reason of a rebalance names."""
+    """Returns the members that the reason of a rebalance names."""
     for pattern in _IN_REASON:
         found = pattern.search(reason)
         if found is not None:
@@ -152,7 +152,7 @@ def reason_members(reason: str) -> tuple[str, ...]:
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
-    """The items of a list as Java or Scala prints it."""
+    """Returns the items of a list as Java or Scala prints it."""
     if text is None:
         return ()
     inner = re.sub(r"^(?:Set|HashSet|List|ArrayBuffer|\[)\(?|[\])]$", "", text.strip().rstrip("."))

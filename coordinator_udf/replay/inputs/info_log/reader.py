@@ -77,6 +77,6 @@ def _row(seq: int, line: InfoLine) -> dict[str, Any]:
 
 
 def _numbered(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows with a ``seq`` of their own, for a line may add several."""
+    """Yields rows with a ``seq`` of their own, for a line may add several."""
     for seq, row in enumerate(rows):
         yield {**row, "seq": seq}

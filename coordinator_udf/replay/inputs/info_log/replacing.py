@@ -28,7 +28,10 @@ class _Came(NamedTuple):
 
 
 def with_replacing_members(lines: Sequence[InfoLine]) -> list[InfoLine]:
-    """The lines; those of a static member that came back with the id that later lines give it, as far as they do."""
+    """Returns the lines.
+
+    Those of a static member that came back with the id that later lines give it, as far as they do.
+    """
     named = list(lines)
     came: dict[_Place, _Came] = {}
     #: Dynamic members may be called as an instance is.
@@ -54,7 +57,7 @@ _JOINING: Final = frozenset({InfoEvent.MEMBER_ID_GIVEN, InfoEvent.MEMBER_JOINED}
 
 
 def _told(line: InfoLine, came: Mapping[_Place, _Came]) -> Iterator[tuple[_Place, str]]:
-    """The members that a line names, each with the instance id that it has if it is static."""
+    """Yields the members that a line names, each with the instance id that it has if it is static."""
     if line.event is InfoEvent.INSTANCE_FENCED:
         # It names no group, but the process before.
         place = next((place for place, one in came.items() if one.before == line.member_id), None)

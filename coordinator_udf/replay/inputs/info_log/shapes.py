@@ -356,7 +356,7 @@ SHAPES: Final = tuple(Shape(event, re.compile(text, re.DOTALL)) for event, text 
 
 
 def match(message: str) -> tuple[InfoEvent, dict[str, str | None]] | None:
-    """What a line's message tells, with its named fields; None where no shape is known for it."""
+    """Returns what a line's message tells, with its named fields; None where no shape is known for it."""
     for event, pattern in SHAPES:
         found = pattern.fullmatch(message)
         if found is not None:

@@ -98,7 +98,7 @@ class _Group:
         return list(self.known) if self.unknown == 0 else None
 
     def client_of(self, member_id: str | None) -> str | None:
-        """The client id that a member's id tells."""
+        """Returns the client id that a member's id tells."""
         return None if member_id in self.static else client_of(member_id)
 
     def add(self, member_id: str | None) -> None:
@@ -114,7 +114,7 @@ class _Group:
             self.unknown -= 1
 
     def name(self, member_id: str | None) -> None:
-        """A member that may be one of the unknown ones."""
+        """Names a member that may be one of the unknown ones."""
         if member_id is not None and member_id not in self.known:
             self.known[member_id] = None
             self.unknown = None if self.unknown is None else max(self.unknown - 1, 0)
@@ -326,7 +326,7 @@ def _gone(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[st
 
 
 def _static_members(line: InfoLine) -> Iterator[str]:
-    """The members that a line shows to be static."""
+    """Yields the members that a line shows to be static."""
     if line.group_instance_id is not None and line.member_id is not None:
         yield line.member_id
     added = _ADDED_STATIC.match(line.reason or "")
@@ -335,7 +335,7 @@ def _static_members(line: InfoLine) -> Iterator[str]:
 
 
 def _client_reason(reason: str) -> str | None:
-    """The client's own words at the end of a rebalance's reason (KIP-800)."""
+    """Returns the client's own words at the end of a rebalance's reason (KIP-800)."""
     _, found, words = reason.partition("; client reason: ")
     return words if found else None
 
@@ -373,7 +373,7 @@ class Transitions:
         self._last: dict[tuple[int, int | None], InfoLine] = {}
 
     def rows(self, seq: int, line: InfoLine) -> Iterator[dict[str, Any]]:
-        """The rows that a line adds: a change of state, of a consumer group's epoch, or a member that comes or goes.
+        """Yields the rows that a line adds: a change of state or of an epoch, or a member that comes or goes.
 
         Args:
             seq: the number of the line.

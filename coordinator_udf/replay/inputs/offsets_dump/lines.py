@@ -48,7 +48,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def is_record_line(text: str) -> bool:
-    """Whether a line is one of a dump of ``__consumer_offsets``."""
+    """Returns whether a line is one of a dump of ``__consumer_offsets``."""
     if _EXPORT.match(text) or _CONSOLE.match(text) or _DUMPING.match(text) or is_older_line(text):
         return True
     return text.startswith("| offset:") and ('"type":"' in text or "endTxnMarker" in text)
@@ -61,7 +61,7 @@ class _Batch(NamedTuple):
 
 
 def read_records(path: Path, source: str) -> Iterator[Row | Rejection]:
-    """The records of a file as rows of consumer_offsets, in its order; a rejection for each that can't be read.
+    """Yields the records of a file as rows of consumer_offsets, in its order; a rejection for each that can't be read.
 
     A console consumer's records get offsets in their order, and their times are those that they hold.
 
@@ -92,7 +92,7 @@ class _Reader:
         self._ts = 0
 
     def rows(self, text: str) -> Iterator[Row]:
-        """The rows of one line; none where it holds no record."""
+        """Yields the rows of one line; none where it holds no record."""
         if _EXPORT.match(text):
             yield line_to_row(read_line(text), self._source)
         elif text.startswith("|"):
@@ -138,7 +138,7 @@ class _Reader:
             yield self._timed(_record(told["key"], told["value"]))
 
     def _timed(self, record: Record) -> Row:
-        """The row of a record that says when it was made in itself alone."""
+        """Returns the row of a record that says when it was made in itself alone."""
         value = record.value or {}
         self._ts = max(self._ts, value.get("commitTimestamp") or 0, value.get("currentStateTimestamp") or 0)
         return self._row(record)
@@ -170,7 +170,7 @@ def _record(key: Mapping[str, Any], value: Mapping[str, Any] | None) -> Record:
 
 
 def _with_bytes(member: Mapping[str, Any]) -> dict[str, Any]:
-    """A member as the record holds it: the decoder reads subscription and assignment of consumers."""
+    """Returns a member as the record holds it: the decoder reads subscription and assignment of consumers."""
     found = dict(member)
     subscription, assignment = member.get("subscription"), member.get("assignment")
     if isinstance(subscription, dict):

@@ -48,12 +48,12 @@ _LIKE: Final = re.compile(
 
 
 def is_older_line(text: str) -> bool:
-    """Whether a line is one that an older console consumer printed."""
+    """Returns whether a line is one that an older console consumer printed."""
     return _LIKE.match(text) is not None
 
 
 def read_older(text: str) -> Record | None:
-    """The record of a line; None where the line is none of theirs.
+    """Returns the record of a line; None where the line is none of theirs.
 
     Raises:
         CodecError: it begins as one of theirs and isn't.

@@ -64,7 +64,7 @@ def read_dumps(paths: Sequence[Path], source: str) -> OffsetsDump:
 
 
 def read_state(path: Path) -> list[Row]:
-    """The records of a dump, or of the table consumer_offsets in a folder, as a replay may begin with them.
+    """Returns the records of a dump, or of the table consumer_offsets in a folder, as a replay may begin with them.
 
     Raises:
         InputError: it can't be opened, holds no records, or those of several coordinators.
@@ -107,7 +107,7 @@ def entries_before(rows: Iterable[Row], until_ms: int) -> list[dict[str, Any]]:
 
 
 def held_after(rows: Iterable[Row]) -> list[Row]:
-    """The records that count after some, in their order (OffsetMetadataManager.replay).
+    """Returns the records that count after some, in their order (OffsetMetadataManager.replay).
 
     Args:
         rows: in the order of partition and offset.
@@ -141,7 +141,7 @@ def _commit(newest: dict[str, Row], commits: Mapping[str, Row]) -> None:
 
 
 def partitions_of(rows: Iterable[Row]) -> int | None:
-    """How many partitions the topic has, as the places of its groups tell; None where they don't."""
+    """Returns how many partitions the topic has, as the places of its groups tell; None where they don't."""
     places = {(row["group_id"], row["partition"]) for row in rows if row["group_id"] is not None}
     if not places:
         return None

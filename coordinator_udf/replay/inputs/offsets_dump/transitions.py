@@ -55,7 +55,7 @@ class _Group:
 
 
 def transitions(rows: Sequence[Row]) -> Iterator[Transition]:
-    """Rows of group_transitions (all columns but source), numbered by partition.
+    """Yields rows of group_transitions (all columns but source), numbered by partition.
 
     Args:
         rows: of consumer_offsets, in the order of partition and offset.
