@@ -17,7 +17,8 @@ from types import FrameType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-#: How long what has to be ended first may take.
+#: How long what has to be ended first may take, in seconds: a JVM, for the most part. Kubernetes gives a stop 30 s in
+#: all, which double exceeds.
 _END_S: Final = 20.0
 
 

@@ -21,7 +21,7 @@ from coordinator_udf.simulation.shrink import event_list, run, shrink
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
 from coordinator_udf.user_errors import InputError, UserError
 
-#: So many violations are told on the terminal; all are in the table.
+#: So many violations are told on the terminal, a screen; all are in the table.
 _TOLD = 20
 
 

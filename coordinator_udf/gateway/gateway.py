@@ -40,7 +40,9 @@ from coordinator_udf.protocol.requests import Topic
 
 _log = logging.getLogger(__name__)
 
-#: How long a stop waits for connections to close and for an append that is under way, in seconds.
+#: How long a stop waits for connections to close and for an append that is under way, in seconds; then it fails. An
+#: append may wait for another process that holds the file for up to BUSY_TIMEOUT_S; service managers give a stop 30 s
+#: (Kubernetes) or 90 s (systemd) in all, so double is never reached there.
 _STOP_S: Final = 30.0
 
 #: After how many new objects Python looks for cyclic garbage, and after how many such looks at older objects: by

@@ -24,11 +24,13 @@ _log = logging.getLogger(__name__)
 
 _ANSWER_COLUMNS: Final = ("request_id", "body")
 
-#: How often a quiet table is looked up anew: it may have been replaced, or its next commit cleaned away.
+#: How often a quiet table is looked up anew, in seconds: it may have been replaced, or its next commit cleaned away. As
+#: long as a client's request timeout: double would let every request of one time out, half lists the table's log twice
+#: as often.
 _LOOK_UP_S: Final = 30.0
-#: The pause after a read of the table that failed, in seconds.
+#: The pause after a read of the table that failed, in seconds; as in log_member.
 _RETRY_S: Final = 1.0
-#: How long a stop waits for the read that is under way, in seconds.
+#: How long a stop waits for the read that is under way, in seconds; as in gateway.
 _STOP_S: Final = 30.0
 
 

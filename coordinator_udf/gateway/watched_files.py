@@ -16,7 +16,8 @@ from coordinator_udf.settings.file import load_settings
 
 _log = logging.getLogger(__name__)
 
-#: How often the files are looked at, in seconds: as late as that a change is seen.
+#: How often the files are looked at, in seconds: as late as that a change is seen, a right that was taken away among
+#: them. A look is a stat of each file.
 _WATCH_S: Final = 2.0
 _EXPECTED: Final = (SettingsError, ValueError)
 

@@ -27,7 +27,8 @@ from coordinator_udf.protocol.requests import Delay, Downtime
 Handler = Callable[[Context, GroupStore, Any, Timer], None]
 
 
-#: After so long a timer is tried again whose records were too large for the log.
+#: After so long a timer is tried again whose records were too large for the log: the retryBackoff of Kafka's
+#: CoordinatorTimer.
 _RETRY_MS = 500
 
 

@@ -18,7 +18,8 @@ from coordinator_udf.log.history import LogHistory, as_found
 from coordinator_udf.log.stored_appends import TrimmedError
 from schemas.requests import LIVE, REQUEST_LOG, request_log_arrow
 
-#: About how many rows of the embedded log are handed to Spark at once.
+#: About how many rows of the embedded log are handed to Spark at once, some MB: as in
+#: spark.sql.execution.arrow.maxRecordsPerBatch.
 _ROWS_MAX = 10_000
 
 _SCHEMA = request_log_arrow()

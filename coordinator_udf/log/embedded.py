@@ -55,7 +55,9 @@ from schemas.requests import LIVE, REQUEST_COLUMNS
 
 _log: Final = logging.getLogger(__name__)
 
-#: After how long without an append time is said to have stood still: some ticks, and less than the shortest session.
+#: After how long without an append time is said to have stood still, in milliseconds: six ticks (`--tick`, 500 ms), and
+#: half of the shortest session (group.min.session.timeout.ms, 6 s). With half three late ticks put all sessions off;
+#: with double the shortest sessions end first.
 DOWNTIME_AFTER_MS: Final = 3_000
 
 

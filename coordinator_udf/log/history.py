@@ -21,7 +21,8 @@ from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
 from schemas.requests import LIVE, REQUEST_LOG_TABLE, request_log_arrow
 
-#: After how many commits small files are packed, and after how many packings those that were replaced are deleted.
+#: After how many commits small files are packed, and after how many packings those that were replaced are deleted. A
+#: commit is a fold, of 200,000 rows by default; a reader opens up to so many small files beside the packed ones.
 _COMPACT_AFTER_COMMITS: Final = 16
 _VACUUM_AFTER_COMPACTIONS: Final = 4
 

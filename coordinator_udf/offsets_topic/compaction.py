@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 _SHARD: Final = ("source", "partition")
 _PLACE: Final = (*_SHARD, "offset")
 
-#: How many rows go in one commit; their places are held in memory.
+#: How many rows go in one commit; their places are held in memory. Half has twice the commits, each of which reads the
+#: files that it deletes from.
 _ROWS_A_COMMIT: Final = 1_000_000
 
 

@@ -31,7 +31,8 @@ IMPORT_API: Final = "ImportOffsets"
 
 #: How many rows of a file are Python objects at once, before they become a record batch.
 _ROWS_A_BATCH: Final = 10_000
-#: How often an append is tried that meets a deletion of rows.
+#: How often an append is tried that meets a deletion of rows: as often in a row nothing but a compaction that runs all
+#: the time would win.
 _APPEND_ATTEMPTS: Final = 10
 
 

@@ -13,7 +13,8 @@ from coordinator_udf.settings.coordinator import Settings
 if TYPE_CHECKING:
     from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 
-#: As much of an unreadable line as a rejection carries, in characters.
+#: As much of an unreadable line as a rejection carries, in characters. It bounds a file without line ends; a row is as
+#: much smaller or larger with half or double.
 RAW_MAX_CHARS = 100_000
 
 

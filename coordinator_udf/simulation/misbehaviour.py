@@ -19,9 +19,9 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.unchanged_heartbeat import unchanged_heartbeat
 from coordinator_udf.simulation.plan import Habit
 
-#: Requests that a member hasn't made itself have numbers from here on.
+#: Requests that a member hasn't made itself have numbers from here on, which its own never reach.
 _OWN_REQS = 1_000_000_000
-#: Of so many generations a zombie still has the commits.
+#: Of so many generations a zombie still has the commits: its own last one and two before.
 _KEPT_GENERATIONS = 3
 _TIMEOUT_MS = 30_000
 _HEARTBEAT_VERSION = 1

@@ -18,7 +18,7 @@ from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 
-#: So many worlds are done, or not, when a search is stopped.
+#: So many worlds are done, or not, when a search is stopped: half and double lose half and twice as many.
 _WORLDS_A_LINE = 20
 
 

@@ -9,7 +9,8 @@ from coordinator_udf.simulation.invariants import Violation, violations
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 
-#: So many worlds are tried at most: it bounds how long a search for fewer events takes.
+#: So many worlds are tried at most: it bounds how long a search for fewer events takes, which leaves one event out at a
+#: time.
 _MAX_WORLDS = 400
 
 

@@ -16,7 +16,8 @@ from math import lcm
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, Slow, WorldPlan
 from coordinator_udf.simulation.process import Doing, Process
 
-#: On top of the longest interval, so that every message of it has arrived.
+#: On top of the longest interval and the network's delays, in milliseconds, so that every message of it has arrived: a
+#: stretch begins as much later.
 _SLACK_MS = 500
 
 

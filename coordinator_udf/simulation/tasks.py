@@ -25,7 +25,8 @@ from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
 from schemas.simulation import MEMBER_EVENTS_TABLE, VIOLATIONS_TABLE, member_events_arrow, violations_arrow
 
-#: Worlds of a task, so that there are some tasks a core and progress can be told.
+#: Worlds of a task, so that there are some tasks a core and progress can be told: 100 worlds are five, with half ten,
+#: with double three, of which two cores wait for one at the end.
 _WORLDS_A_TASK = 20
 
 

@@ -34,6 +34,7 @@ views:  {", ".join(VIEWS)}
 A statement ends with ; and the shell with exit; or Ctrl-D. DESCRIBE <table or view>; tells its columns."""
 
 HISTORY: Final = Path("~/.muster_history")
+#: As many lines of input are remembered, as in bash (HISTSIZE has 500 there).
 _HISTORY_LINES: Final = 1_000
 _END: Final = frozenset({"exit", "quit"})
 

@@ -18,6 +18,7 @@ from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.tables.spark_session import CLASS_ARCHIVE, end_jvm, settings_to_archive
 
 #: How long the micro-batches, and the end of the JVM which writes the archive, may take, in seconds each.
+#: `scripts/setup` waits for it, so the bound is for what hangs.
 _TIMEOUT_S: Final = 300.0
 #: So many micro-batches load the classes that are archived.
 _BATCHES: Final = 5

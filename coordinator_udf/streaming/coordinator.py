@@ -50,7 +50,8 @@ _LOUD_WHEN_STOPPED: Final = (
     "org.apache.spark.scheduler.DAGScheduler",
 )
 
-#: How long a stop waits for the micro-batch that is under way.
+#: How long a stop waits for the micro-batch that is under way, in seconds: usual ones take a quarter of a second, the
+#: first and large ones many. What is broken off is done again by the next start.
 STOP_TIMEOUT_S: Final = 120.0
 
 

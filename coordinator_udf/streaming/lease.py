@@ -31,11 +31,15 @@ from coordinator_udf.user_errors import UserError
 
 _log: Final = logging.getLogger(__name__)
 
-#: How often a lease is renewed, and how long one is watched before its holder is taken for silent.
+#: How often a lease is renewed, and how long one is watched before its holder is taken for silent, in seconds: after
+#: five renewals that didn't come. With half as long a driver that stands still for 5 s loses its tables to a standby,
+#: with double a standby waits for 20 s beside what a start takes.
 RENEW_EVERY_S: Final = 2.0
 SILENT_AFTER_S: Final = 10.0
-#: After how long without a renewal others go on as if the holder were away, which takes nothing from it.
+#: After how long without a renewal others go on as if the holder were away, which takes nothing from it, in seconds:
+#: two renewals and half of one. With half one that is late counts, double is longer than the shortest session (6 s).
 MISSED_AFTER_S: Final = 5.0
+#: How often the lease is looked at meanwhile, in seconds: as late as that a renewal is seen.
 _WATCH_EVERY_S: Final = 0.2
 
 #: Beside the tables; Delta and Spark leave names alone that begin with an underscore.

@@ -24,7 +24,8 @@ _KAFKA: Final = "kafka_server_group_coordinator_metrics"
 _NUM_OFFSETS: Final = "kafka_coordinator_group_groupmetadatamanager_numoffsets"
 _COMPLETING: Final = ClassicGroupState.COMPLETING_REBALANCE
 _STABLE: Final = ClassicGroupState.STABLE
-#: How often the tables are measured, whoever asks.
+#: How often the tables are measured, whoever asks, in seconds: it lists their files. Prometheus asks each minute by
+#: default.
 _MEASURE_EACH_S: Final = 60.0
 
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 PORTION_ROWS: Final = 5_000
 
 #: For how long a client may wait for an answer, in log time. Who asked longer ago isn't there any more, and the history
-#: of a log has no end.
+#: of a log has no end. Joins wait for a rebalance timeout (max.poll.interval.ms, 5 min by default): half and double
+#: look through less and more of the history.
 WAIT_MAX_MS: Final = 24 * 60 * 60 * 1000
 
 _GIVEN: Final = pa.schema([field for field in request_log_arrow() if field.name not in ("source", "offset")])

@@ -20,7 +20,8 @@ from coordinator_udf.user_errors import UserError
 #: The property that holds the epoch; a table without it has epoch 0.
 EPOCH_PROPERTY: Final = "muster.coordinator.epoch"
 
-#: How often a claim is tried whose table somebody else changes meanwhile.
+#: How often a claim is tried whose table somebody else changes meanwhile: a coordinator that still runs commits some
+#: times a second, and each table that is claimed stops it.
 _CLAIM_ATTEMPTS: Final = 100
 
 

@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 from coordinator_udf.tables.assignment_join import RecordAt, brought
 from coordinator_udf.tables.queries import literal, query
 
-#: How many bytes of assignments are kept in memory; what isn't kept is read from the table again.
+#: How many bytes of assignments are kept in memory; what isn't kept is read from the table again. One of ten partitions
+#: of a topic has some 70 bytes: these are some hundred thousand members'.
 CACHE_BYTES: Final = 64 * 1024 * 1024
 
 

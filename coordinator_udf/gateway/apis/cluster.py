@@ -15,6 +15,7 @@ from coordinator_udf.protocol.wire.shaping import answer
 #: What Kafka says where authorized operations were not asked for.
 _NO_AUTHORIZED_OPERATIONS: Final = -(2**31)
 
+#: Kafka's FindCoordinatorRequest.CoordinatorType and DescribeClusterRequest's endpoint types, by their numbers.
 _KEY_TYPE_GROUP: Final = 0
 _ENDPOINT_BROKER: Final = 1
 _ENDPOINT_CONTROLLER: Final = 2

@@ -21,7 +21,8 @@ from coordinator_udf.protocol.wire.shaping import answer
 
 Topics = tuple[Topic, ...]
 
-#: The most partitions of a topic that a client may ask for.
+#: The most partitions of a topic that a client may ask for: as Kafka's
+#: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH.
 _PARTITIONS_MAX: Final = 10_000
 
 #: How many partitions and replicas a topic has where the request leaves it to the broker.

@@ -30,6 +30,9 @@ _ALGORITHMS: Final = {
     "Ed25519": ("EdDSA",),
 }
 
+#: The largest key set in bytes (a key of 4,096 bits takes about one KiB of JSON), and how long an identity provider may
+#: take to send it, in seconds: half of what clients give a connection (socket.connection.setup.timeout.ms, 10 s), for a
+#: token with a new key waits for it.
 _BYTES_MAX: Final = 1 << 20
 _TIMEOUT_S: Final = 5.0
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-#: Of how many members the last assignment is kept; of older ones it is not said again.
+#: Of how many members the last assignment is kept until a request shows that it arrived; of older ones it is not said
+#: again. It is lost only for a member before whose next heartbeat so many others are assigned: half and double need
+#: half and twice as many.
 _KEPT_MAX: Final = 10_000
 
 _NO_ASSIGNMENT: Final = '"assignment":null'

@@ -40,10 +40,13 @@ _LENGTH: Final = struct.Struct(">i")
 _API_KEY: Final = struct.Struct(">h")
 _FETCH: Final = KEYS_BY_NAME["Fetch"]
 
-#: The most answers of one write.
+#: The most answers of one write: as many as a connection may have requests under way by default
+#: (max_in_flight_per_connection), so more never wait. With half as many the largest bursts take two writes.
 _TOGETHER_MAX: Final = 64
 
-#: A frame up to this size is read without asking the budget: every connection may hold one.
+#: A frame up to this size is read without asking the budget: every connection may hold one, so max_connections (10,000)
+#: of them hold 160 MiB; with half 80 and with double 320. Larger ones, commits of hundreds of partitions say, wait for
+#: the budget.
 FREE_FRAME_BYTES: Final = 16 * 1024
 
 

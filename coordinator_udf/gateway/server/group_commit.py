@@ -16,7 +16,8 @@ from coordinator_udf.protocol.errors import BadRequest
 
 _log = logging.getLogger(__name__)
 
-#: How often at most it is logged that requests are dropped.
+#: How often at most it is logged that requests are dropped, in seconds: half has twice the lines in an overload, double
+#: tells later how many.
 _SAY_EACH_S: Final = 5.0
 
 

@@ -7,7 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-#: How many clients may wait to be accepted.
+#: How many clients may wait to be accepted; Linux allows net.core.somaxconn (4,096 by default). Of those that come at
+#: once all but so many are refused, and come again after their backoff (reconnect.backoff.ms, 50 ms).
 _BACKLOG: Final = 1_024
 #: How many of them are accepted in a turn of the loop. Each begins with a TLS handshake, which takes the loop a
 #: millisecond and, until it is over or has made room for others, 256 KiB.

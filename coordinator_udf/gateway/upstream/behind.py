@@ -23,7 +23,8 @@ from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 #: Serves a client whose requests go on by a passage.
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter, Passage], None]
 
-#: How long a change of the cluster's brokers may take until the gateway's ports follow it, in seconds.
+#: How long a change of the cluster's brokers may take until the gateway's ports follow it, in seconds. Ports are opened
+#: on this machine, so it ends only what hangs; the look at the cluster waits for it.
 _ADVERTISE_S = 30.0
 
 

@@ -14,7 +14,8 @@ _LENGTH: Final = struct.Struct(">i")
 #: How much of an answer is in memory at once, twice where a client takes it slower than it comes.
 _CHUNK: Final = 256 * 1024
 
-#: The most bytes of an answer that is held as a whole, as it is rewritten.
+#: The most bytes of an answer that is held as a whole, as it is rewritten: those that name brokers. Metadata takes some
+#: tens of bytes a partition, so even half is that of millions; the bound is for a peer that isn't Kafka.
 _REWRITTEN_MAX: Final = 256 * 1024 * 1024
 
 

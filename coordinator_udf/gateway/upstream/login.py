@@ -14,7 +14,8 @@ from scramp import ScramClient, ScramException
 from coordinator_udf.protocol.wire import MalformedFrame, request_bytes, split_response
 
 _LENGTH: Final = struct.Struct(">i")
-#: The most bytes of an answer to a login; a broker that announces more is none.
+#: The most bytes of an answer to a login; a broker that announces more is none. SCRAM's messages (RFC 5802) take some
+#: hundred.
 _FRAME_MAX: Final = 1 << 20
 
 

@@ -30,9 +30,10 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How long a look at the cluster may take, in seconds, with all that is asked in it.
+#: How long a look at the cluster may take, in seconds, with all that is asked in it: as Java's request.timeout.ms.
 _ANSWER_S = 30.0
-#: Every so many looks the brokers are asked what they serve, too.
+#: Every so many looks the brokers are asked what they serve, too: with looks each two seconds, twice a minute. As late
+#: as that clients are told of an upgrade; half asks each broker twice as often for what hardly ever changes.
 _ASK_SERVED_EACH = 15
 
 

@@ -21,12 +21,14 @@ from coordinator_udf.log.kafka import client
 from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, RECORD_BYTES_MAX, BrokerError
 from coordinator_udf.log.kafka.place import KafkaPlace
 
-#: About how many bytes of answers a record holds.
+#: About how many bytes of answers a record holds: half of a broker's default message.max.bytes (1,048,588), which
+#: single answers alone may need to have raised.
 _RECORD_BYTES: Final = 512 * 1024
-#: How many records are read at a time, and how long is waited for the first, in seconds.
+#: How many records are read at a time, and how long is waited for the first, in seconds: as late as that a stop is
+#: heard; answers are told when they come.
 _READ_RECORDS: Final = 1_000
 _READ_S: Final = 0.25
-#: How long it may take to learn where the topic ends, in seconds.
+#: How long it may take to learn where the topic ends, in seconds: as Java's request.timeout.ms.
 _START_S: Final = 30.0
 #: For how long answers are sent again where brokers can't be reached, in seconds: as long as Spark's source is patient.
 PATIENCE_S: Final = 300.0

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-#: How long the producer is asked for its reports at a time, in seconds.
+#: How long the producer is asked for its reports at a time, in seconds; it returns with the first. As late as this a
+#: stop is heard.
 _POLL_S: Final = 0.1
-#: How long over its time a report may be late, in seconds: then the client is broken.
+#: How long over its time (DELIVERY_TIMEOUT_MS) a report may be late, in seconds: then the client is broken. librdkafka
+#: looks for records whose time is over once a second.
 _LATE_S: Final = 10.0
 
 

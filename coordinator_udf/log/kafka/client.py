@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
-#: The longest record: a request of a gateway (16 MiB) whose bytes are base64, or an answer with as many assignments.
+#: The longest record: a request of a gateway (16 MiB) whose bytes are base64 (21.4 MiB), or an answer with as many
+#: assignments. With half requests that a gateway has taken don't fit; double matters only where max_request_bytes is
+#: raised.
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 
 #: How long a record may take to be on all replicas that are in sync, in milliseconds. After that nobody knows whether
@@ -20,6 +22,8 @@ RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 DELIVERY_TIMEOUT_MS: Final = 10_000
 
 
+#: How long a record waits for others, in milliseconds; gateways have gathered their requests before (append_linger_ms,
+#: 25 ms), whose rows go to several partitions.
 _LINGER_MS: Final = 2
 
 

@@ -16,12 +16,14 @@ from coordinator_udf.log.kafka.records import to_rows
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
-#: How many records are made rows at a time.
+#: How many records are made rows at a time: as many as own_log's SLICE_ROWS.
 _ROWS: Final = 50_000
-#: How many records are asked for at a time, and how long is waited for them, in seconds.
+#: How many records are asked for at a time, and how long is waited for them, in seconds: fewer come only where the
+#: topic ends.
 _CONSUME: Final = 10_000
 _CONSUME_S: Final = 1.0
-#: How long brokers may say nothing before it is given up, in seconds.
+#: How long brokers may say nothing before it is given up, in seconds: twice Java's request.timeout.ms; an election
+#: takes the 9 s of broker.session.timeout.ms and more.
 _PATIENCE_S: Final = 60.0
 
 _Record = tuple[int, int, int, bytes | None]

@@ -18,11 +18,11 @@ from coordinator_udf.log.kafka.place import KafkaPlace
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, TopicCollection
 
-#: How long an answer of the brokers may take, in seconds.
+#: How long an answer of the brokers may take, in seconds: as Java's request.timeout.ms.
 _TIMEOUT_S: Final = 30.0
-#: The pause between two looks for a topic that was just made, in seconds.
+#: The pause between two looks for a topic that was just made, in seconds: as late as that it is found, once.
 _LOOK_S: Final = 0.1
-#: How long a client is listened to at a time while it asks, in seconds.
+#: How long a client is listened to at a time while it asks, in seconds: as late as this its answer is seen.
 _POLL_S: Final = 0.02
 
 _DAY_MS: Final = 24 * 60 * 60 * 1_000

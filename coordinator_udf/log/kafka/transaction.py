@@ -13,7 +13,7 @@ from coordinator_udf.log.kafka.records import to_key, to_value
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-#: How long brokers may take for one step of a transaction, in seconds.
+#: How long brokers may take for one step of a transaction, in seconds: as Java's max.block.ms.
 _STEP_S: Final = 60.0
 #: How long the transaction may take in all, in milliseconds: as long as brokers allow by default.
 _TRANSACTION_MS: Final = 900_000

@@ -43,9 +43,11 @@ Positions = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartitio
 
 #: A machine's time never goes back, also where somebody sets the clock.
 _CLOCK_OFFSET_NS = time.time_ns() - time.monotonic_ns()
-#: How often the application that is driven polls, in seconds.
+#: How often the application that is driven polls, in seconds, as in the loop of Kafka's documentation
+#: (`poll(Duration.ofMillis(100))`): as late as that what happens in a poll (callbacks, commits) may be.
 _POLL_S = 0.1
-#: An application that is blocked in poll gets so many polls at one moment at most.
+#: An application that is blocked in poll gets so many polls at one moment at most: each goes on where the one before
+#: had to stop (a callback, a request, an answer). The bound is for a member that would never come to rest.
 _POLLS_AT_ONCE = 10
 #: Errors of these calls are told to nobody in Kafka's client, which only logs them.
 _BACKGROUND = frozenset({"network", "background"})

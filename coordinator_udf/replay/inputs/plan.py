@@ -14,7 +14,9 @@ from coordinator_udf.replay.inputs.detect import Format, detect_format
 from coordinator_udf.replay.inputs.look import Look, look_through
 from coordinator_udf.user_errors import InputError
 
-#: Rotated logs follow upon each other: so far apart they may be, in microseconds.
+#: Rotated logs follow upon each other: so far apart they may be, in microseconds. log4j rotates between two lines, so
+#: between them lies a silence of the broker, which a longer bound allows; with a shorter one the parts of a quiet
+#: broker's log are taken for two logs.
 _MOST_APART_US: Final = 5 * 60 * 1_000_000
 _TEXTS: Final = frozenset({Format.AUTO, Format.KAFKA, Format.INFO})
 

@@ -20,7 +20,7 @@ _TIME: Final = ("@timestamp", "timestamp", "time", "asctime", "ts", "_time")
 #: From which number on, and below which, a time without a unit is in a unit, and how many of them a second has: years
 #: from 1973 to 5138 in each.
 _UNITS: Final = ((1e8, 1e11, 1.0), (1e11, 1e14, 1e3), (1e14, 1e17, 1e6), (1e17, 1e20, 1e9))
-#: Objects in objects: a runtime's of an export's of a layout's.
+#: Objects in objects: a runtime's of an export's of a layout's, which are three, and one to spare.
 _MOST_DEEP: Final = 4
 #: What stands before an object: times, names of streams and containers; no line of the request log, whose JSON this is
 #: not.

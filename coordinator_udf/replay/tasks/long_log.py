@@ -47,7 +47,8 @@ RunPortions = Callable[[Sequence[Portion], Callable[[Portion], None]], list[Port
 #: A log with more lines is replayed by several tasks, which have about so many each: a line takes 20 KiB or so. One
 #: shard can't be shared among tasks.
 TASK_LINES: Final = 20_000
-#: Tasks have fewer lines if that gives each process some.
+#: Tasks have fewer lines if that gives each process some: with three a process is idle for a third of its work at most,
+#: at the end; each more reads the log's outline once more.
 _TASKS_A_PROCESS: Final = 3
 
 

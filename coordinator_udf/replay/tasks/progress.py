@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
-#: How often a line is said.
+#: How often a line is said, in seconds: often enough for a person to see that it goes on.
 _EVERY_S: Final = 5.0
 
 

@@ -16,7 +16,7 @@ from coordinator_udf.replay.recording import Answer, ReplaySource
 from coordinator_udf.tables.queries import literal, query
 from schemas.requests import LIVE
 
-#: How many rows an append brings: a client's requests come in small portions.
+#: How many rows an append brings: a client's requests come in small portions. Answers don't depend on it.
 APPEND_ROWS: Final = 50
 
 _ANSWER_COLUMNS: Final = ("request_id", "api", "api_version", "body", "ts", "answered_by")

@@ -15,7 +15,7 @@ from coordinator_udf.background import BackgroundThread
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: How often it is told how far the tasks are.
+#: How often it is told how far the tasks are, in seconds; as in progress.
 _PROGRESS_SECONDS = 5.0
 
 

@@ -18,7 +18,8 @@ from coordinator_udf.streaming.shard_keys import shard_key
 #: The source's name: ``spark.readStream.format("embedded_log").option("path", ...)``.
 FORMAT: Final = "embedded_log"
 
-#: About how many bytes of rows a partition's value has at most, so that a great backlog isn't one great value.
+#: About how many bytes of rows a partition's value has at most, so that a great backlog isn't one great value: two
+#: requests of the largest size (max_request_bytes, 16 MiB).
 _MAX_BYTES: Final = 32 * 1024 * 1024
 
 #: The most rows of the log that one micro-batch takes where nothing else is said.

@@ -39,7 +39,8 @@ _OTHER_LINE = re.compile(
 _CUT_LINE = re.compile(r"\(kafka\.request\.logger\)|\"(?:requestHeader|totalTimeMs)\\?\"")
 #: Whether commits to partitions that don't exist are refused: a broker does so.
 BROKER_SETTINGS = {"offsets.topic.partition.check": True}
-#: How long after the last line the clock runs on, at least, so that all that waits ends.
+#: How long after the last line the clock runs on, at least, in milliseconds, so that all that waits ends: longer than
+#: Kafka's default session timeout (45 s), which half is not; double only adds time.
 _TAIL_MS = 60_000
 
 

@@ -22,7 +22,8 @@ from schemas.tables import CONSUMER_OFFSETS
 
 Row = dict[str, Any]
 _TABLE = "consumer_offsets"
-#: The most partitions that are tried for the topic.
+#: The most partitions that are tried for the topic: four times Kafka's default of 50 (offsets.topic.num.partitions).
+#: Each is one more hash of each group's name.
 _MOST_PARTITIONS = 200
 
 
