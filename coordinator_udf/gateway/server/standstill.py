@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 #: A look at the time that comes so much after the one before says that this process stood still, in seconds: half of
-#: the shortest session (6 s). With double a standstill that ended such sessions isn't noticed; with half delays of a busy
-#: machine come near, and requests are dropped that are still awaited.
+#: the shortest session (6 s). With double a standstill that ended such sessions isn't noticed; with half delays of a
+#: busy machine come near, and requests are dropped that are still awaited.
 STOOD_STILL_S: Final = 3.0
 
 #: How often the time is looked at, in seconds: a standstill is seen when it has lasted STOOD_STILL_S and as much as
