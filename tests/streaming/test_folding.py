@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from coordinator_udf.log import embedded
+from coordinator_udf.log import stored_appends
 from coordinator_udf.log.dataframe import _read_snapshot
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import LogHistory, next_offsets
@@ -44,7 +44,7 @@ folding._PIECE_ROWS = 30
 if when == "written":
     log.trim = lambda before, rows=None: die() if before > 10 else 0
 elif when == "leaving":
-    log._give_back = die
+    log._appends._give_back = die
 folding.fold(log, history, 40)
 """
 
@@ -171,7 +171,7 @@ def test_who_reads_while_the_log_is_folded_reads_each_row_once(log: EmbeddedLog,
 
 
 def test_rows_that_are_at_hand_tell_the_same_as_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "_TRIMMED_AT_ONCE", 10)
+    monkeypatch.setattr(stored_appends, "_TRIMMED_AT_ONCE", 10)
     found = []
     for name in ("at hand", "read again", "too many at hand"):
         log = EmbeddedLog.create(tmp_path / name, PARTITIONS)
