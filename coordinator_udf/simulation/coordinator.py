@@ -14,6 +14,7 @@ from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.in_virtual_time import Answer, VirtualTimeShard
+from coordinator_udf.shard.state_row.codec import encode
 from coordinator_udf.simulation.history import Commit
 from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import MemberPlan
@@ -167,6 +168,11 @@ class Coordinator:
         kinds = [entry[KEY].kind for entry in self.shard.shard.ctx.timers.entries()]
         waits = self._is_down or {JOIN, SYNC, REBALANCE}.intersection(kinds)
         return None if waits else kinds.count(SESSION)
+
+    def state_bytes(self) -> int:
+        """Returns the size of the shard's state row."""
+        _, _, hot, cold = encode(self.shard.shard, all_to_columns=False)
+        return len(hot) + len(cold)
 
     def put_off(self, by_ms: int) -> None:
         """Lets sessions end so much later."""

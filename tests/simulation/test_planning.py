@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from coordinator_udf.simulation.charts import load_rows
-from coordinator_udf.simulation.planning import FleetLoad, fleet_load, load_lines
+from coordinator_udf.simulation.charts import load_rows, state_rows
+from coordinator_udf.simulation.planning import FleetLoad, FleetSecond, fleet_load, load_lines
 from coordinator_udf.simulation.scenario import Fault, Members, Scenario, Topic
 from jobs.simulate_groups import app
 
@@ -36,13 +36,21 @@ def test_a_fleet_sends_what_its_groups_send() -> None:
     second, most = load.peak
     assert most > load.steady
     assert second < 60
+    # All are settled before the failover; nobody has a group then, and it is found as it was.
+    assert load.seconds[25].settled == 1
+    before, away, after = (load.seconds[second].state_bytes for second in (25, 31, -1))
+    assert away < before == pytest.approx(after, rel=0.1)
+    assert 5 < load.unsettled_s < 40
     assert any("4,000 members" in line for line in load_lines(load))
 
 
 def test_a_plot_has_each_second_of_each_api() -> None:
-    load = FleetLoad(10, 1, ({"Heartbeat": 3.0}, {"JoinGroup": 1.0}), 1.0)
+    seconds = FleetSecond({"Heartbeat": 3.0}, 1.0, 2e6), FleetSecond({"JoinGroup": 1.0}, 0.5, 3e6)
+    load = FleetLoad(10, 1, seconds, 1.0)
     found = [(row["second"], row["api"], row["requests"]) for row in load_rows(load)]
     assert found == [(0, "Heartbeat", 3), (0, "JoinGroup", 0), (1, "Heartbeat", 0), (1, "JoinGroup", 1)]
+    assert [(row["settled"], row["state_mb"]) for row in state_rows(load)] == [(1, 2), (0.5, 3)]
+    assert (load.unsettled_s, load.most_state_bytes) == (1, 3e6)
 
 
 def test_the_job_draws_the_load(tmp_path: Path) -> None:
@@ -52,7 +60,8 @@ def test_the_job_draws_the_load(tmp_path: Path) -> None:
     result: Any = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     drawn = plot.read_text()
-    assert all(text in drawn for text in ("5,000 members", "JoinGroup", "requests/s"))
+    texts = ("5,000 members", "JoinGroup", "requests/s", "settled members", "state, MB")
+    assert all(text in drawn for text in texts)
 
 
 @pytest.mark.parametrize(
