@@ -60,7 +60,7 @@ class Metadata:
     """The answer to the last `MetadataRequest`: the cluster, of which the topics that were asked for count.
 
     Attributes:
-        is_asked: False lets a classic member learn of the cluster though it has not asked; by default it ignores that.
+        is_asked: False lets a member learn of the cluster though it has not asked; by default it ignores that.
         came_ms: when it came, in milliseconds since the epoch, if that was before the member is given it.
     """
 
@@ -128,6 +128,13 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumed:
+    """The application has read up to these positions, where the partitions are assigned. Nothing else comes of it."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
 class CommitAsync:
     """The application commits offsets (None: its positions). Ends with `CommitDone`, in a later call perhaps."""
 
@@ -161,4 +168,4 @@ Operation = (
     | CommitSync
     | Close
 )
-Input = Poll | Tick | Response | Disconnect | Metadata | CallbackDone | Operation
+Input = Poll | Tick | Response | Disconnect | Metadata | CallbackDone | Consumed | Operation

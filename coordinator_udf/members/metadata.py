@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from coordinator_udf.members.backoff import ExponentialBackoff
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
 from coordinator_udf.members.config import MemberConfig
-from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.members.inputs import Metadata, TopicPartition
 from coordinator_udf.members.machine import Jitter
 from coordinator_udf.members.subscription_state import SubscriptionState, SubscriptionType
 
@@ -99,7 +99,10 @@ class ConsumerMetadata:
 
     def is_due(self, now_ms: int) -> bool:
         """Tells whether it is time to ask, and no answer is awaited."""
-        return self._asked is None and self.time_to_next_update_ms(now_ms) == 0
+        if self._asked is not None:
+            return False
+        is_fresh = self._last_successful_refresh_ms + self._max_age_ms > now_ms
+        return not (is_fresh and not self.update_requested) and self.time_to_next_update_ms(now_ms) == 0
 
     def ask(self, now_ms: int) -> MetadataQuery | None:
         """Returns what to ask for, where it is time and no answer is awaited; it is awaited from then on."""
@@ -108,15 +111,14 @@ class ConsumerMetadata:
         self._asked = self.query()
         return self._asked
 
-    def take(self, view: ClusterView, now_ms: int, *, is_asked: bool = True) -> bool:
+    def take(self, told: Metadata, now_ms: int) -> bool:
         """Takes the answer that is awaited, or what was not asked for. Returns False where an answer is to none."""
-        if not is_asked:
-            self.update(self.query(), view, now_ms)
-            return True
-        asked, self._asked = self._asked, None
-        if asked is None:
+        query = self._asked if told.is_asked else self.query()
+        if query is None:
             return False
-        self.update(asked, view, now_ms)
+        if told.is_asked:
+            self._asked = None
+        self.update(query, told.view, now_ms if told.came_ms is None else told.came_ms)
         return True
 
     def query(self) -> MetadataQuery:

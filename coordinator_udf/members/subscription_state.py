@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -52,6 +52,7 @@ class SubscriptionState:
         self._topics: frozenset[str] = frozenset()
         self._regex: str | None = None
         self._assignment: dict[TopicPartition, PartitionState] = {}
+        self._in_order: tuple[TopicPartition, ...] | None = ()
 
     # ---- the subscription
 
@@ -101,7 +102,7 @@ class SubscriptionState:
         """Forgets subscription and assignment."""
         self._topics = frozenset()
         self.group_subscription = frozenset()
-        self._assignment = {}
+        self._assignment, self._in_order = {}, ()
         self.assigned_topic_ids = frozenset()
         self.pattern = None
         self.type = SubscriptionType.NONE
@@ -139,6 +140,13 @@ class SubscriptionState:
         """Returns the partitions assigned now."""
         return set(self._assignment)
 
+    @property
+    def in_order(self) -> tuple[TopicPartition, ...]:
+        """The partitions assigned now, by topic and number."""
+        if self._in_order is None:
+            self._in_order = tuple(sorted(self._assignment))
+        return self._in_order
+
     def is_assigned(self, partition: TopicPartition) -> bool:
         """Tells whether a partition is assigned now."""
         return partition in self._assignment
@@ -153,6 +161,7 @@ class SubscriptionState:
             raise illegal_argument("Attempt to dynamically assign partitions while manual assignment in use")
         before = self._assignment
         self._assignment = {partition: before.get(partition) or PartitionState() for partition in partitions}
+        self._in_order = None
 
     def assign_awaiting_callback(self, partitions: Iterable[TopicPartition], added: Iterable[TopicPartition]) -> None:
         """Makes these partitions the assignment; the added ones aren't consumed before their callback has returned.
@@ -190,6 +199,13 @@ class SubscriptionState:
         """
         state = self._assigned(partition)
         state.position, state.leader = offset, leader
+
+    def consume(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Moves the positions of those partitions that are assigned, whoever leads them."""
+        for partition, offset in offsets.items():
+            state = self._assignment.get(partition)
+            if state is not None:
+                state.position = offset
 
     def positions(self) -> dict[TopicPartition, int]:
         """Returns the positions of the partitions that have one (allConsumed)."""

@@ -31,7 +31,10 @@ class Agenda:
 
     def next_ms(self) -> int | None:
         """Returns the time of the next event, None if there is none."""
-        return self._queue[0][0] if self._queue else None
+        queue = self._queue
+        while queue and _is_over(queue[0][4]):
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
 
     def pop(self) -> tuple[bool, e.Event]:
         """Takes the next event off; returns it, and before it whether the world's plan has it."""
@@ -50,4 +53,5 @@ class Agenda:
 
 
 def _is_over(event: e.Event) -> bool:
+    """Tells whether an event is that of a request that was answered before it would have been given up."""
     return isinstance(event, e.TimesOut) and event.req not in event.connection.in_flight

@@ -187,7 +187,7 @@ class ApplicationLoops:
         read = self._records.end_offsets(process.positions, self._agenda.now_ms)
         if any(process.positions[partition] < offset for partition, offset in read.items()):
             process.positions.update(read)
-            self._members.give(process, inputs.Seek(read))
+            self._members.give(process, inputs.Consumed(read))
         return self._members.give(process, inputs.Poll())
 
     def _plan_poll(self, process: Process) -> None:

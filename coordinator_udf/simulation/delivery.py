@@ -50,6 +50,7 @@ class Delivery:
     def send(self, connection: Connection, request: Request) -> None:
         """Puts a member's request on its way."""
         late_ms = self._held_up_ms(connection.member, request) + self._slowed_by_ms(connection.member)
+        late_ms = max(late_ms, self._refused_until_ms(connection.member) - self._agenda.now_ms)
         arrives = self._network.send(connection, request, self._agenda.now_ms + late_ms)
         given_up = self._network.times_out(connection, request, self._agenda.now_ms)
         self._agenda.at(given_up.ts_ms, e.TimesOut(connection, request.req), place=given_up.place)
@@ -73,6 +74,11 @@ class Delivery:
     def _slowed_by_ms(self, member: str) -> int:
         return self._processes[member].plan.slowed_by_ms(self._agenda.now_ms - self._plan.start_ms)
 
+    def _refused_until_ms(self, member: str) -> int:
+        """Returns when a broker lets a member connect that none does; a time in the past if they do."""
+        start_ms = self._plan.start_ms
+        return start_ms + self._processes[member].plan.refused_until_ms(self._agenda.now_ms - start_ms)
+
     def _is_cut(self, member: str) -> bool:
         return self.cut_until_ms(member) > self._agenda.now_ms
 
@@ -80,6 +86,10 @@ class Delivery:
         """Returns when a member that is cut off is there again; a time in the past if it is not."""
         start_ms = self._plan.start_ms
         return start_ms + self._processes[member].plan.cut_until_ms(self._agenda.now_ms - start_ms)
+
+    def away_until_ms(self, member: str) -> int:
+        """Returns when a member reaches a broker that is cut off or that none lets connect; else a time in the past."""
+        return max(self.cut_until_ms(member), self._refused_until_ms(member))
 
     def arrive(self, connection: Connection, request: Request) -> None:
         """Lets a request arrive at its broker."""
@@ -127,7 +137,8 @@ class Delivery:
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms)
             self._send_answer(answer)
-            self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
+            if connection.waiting:
+                self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
 
     def _send_answer(self, answer: Answered) -> None:
         connection, request = answer.connection, answer.request

@@ -91,9 +91,10 @@ class TopicsAre:
 
 @dataclass(frozen=True, slots=True)
 class GoesDown:
-    """The coordinator goes away, for a while or (None) until something brings it back."""
+    """The coordinator goes away, for a while or (None) until something brings it back, on a broker as `ComesBack`'s."""
 
     down_ms: int | None
+    node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,13 @@ class ConnectionBreaks:
 
     member: str
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsRefused:
+    """All connections of a member are lost, and no broker takes another one."""
+
+    member: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +213,7 @@ Event = (
     | TopicGrows
     | TopicsAre
     | ConnectionBreaks
+    | IsRefused
     | Calls
     | PlansCallback
     | Looks
@@ -227,13 +236,15 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
         if topic.at_ms > 0:
             yield topic.at_ms, TopicGrows(topic.name, topic.partitions)
     for failover in plan.failovers:
-        yield failover.at_ms, GoesDown(failover.down_ms)
+        yield failover.at_ms, GoesDown(failover.down_ms, failover.node)
     for removal in plan.removals:
         yield removal.at_ms, IsRemoved(removal.process)
     for member in plan.members:
         yield member.start_ms, Start(member)
         for stall in member.stalls:
             yield stall.at_ms, Stalls(member.name, stall.length_ms)
+        for refusal in member.refusals:
+            yield refusal.at_ms, IsRefused(member.name)
         for at_ms, topics in member.resubscribes:
             yield at_ms, Resubscribes(member.name, topics)
         for at_ms in member.learns_ms:
@@ -251,7 +262,7 @@ def member_of(event: Event) -> str | None:
             return connection.member
         case MetadataArrives(name) | ConnectionBreaks(name) | Polls(name) | Stalls(name) | Resumes(name):
             return name
-        case CallbackOver(name) | Resubscribes(name) | Closes(name):
+        case CallbackOver(name) | Resubscribes(name) | Closes(name) | IsRefused(name):
             return name
         case _:
             return None

@@ -35,15 +35,21 @@ class Timekeeper:
         One that is known to have gone out within half an interval of then is the same: what set its timer was as much
         earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off.
         """
-        place = bisect_left(self._beats_ms, due_ms)
-        near = self._beats_ms[max(0, place - 1) : place + 1]
-        known_ms = min(near, key=lambda beat: abs(beat - due_ms), default=None)
-        if known_ms is not None and abs(known_ms - due_ms) <= self._near_ms:
+        known_ms = self._known_beat_ms(due_ms) if self._beats_ms else None
+        if known_ms is not None:
             return known_ms - due_ms
         return self._lateness_ms[0] if len(self._lateness_ms) == 1 else self._draws.choice(self._lateness_ms)
 
+    def _known_beat_ms(self, due_ms: int) -> int | None:
+        place = bisect_left(self._beats_ms, due_ms)
+        near = self._beats_ms[max(0, place - 1) : place + 1]
+        known_ms = min(near, key=lambda beat: abs(beat - due_ms))
+        return known_ms if abs(known_ms - due_ms) <= self._near_ms else None
+
     def holds_up_ms(self, api: str, now_ms: int) -> int | None:
         """Returns how much later a request goes out that could now, if that is known."""
+        if not self._sent_ms:
+            return None
         near = [
             (abs(now_ms - came_ms), went_ms)
             for known, came_ms, went_ms in self._sent_ms

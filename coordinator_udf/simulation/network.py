@@ -65,10 +65,13 @@ class Network:
             closed.is_open = False
         return closed
 
+    def connections(self, member: str) -> list[Connection]:
+        """Returns all connections of a member."""
+        return [connection for (name, _), connection in self._connections.items() if name == member]
+
     def close_all(self, member: str) -> list[Connection]:
         """Closes all connections of a member."""
-        nodes = [node for name, node in self._connections if name == member]
-        return [closed for node in nodes if (closed := self.close(member, node)) is not None]
+        return [closed for one in self.connections(member) if (closed := self.close(member, one.node)) is not None]
 
     def has_lost(self, member: str, api: str) -> bool:
         """Tells whether a member waits for the answer to a request of an API that got lost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -33,6 +33,14 @@ class Stall:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Nothing that a process sends arrives, and nothing that is sent to it, for a while."""
+
+    at_ms: int
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No broker lets a process connect for a while: its connections break, and what it sends goes out only then."""
 
     at_ms: int
     length_ms: int
@@ -112,6 +120,7 @@ class MemberPlan:
     cuts: tuple[Cut, ...] = ()
     slow: tuple[Slow, ...] = ()
     hangs: tuple[Hang, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0
@@ -132,19 +141,27 @@ class MemberPlan:
 
     def slowed_by_ms(self, at_ms: int) -> int:
         """Returns how much longer a message of the process takes at a time."""
+        if not self.slow:
+            return 0
         return sum(one.by_ms for one in self.slow if one.at_ms <= at_ms < one.at_ms + one.length_ms)
 
     def cut_until_ms(self, at_ms: int) -> int:
         """Returns when the process is there again if it is cut off at a time; -1 if it is not."""
         return _end_ms(self.cuts, at_ms)
 
+    def refused_until_ms(self, at_ms: int) -> int:
+        """Returns when the process can connect if it can't at a time; -1 if it can."""
+        return _end_ms(self.refusals, at_ms)
+
     def hangs_until_ms(self, at_ms: int) -> int:
         """Returns when the process goes on if it hangs at a time; -1 if it doesn't."""
         return _end_ms(self.hangs, at_ms)
 
 
-def _end_ms(spans: Iterable[Cut | Hang], at_ms: int) -> int:
+def _end_ms(spans: Sequence[Cut | Hang | Refusal], at_ms: int) -> int:
     """Returns when the last of the spans ends that a time is in; -1 if it is in none."""
+    if not spans:
+        return -1
     return max(
         (one.at_ms + one.length_ms for one in spans if one.at_ms <= at_ms < one.at_ms + one.length_ms), default=-1
     )
@@ -164,10 +181,15 @@ class NetworkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """The coordinator goes away and is loaded again after a while."""
+    """The coordinator goes away and is loaded again after a while.
+
+    Attributes:
+        node: the broker on which it is then; by default the one after its last.
+    """
 
     at_ms: int
     down_ms: int
+    node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

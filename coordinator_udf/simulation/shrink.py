@@ -73,6 +73,8 @@ def _calmer(member: MemberPlan) -> Iterator[MemberPlan]:
         yield replace(member, cuts=tuple(other for other in member.cuts if other is not cut))
     for hang in member.hangs:
         yield replace(member, hangs=tuple(other for other in member.hangs if other is not hang))
+    for refusal in member.refusals:
+        yield replace(member, refusals=tuple(other for other in member.refusals if other is not refusal))
     for slow in member.slow:
         yield replace(member, slow=tuple(other for other in member.slow if other is not slow))
 
@@ -86,6 +88,7 @@ def event_list(plan: WorldPlan) -> Iterator[str]:
         events.append((member.start_ms, f"{member.name} starts, in the group {member.group_id} ({kind})"))
         events += [(one.at_ms, f"{member.name} doesn't poll for {one.length_ms} ms") for one in member.stalls]
         events += [(one.at_ms, f"{member.name} hangs for {one.length_ms} ms") for one in member.hangs]
+        events += [(one.at_ms, f"{member.name} can't connect for {one.length_ms} ms") for one in member.refusals]
         events += [(one.at_ms, f"{member.name} is cut off for {one.length_ms} ms") for one in member.cuts]
         events += [
             (one.at_ms, f"{member.name}'s messages take {one.by_ms} ms longer for {one.length_ms} ms")

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import lcm
 
-from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, Slow, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, Refusal, Slow, WorldPlan
 from coordinator_udf.simulation.process import Doing, Process
 
 #: On top of the longest interval and the network's delays, in milliseconds, so that every message of it has arrived: a
@@ -90,10 +90,11 @@ def is_settled(processes: Collection[Process]) -> bool:
 
 
 def boundaries_ms(members: Collection[MemberPlan]) -> list[int]:
-    """Returns when something changes that is no event: members are cut off or slow or hang, and no longer."""
-    spans: list[Cut | Slow | Hang] = []
+    """Returns when something changes that is no event: members are away or slow or hang, and no longer."""
+    spans: list[Cut | Slow | Hang | Refusal] = []
     for member in members:
         spans += member.cuts
         spans += member.slow
         spans += member.hangs
+        spans += member.refusals
     return sorted(time for one in spans for time in (one.at_ms, one.at_ms + one.length_ms))

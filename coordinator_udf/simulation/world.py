@@ -126,11 +126,23 @@ class World:
     def _make_process(self, plan: MemberPlan) -> Process:
         return make_process(plan, self._plan.start_ms, self._draws, lambda: self._jitter(plan.name))
 
+    def advance(self, until_ms: int) -> None:
+        """Lets everything happen up to a time, in milliseconds since the epoch."""
+        while self._step(until_ms):
+            pass
+
+    def settled(self) -> tuple[int, int]:
+        """Returns how many processes there are now that wait for nothing but time, and how many there are in all."""
+        living = [process for process in self._processes.values() if process.lives]
+        return sum(process.is_settled for process in living), len(living)
+
+    def state_bytes(self) -> int:
+        """Returns how much the coordinator's state takes now in a state store."""
+        return self._coordinator.state_bytes()
+
     def run(self) -> History:
         """Lets everything happen up to the world's end."""
-        end_ms = self._plan.start_ms + self._plan.end_ms
-        while self._step(end_ms):
-            pass
+        self.advance(self._plan.start_ms + self._plan.end_ms)
         for (group_id, partition), commit in self.history.commits.items():
             offset = self._coordinator.committed(group_id, partition)
             if offset is not None and offset < commit.offset:
@@ -295,14 +307,17 @@ class World:
             case e.TopicsAre(topics):
                 self._topics.replace(topics)
                 self._coordinator.set_topics(self._agenda.now_ms, self._topics)
-            case e.GoesDown(down_ms):
+            case e.GoesDown(down_ms, node):
                 self._delivery.send_back(self._coordinator.go_down(self._agenda.now_ms))
                 if down_ms is not None:
-                    self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack())
+                    self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack(node))
             case e.ComesBack(node):
                 self._coordinator.come_back(self._agenda.now_ms, node)
             case e.ConnectionBreaks(member, node):
                 self._lose(self._network.connection(member, node))
+            case e.IsRefused(name):
+                for connection in self._network.connections(name):
+                    self._lose(connection)
             case e.IsRemoved(name) if name in self._processes:
                 self._delivery.remove(self._processes[name])
             case _:
@@ -353,7 +368,7 @@ class World:
                     process.join_req = output.req
                 self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():
-                asked_ms = max(self._agenda.now_ms, self._delivery.cut_until_ms(name))
+                asked_ms = max(self._agenda.now_ms, self._delivery.away_until_ms(name))
                 moment = self._network.metadata(name, asked_ms)
                 if moment is not None:
                     self._agenda.at(moment.ts_ms, e.MetadataArrives(name), place=moment.place)

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator_udf.members.cluster_view import ClusterView
 from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.members.inputs import Metadata
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.subscription_state import SubscriptionState
 
@@ -30,7 +31,7 @@ def test_a_pattern_matches_kafkas_own_topics_only_where_that_is_asked(
     metadata = ConsumerMetadata(MemberConfig.parse(properties), subscriptions, lambda: 0.5)
     subscriptions.subscribe_pattern(".*")
     assert metadata.ask(1_000) is not None
-    assert metadata.take(VIEW, 1_000)
+    assert metadata.take(Metadata(VIEW), 1_000)
     assert list(metadata.topics) == matched
 
 
@@ -39,5 +40,5 @@ def test_who_names_one_of_kafkas_own_topics_gets_it() -> None:
     metadata = ConsumerMetadata(MemberConfig.parse({"group.id": "g"}), subscriptions, lambda: 0.5)
     subscriptions.subscribe(["__consumer_offsets"])
     assert metadata.ask(1_000) is not None
-    assert metadata.take(VIEW, 1_000)
+    assert metadata.take(Metadata(VIEW), 1_000)
     assert list(metadata.topics) == ["__consumer_offsets"]

@@ -220,9 +220,23 @@ def test_a_client_that_hung_is_told_of() -> None:
 def test_nobody_hangs_while_a_broker_is_away() -> None:
     groups = read_groups(read_entries(shared("evidence", "dev") / "broker-restart.request.log.gz"), {})
     members = [member for group in groups for member in group.plan.members]
-    assert len(members) == 7
-    # One is silent long after the others are back.
-    assert [member.name for member in members if member.hangs] == ["kafkapython-1/1"]
+    # One gives its membership up by its own clock, and comes back as another.
+    assert len(members) == 8
+    assert {member.client_id for member in members if member.run == 2} == {"rdkafka-2"}
+    assert [member.name for member in members if member.hangs] == []
+
+
+def test_a_restarted_broker_is_restarted_again_and_each_client_comes_back_when_it_did() -> None:
+    """Stopped for 7 s and killed for 16 s: sessions begin anew, who is late loses its own, and one starts over."""
+    groups = read_groups(read_entries(shared("evidence", "dev") / "broker-restart.request.log.gz"), {})
+    for group in groups:
+        assert len(group.plan.failovers) == 2
+        _happens_again(group)
+    kafka_python = next(one for group in groups for one in group.plan.members if one.client_id == "kafkapython-1")
+    assert [13_000 < one.length_ms < 15_000 or 26_000 < one.length_ms < 28_000 for one in kafka_python.refusals] == [
+        True,
+        True,
+    ]
 
 
 def test_members_that_an_administrator_removed_are_removed_again() -> None:

@@ -84,7 +84,7 @@ class HeartbeatLoop:
         if self._context.membership.has_not_joined or self.failure is not None:
             self._enabled = False
             return False
-        if self._context.client.depth == 0:
+        if self._context.client.depth == 0 and self._context.client.has_work():
             yield from self._context.client.poll_no_wakeup()
         if self._discovery.coordinator is None:
             yield from self._look_up_coordinator()

@@ -97,16 +97,16 @@ class ClassicMember:
         if self._is_closed:
             return None
         loop = self._consumer.heartbeats
-        deadlines = [FOREVER_MS if loop is None else loop.deadline_ms()]
+        first_ms = FOREVER_MS if loop is None else loop.deadline_ms()
         metadata_ms = self._context.client.metadata_deadline_ms
-        if metadata_ms is not None:
-            deadlines.append(metadata_ms)
         if self._is_settling:
-            deadlines = [self._held_up(deadline) for deadline in deadlines]
-        elif self._context.client.depth:
-            deadlines = [deadlines[0], *map(self._held_up, deadlines[1:])]
+            first_ms = self._held_up(first_ms)
+        if metadata_ms is not None:
+            is_held_up = self._is_settling or self._context.client.depth
+            first_ms = min(first_ms, self._held_up(metadata_ms) if is_held_up else metadata_ms)
         call_ms = self._calls.deadline_ms
-        first_ms = min([*deadlines, FOREVER_MS if call_ms is None else call_ms])
+        if call_ms is not None and call_ms < first_ms:
+            first_ms = call_ms
         return None if first_ms == FOREVER_MS else max(first_ms, self._clock.now_ms)
 
     def call_deadline_ms(self) -> int | None:
@@ -136,6 +136,8 @@ class ClassicMember:
             case inputs.Disconnect(node):
                 if client.lose(node):
                     self._calls.push(self._settle_and_report())
+            case inputs.Consumed(offsets):
+                self._context.subscriptions.consume(offsets)
             case inputs.Metadata():
                 if client.give_metadata(event):
                     self._calls.push(self._settle_and_report())
@@ -219,7 +221,8 @@ class ClassicMember:
         client = self._context.client
         for _ in range(_MAX_ROUNDS):
             before = client.progress
-            if client.depth == 0:
+            # Looking whether there is work costs less than a generator that finds none.
+            if client.depth == 0 and client.has_work():
                 try:
                     yield from client.poll_no_wakeup()
                 except ClientException as error:
@@ -227,7 +230,7 @@ class ClassicMember:
             has_more = False
             if self._consumer.heartbeats is not None:
                 has_more = yield from self._consumer.heartbeats.step()
-                if client.depth == 0:
+                if client.depth == 0 and client.has_work():
                     yield from client.poll_no_wakeup()
             if client.progress == before and not has_more:
                 return
@@ -251,7 +254,7 @@ class ClassicMember:
             membership.rejoin_reason,
             self._consumer.is_leader,
             loop is not None and loop.is_enabled,
-            tuple(sorted(self._context.subscriptions.assigned_partitions())),
+            self._context.subscriptions.in_order,
         )
 
 

@@ -117,8 +117,7 @@ class NetworkClient:
 
     def give_metadata(self, told: Metadata) -> bool:
         """Takes the answer to the last metadata request. Returns False if there is none under way."""
-        came_ms = self._clock.now_ms if told.came_ms is None else told.came_ms
-        taken = self._metadata.take(told.view, came_ms, is_asked=told.is_asked)
+        taken = self._metadata.take(told, self._clock.now_ms)
         self.progress += taken
         return taken
 
@@ -144,10 +143,15 @@ class NetworkClient:
         self._send_unsent()
         yield from self._fire_completed()
 
+    def has_work(self) -> bool:
+        """Tells whether a poll that doesn't wait would do anything."""
+        if self._arrived or self._unsent or self._completed or self._disconnects:
+            return True
+        return self._metadata.is_due(self._clock.now_ms)
+
     def poll_no_wakeup(self) -> Flow[None]:
         """Sends what is unsent and handles what has come, without waiting."""
-        has_work = self._completed or self._disconnects or self._unsent or self._arrived
-        if has_work or self._metadata.is_due(self._clock.now_ms):
+        if self.has_work():
             yield from self.poll(Timer(self._clock, 0))
 
     def poll_for(self, future: RequestFuture[Any], timer: Timer) -> Flow[bool]:

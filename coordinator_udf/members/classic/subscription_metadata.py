@@ -24,7 +24,7 @@ class SubscriptionMetadata:
         """Returns the assignors' names, in order of preference, with the member's metadata in base64."""
         topics = self._changes.joining()
         owned: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._context.subscriptions.assigned_partitions()):
+        for topic, partition in self._context.subscriptions.in_order:
             owned.setdefault(topic, []).append(partition)
         protocols = []
         for assignor in self._assignors:

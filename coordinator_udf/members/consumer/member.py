@@ -25,7 +25,7 @@ from coordinator_udf.members.consumer.application_events import (
     TopicRe2JPatternSubscriptionChangeEvent,
     TopicSubscriptionChangeEvent,
 )
-from coordinator_udf.members.consumer.assignment_manager import TopicIdPartitions
+from coordinator_udf.members.consumer.assignment_manager import LocalAssignment, TopicIdPartitions
 from coordinator_udf.members.consumer.calls import Call, Wait
 from coordinator_udf.members.consumer.parts import Parts, error_raised
 from coordinator_udf.members.exceptions import ClientException, illegal_state
@@ -34,6 +34,7 @@ from coordinator_udf.members.inputs import (
     Close,
     CommitAsync,
     CommitSync,
+    Consumed,
     Disconnect,
     EnforceRebalance,
     Input,
@@ -116,6 +117,9 @@ class ConsumerMember:
         self._outputs: list[Output] = []
         self._calls: list[_RunningCall] = []
         self._reported: ConsumerStateChange | None = None
+        #: The assignments that were last sorted to be told, and how: most of the time they stay as they are.
+        self._sorted_of: tuple[LocalAssignment, LocalAssignment] | None = None
+        self._sorted: tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]] = {}, {}
         self._closed = False
 
     # ---- driving
@@ -189,6 +193,8 @@ class ConsumerMember:
             case Disconnect(node):
                 if not self._closed and parts.network.disconnect(node):
                     self._settle_and_report(parts)
+            case Consumed(offsets):
+                parts.subscriptions.consume(offsets)
             case Metadata():
                 if not self._closed and parts.network.update_metadata(event):
                     self._settle_and_report(parts)
@@ -268,16 +274,18 @@ class ConsumerMember:
             self._reported = now
             self._emit(now)
 
-    @staticmethod
-    def _state_now(parts: Parts) -> ConsumerStateChange:
+    def _state_now(self, parts: Parts) -> ConsumerStateChange:
+        of = parts.assignments.current, parts.assignments.target
+        if self._sorted_of is None or of[0] is not self._sorted_of[0] or of[1] is not self._sorted_of[1]:
+            self._sorted_of = of
+            self._sorted = _sorted(of[0].partitions), _sorted(parts.assignments.awaiting_reconciliation())
         return ConsumerStateChange(
             parts.group.state,
             parts.group.member_epoch,
             parts.group.member_id,
             parts.coordinators.coordinator,
-            _sorted(parts.assignments.current.partitions),
-            _sorted(parts.assignments.awaiting_reconciliation()),
-            tuple(sorted(parts.subscriptions.assigned_partitions())),
+            *self._sorted,
+            parts.subscriptions.in_order,
         )
 
 

@@ -216,7 +216,7 @@ class NetworkClient:
 
     def update_metadata(self, told: Metadata) -> bool:
         """Takes the metadata that was asked for. Returns whether any was."""
-        taken = self._metadata.take(told.view, self._clock.now_ms if told.came_ms is None else told.came_ms)
+        taken = self._metadata.take(told, self._clock.now_ms)
         self.progress += taken
         return taken
 

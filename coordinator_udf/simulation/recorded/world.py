@@ -64,8 +64,8 @@ class RecordedMemberIds(MemberIds):
         return self._script.member_ids.get((member, request.req))
 
 
-class RecordedCoordinator(Coordinator):
-    """A coordinator beside which recorded brokers answered NOT_COORDINATOR without a look at the topics."""
+class LoopCoordinator(Coordinator):
+    """The coordinator of a recorded loop, whose other brokers answered NOT_COORDINATOR without a look at the topics."""
 
     def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, member_ids: MemberIds) -> None:
         super().__init__(settings, topics, now_ms, member_ids)
@@ -104,7 +104,7 @@ class RecordedWorld(World):
         return RecordedNetwork(self._script, self._draws)
 
     def _make_coordinator(self, settings: Settings) -> Coordinator:
-        return RecordedCoordinator(settings, self._topics, self._plan.start_ms, RecordedMemberIds(self._script))
+        return LoopCoordinator(settings, self._topics, self._plan.start_ms, RecordedMemberIds(self._script))
 
     def _make_applications(self) -> RecordedApplications:
         return RecordedApplications(self, self._agenda)

@@ -6,26 +6,18 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median, median_low
 from typing import Any
 
 from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.plan import Hang, Stall
+from coordinator_udf.simulation.plan import Hang, Refusal, Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
 from coordinator_udf.simulation.what_if.hangs import hangs
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins
+from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, properties_of
+from coordinator_udf.simulation.what_if.restarts import Restarts
 
-#: The Java assignors by the names under which members vote for them.
-STRATEGIES = {
-    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
-    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
-    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
-    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-}
-#: Kafka's default of heartbeat.interval.ms, for a process of which the log has no two heartbeats.
-_DEFAULT_HEARTBEAT_MS = 3_000
 #: A commit that comes so shortly before its member leaves is part of closing.
 _CLOSING_MS = 100
 #: A member that joins again so shortly after its SyncGroup was answered does it for what that told.
@@ -46,6 +38,7 @@ class Behaviour:
         resubscribed_ms: the topics that it wanted from a time on.
         joined_ms: when its first request to join arrived.
         hangs: when it sent nothing at all, and went on where it had been.
+        refusals: when no broker let it connect, until it first came again.
         turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time that it only followed.
         assigning_ms: the same, each time that it was the leader.
         lateness_ms: how much later than it was due each heartbeat came.
@@ -68,6 +61,7 @@ class Behaviour:
     crash_ms: float | None
     stalls: tuple[Stall, ...]
     hangs: tuple[Hang, ...]
+    refusals: tuple[Refusal, ...]
     turnaround_ms: tuple[float, ...]
     assigning_ms: tuple[float, ...]
     lateness_ms: tuple[float, ...]
@@ -79,7 +73,9 @@ class Behaviour:
     unknown: tuple[str, ...]
 
 
-def behaviour_of(process: Process, peers: Sequence[Process], of_log_ms: Sequence[float]) -> Behaviour:
+def behaviour_of(
+    process: Process, peers: Sequence[Process], of_log_ms: Sequence[float], restarts: Restarts
+) -> Behaviour:
     """Takes a process's behaviour from its requests.
 
     Args:
@@ -87,12 +83,12 @@ def behaviour_of(process: Process, peers: Sequence[Process], of_log_ms: Sequence
         of_log_ms: when requests of anybody arrived, and last when the log ended, in order.
     """
     unknown: list[str] = []
-    commit_ms = _commit_ms(process, peers)
-    properties = _properties(process, commit_ms, unknown)
+    commit_ms = auto_commit_interval_ms(process, peers)
+    properties = properties_of(process, commit_ms, unknown)
     interval_ms = int(properties["heartbeat.interval.ms"])
     subscriptions = list(_subscriptions(process))
     close_ms, crash_ms = _end(process, interval_ms, commit_ms, of_log_ms[-1], unknown)
-    hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms))
+    hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms, restarts))
     unknown += [f"why {process.client_id} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
     return Behaviour(
         process,
@@ -104,8 +100,9 @@ def behaviour_of(process: Process, peers: Sequence[Process], of_log_ms: Sequence
         arrived_ms(process.entries[0]),
         close_ms,
         crash_ms,
-        tuple(_stalls(process, properties)),
+        tuple(_stalls(process, properties, restarts)),
         hung,
+        tuple(restarts.refusals(process)),
         tuple(_turnarounds(process, as_leader=False)),
         tuple(_turnarounds(process, as_leader=True)),
         tuple(_lateness(process, interval_ms)),
@@ -118,104 +115,13 @@ def behaviour_of(process: Process, peers: Sequence[Process], of_log_ms: Sequence
     )
 
 
-def _properties(process: Process, commit_ms: int | None, unknown: list[str]) -> dict[str, Any]:
-    properties: dict[str, Any] = {
-        "enable.auto.commit": commit_ms is not None,
-        "heartbeat.interval.ms": _heartbeat_ms(process, unknown),
-        "metadata.max.age.ms": 300_000,
-    }
-    if commit_ms is not None:
-        properties["auto.commit.interval.ms"] = commit_ms
-    joins = process.of("JoinGroup")
-    if joins:
-        request = (_accepted_joins(process) or joins)[-1].request
-        names = [protocol["name"] for protocol in request["protocols"]]
-        session_ms = _possible(process, "session.timeout.ms", request["sessionTimeoutMs"], 2, unknown)
-        polls_ms = request.get("rebalanceTimeoutMs", session_ms)
-        properties |= {
-            "heartbeat.interval.ms": min(properties["heartbeat.interval.ms"], max(1, session_ms // 3)),
-            "session.timeout.ms": session_ms,
-            "max.poll.interval.ms": _possible(process, "max.poll.interval.ms", polls_ms, 1, unknown),
-            "partition.assignment.strategy": [STRATEGIES.get(name, STRATEGIES["range"]) for name in names],
-        }
-        foreign = [name for name in names if name not in STRATEGIES]
-        if foreign:
-            unknown.append(f"{process.client_id} votes for {', '.join(foreign)}, which is simulated as range")
-        instance_id = request.get("groupInstanceId")
-    else:
-        first = process.of("ConsumerGroupHeartbeat")[0].request
-        polls_ms = _possible(process, "max.poll.interval.ms", first["rebalanceTimeoutMs"], 1, unknown)
-        properties |= {"group.protocol": "consumer", "max.poll.interval.ms": polls_ms}
-        if first.get("serverAssignor"):
-            properties["group.remote.assignor"] = first["serverAssignor"]
-        instance_id = first.get("instanceId")
-    if instance_id:
-        properties["group.instance.id"] = instance_id
-    return properties
-
-
-def _accepted_joins(process: Process) -> list[Entry]:
-    """Returns the requests to join that were right in themselves, whether or not they were to come again."""
-    right = {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
-    return [entry for entry in process.of("JoinGroup") if (entry.response or {}).get("errorCode") in right]
-
-
-def accepted_session_ms(process: Process) -> int | None:
-    """Returns the session timeout that a classic member was let in with, in milliseconds; None if it never was."""
-    joins = _accepted_joins(process)
-    return int(joins[-1].request["sessionTimeoutMs"]) if joins else None
-
-
-def _possible(process: Process, name: str, asked: int, least: int, unknown: list[str]) -> int:
-    """Returns a property as a request tells it, or the least value that a client of Kafka's could have."""
-    if asked >= least:
-        return asked
-    unknown.append(
-        f"{process.client_id} asks for {name} {asked}, which no client of Kafka's can have; {least} is taken"
-    )
-    return least
-
-
-def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
-    beats = process.of("ConsumerGroupHeartbeat")
-    told = [entry.response or {"errorCode": -1} for entry in beats]
-    intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"] and body["heartbeatIntervalMs"]]
-    if intervals:
-        return int(intervals[-1])
-    gaps = _gaps(process.of("Heartbeat"))
-    if not gaps:
-        unknown.append(f"the heartbeat interval of {process.client_id} is taken to be Kafka's default")
-        return _DEFAULT_HEARTBEAT_MS
-    # Of few there may be as many that a rebalance or a silent broker stands between.
-    return _rounded(median_low(gaps))
-
-
-def _commit_ms(process: Process, peers: Sequence[Process]) -> int | None:
-    """Returns the interval of automatic commits, None if there are no regular ones.
-
-    Of a process with two commits alone its peers tell whether what is between them is one.
-    """
-    gaps = _gaps(process.of("OffsetCommit"))
-    if len(gaps) == 1:
-        of_peers = {_rounded(median(found)) for peer in peers if len(found := _gaps(peer.of("OffsetCommit"))) > 1}
-        return max(100, _rounded(gaps[0])) if _rounded(gaps[0]) in of_peers else None
-    return max(100, _rounded(median(gaps))) if gaps else None
-
-
-def _gaps(entries: Sequence[Entry]) -> list[float]:
-    return [arrived_ms(later) - arrived_ms(earlier) for earlier, later in pairwise(entries)]
-
-
-def _rounded(interval_ms: float) -> int:
-    """Returns an interval as a person would have set it: timers are never early and mostly a little late."""
-    step = 100 if interval_ms < 2_000 else 500
-    return max(step, int((interval_ms + 0.3 * step) // step) * step)
-
-
 def _end(
     process: Process, interval_ms: int, commit_ms: int | None, log_end_ms: float, unknown: list[str]
 ) -> tuple[float | None, float | None]:
     """Returns when the process closed its consumer, or was killed."""
+    if process.replaced_ms is not None:
+        unknown.append(f"why {process.client_id} ({process.run}) joins as another: as if killed, and started anew")
+        return None, process.replaced_ms - 1
     place = _last_leave(process)
     last = process.entries[place if place is not None else -1]
     last_ms = arrived_ms(last)
@@ -274,7 +180,7 @@ def process_is_static(process: Process) -> bool:
     return any(entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
 
 
-def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
+def _stalls(process: Process, properties: dict[str, Any], restarts: Restarts) -> list[Stall]:
     """Returns the times in which the application didn't poll, from their start, in milliseconds since the epoch."""
     max_poll_ms = int(properties["max.poll.interval.ms"])
     stalls = []
@@ -284,7 +190,8 @@ def _stalls(process: Process, properties: dict[str, Any]) -> list[Stall]:
             began_ms = arrived_ms(entry) - max_poll_ms
             ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
             stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))
-    stalls = stalls or (_silences(process, properties, max_poll_ms) if process_is_static(process) else [])
+    if not stalls and process_is_static(process):
+        stalls = _silences(process, properties, max_poll_ms, restarts)
     return [*stalls, *_unheeded(process)]
 
 
@@ -302,12 +209,14 @@ def _unheeded(process: Process) -> Iterator[Stall]:
         yield Stall(began_ms, max(1, round(arrived_ms(process.entries[place])) - began_ms))
 
 
-def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int) -> list[Stall]:
+def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int, restarts: Restarts) -> list[Stall]:
     """Returns stalls of a static member, which doesn't leave: its heartbeats end with its poll interval."""
     longest_ms = _SILENT_INTERVALS * int(properties["heartbeat.interval.ms"])
     stalls = []
     for before, after in pairwise(process.entries):
         silent_ms = arrived_ms(after) - answered_ms(before)
+        if restarts.between(answered_ms(before), arrived_ms(after)):
+            continue
         if silent_ms > longest_ms and after.api in {"JoinGroup", "Heartbeat", "ConsumerGroupHeartbeat"}:
             began_ms = arrived_ms(before) - max_poll_ms
             stalls.append(Stall(round(began_ms), round(arrived_ms(after) - began_ms)))

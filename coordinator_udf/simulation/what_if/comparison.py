@@ -13,8 +13,8 @@ from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
-from coordinator_udf.simulation.what_if.behaviour import STRATEGIES
 from coordinator_udf.simulation.what_if.group_log import GroupLog
+from coordinator_udf.simulation.what_if.properties import STRATEGIES
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError

@@ -12,6 +12,7 @@ from itertools import pairwise
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.restarts import Restarts
 
 #: A member that has been silent for so many of its intervals, between two requests, hung.
 _SILENT_INTERVALS = 3
@@ -19,7 +20,7 @@ _SILENT_INTERVALS = 3
 _SHARED = 0.5
 
 
-def hangs(process: Process, interval_ms: int, of_log_ms: Sequence[float]) -> Iterator[Hang]:
+def hangs(process: Process, interval_ms: int, of_log_ms: Sequence[float], restarts: Restarts) -> Iterator[Hang]:
     """Yields when a dynamic member hung, from the time of that, in milliseconds since the epoch.
 
     Args:
@@ -30,7 +31,8 @@ def hangs(process: Process, interval_ms: int, of_log_ms: Sequence[float]) -> Ite
     for before, after in pairwise(process.entries):
         is_member = (is_member or _lets_in(before)) and not _ends(before)
         since_ms, until_ms = answered_ms(before), arrived_ms(after)
-        if not is_member or until_ms - since_ms <= _SILENT_INTERVALS * interval_ms:
+        is_silent = until_ms - since_ms > _SILENT_INTERVALS * interval_ms
+        if not is_member or not is_silent or restarts.between(since_ms, until_ms):
             continue
         if _longest_silence_ms(of_log_ms, since_ms, until_ms) <= _SHARED * (until_ms - since_ms):
             yield Hang(round(since_ms) + 1, max(1, round(until_ms - since_ms) - 2))

@@ -12,11 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 _MEMBERS_APIS = frozenset(
     {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
 )
+
+#: What tells a member that it isn't one any more, and has it join without its id.
+_GONE = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION, Errors.FENCED_INSTANCE_ID})
 
 
 @dataclass(slots=True)
@@ -25,6 +29,7 @@ class Process:
 
     Attributes:
         entries: its requests about its group, in the order of their arrival.
+        replaced_ms: when its client joined as somebody else, though nobody had told it that its member was gone.
         removed_ms: when an administrator removed its member, in milliseconds since the epoch.
         found_ms: when it first asked for its coordinator, in milliseconds since the epoch; its first request else.
     """
@@ -33,6 +38,7 @@ class Process:
     client_id: str
     run: int
     found_ms: float
+    replaced_ms: float | None = None
     connections: set[str] = field(default_factory=set)
     member_ids: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
@@ -65,6 +71,9 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
             continue
         group_id = entry.request.get("groupId") or ""
         process = _process_of(groups[group_id], entry, client_id)
+        if process is not None and _starts_over(process, entry):
+            process.replaced_ms = arrived_ms(entry)
+            process = None
         if process is None:
             if not begins(entry):
                 continue
@@ -118,6 +127,24 @@ def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Proce
         if member_id and member_id in process.member_ids and process.client_id == client_id:
             return process
     return None
+
+
+def _starts_over(process: Process, entry: Entry) -> bool:
+    """Returns whether a request joins without the id that the process has: by its own clock its session is over."""
+    if entry.api != "JoinGroup" or entry.request.get("memberId") or entry.request.get("groupInstanceId"):
+        return False
+    for before in reversed(process.entries):
+        if before.api == "LeaveGroup" or _tells_it_is_gone(before.response or {}):
+            return False
+        if before.api == "JoinGroup":
+            return not (before.response or {}).get("errorCode")
+    return False
+
+
+def _tells_it_is_gone(answer: Mapping[str, Any]) -> bool:
+    codes = {answer.get("errorCode")}
+    codes |= {place["errorCode"] for topic in answer.get("topics") or () for place in topic["partitions"]}
+    return not codes.isdisjoint(_GONE)
 
 
 def begins(entry: Entry) -> bool:

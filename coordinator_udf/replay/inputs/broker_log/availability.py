@@ -97,7 +97,7 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
     served_us = [0] * partitions
     loading_us = [0] * partitions
     loads_us: list[int] = []
-    silences = _silences(requests)
+    silences = silences_of(requests)
     restarts: dict[Silence, set[int]] = defaultdict(set)
     for entry, partition, finding in _believable(requests, partitions, silences):
         before = service[partition]
@@ -193,7 +193,8 @@ def _restart_the_rest(
                 break
 
 
-def _silences(requests: Sequence[Moment]) -> list[Silence]:
+def silences_of(requests: Sequence[Moment]) -> list[Silence]:
+    """When nothing at all happened in a log for a second or longer."""
     moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
     return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
 

@@ -1,0 +1,104 @@
+"""How the coordinator of a group was set up, as far as its log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from coordinator_udf.simulation.what_if.behaviour import Behaviour
+from coordinator_udf.simulation.what_if.processes import arrived_ms
+from coordinator_udf.simulation.what_if.properties import accepted_session_ms
+from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance
+
+#: A join phase that ended so soon after the first member came had no initial delay.
+_NO_DELAY_MS = 1_000
+#: Kafka's default of group.initial.rebalance.delay.ms.
+_DEFAULT_DELAY_MS = 3_000
+#: Kafka's default of group.consumer.session.timeout.ms.
+_DEFAULT_SESSION_MS = 45_000
+#: As late as this a new epoch has its assignment (group.consumer.assignment.interval.ms).
+_ASSIGNED_WITHIN_MS = 1_000
+
+
+def coordinator_settings(
+    behaviours: list[Behaviour], rebalances: list[Rebalance], grown_ms: Collection[float], unknown: list[str]
+) -> dict[str, Any]:
+    """Returns the coordinator's settings that a group's log tells of, under Kafka's names.
+
+    Args:
+        grown_ms: when topics grew, in milliseconds since the epoch.
+        unknown: takes in words what the log doesn't tell.
+    """
+    settings: dict[str, Any] = {}
+    beats = [int(b.properties["heartbeat.interval.ms"]) for b in behaviours if "group.protocol" in b.properties]
+    if beats:
+        settings["group.consumer.heartbeat.interval.ms"] = beats[0]
+        settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, beats[0])
+        settings["group.consumer.max.heartbeat.interval.ms"] = max(15_000, beats[0])
+        # The default, if it isn't told, wouldn't do for a heartbeat interval that is longer.
+        settings["group.consumer.session.timeout.ms"] = max(_DEFAULT_SESSION_MS, beats[0] + 1)
+        settings["group.consumer.max.session.timeout.ms"] = max(60_000, beats[0] + 1)
+        session_ms = _consumer_session_ms(behaviours, rebalances, grown_ms)
+        if session_ms is None:
+            unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
+        else:
+            # No coordinator would have been set to less.
+            session_ms = max(session_ms, beats[0] + 1)
+            settings["group.consumer.session.timeout.ms"] = session_ms
+            settings["group.consumer.min.session.timeout.ms"] = min(45_000, session_ms)
+            settings["group.consumer.max.session.timeout.ms"] = max(60_000, session_ms)
+            unknown.append(
+                f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled"
+            )
+    else:
+        first = rebalances[0]
+        is_delayed = first.duration_ms >= _NO_DELAY_MS
+        settings["group.initial.rebalance.delay.ms"] = _DEFAULT_DELAY_MS if is_delayed else 0
+    sessions = [asked for behaviour in behaviours if (asked := accepted_session_ms(behaviour.process)) is not None]
+    if sessions:
+        settings["group.min.session.timeout.ms"] = max(0, min(6_000, *sessions))
+        settings["group.max.session.timeout.ms"] = max(1_800_000, *sessions)
+    return settings
+
+
+def _consumer_session_ms(
+    behaviours: list[Behaviour], rebalances: list[Rebalance], grown_ms: Collection[float]
+) -> int | None:
+    """Returns the session timeout that explains when members that fell silent were expelled.
+
+    The others hear of it with their next heartbeats, so it is up to an interval less than what was seen: the default,
+    else a round number of seconds.
+
+    Args:
+        grown_ms: when topics grew, of which members hear just so.
+    """
+    interval_ms = max(int(b.properties["heartbeat.interval.ms"]) for b in behaviours)
+    found = []
+    for rebalance in rebalances:
+        is_of_growth = any(0 <= rebalance.start_ms - time <= interval_ms + _ASSIGNED_WITHIN_MS for time in grown_ms)
+        if rebalance.trigger != SESSION_EXPIRED or is_of_growth:
+            continue
+        found += [
+            rebalance.start_ms - arrived_ms(behaviour.process.of("ConsumerGroupHeartbeat")[-1])
+            for behaviour in behaviours
+            if behaviour.crash_ms is not None
+            and behaviour.crash_ms < rebalance.start_ms
+            and behaviour.process.of("ConsumerGroupHeartbeat")
+            # A static member's place waits for the process that comes after it, if one does.
+            and not any(_comes_after(other, behaviour) for other in behaviours)
+        ]
+    if not found:
+        return None
+    longest_ms = min(found)
+    for step_ms in (_DEFAULT_SESSION_MS, 5_000, 1_000):
+        session_ms = int(longest_ms // step_ms) * step_ms
+        if session_ms > max(0, longest_ms - interval_ms) and (step_ms < _DEFAULT_SESSION_MS or session_ms == step_ms):
+            return session_ms
+    return max(1_000, int(longest_ms // 1_000) * 1_000)
+
+
+def _comes_after(later: Behaviour, earlier: Behaviour) -> bool:
+    """Returns whether a process takes the place of a static member's that ended."""
+    instance_id = earlier.properties.get("group.instance.id")
+    is_same = instance_id is not None and later.properties.get("group.instance.id") == instance_id
+    return is_same and later.start_ms > earlier.start_ms

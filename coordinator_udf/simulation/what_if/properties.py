@@ -1,0 +1,122 @@
+"""How a member's process was set up: Kafka's consumer properties, as far as its requests tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median, median_low
+from typing import Any
+
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.what_if.processes import Process, arrived_ms
+
+#: The Java assignors by the names under which members vote for them.
+STRATEGIES = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+#: Kafka's default of heartbeat.interval.ms, for a process of which the log has no two heartbeats.
+_DEFAULT_HEARTBEAT_MS = 3_000
+
+
+def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -> dict[str, Any]:
+    """Returns the consumer properties that a process had.
+
+    Args:
+        commit_ms: the interval of its automatic commits, None if there are none.
+        unknown: takes in words what its requests don't tell.
+    """
+    properties: dict[str, Any] = {
+        "enable.auto.commit": commit_ms is not None,
+        "heartbeat.interval.ms": _heartbeat_ms(process, unknown),
+        "metadata.max.age.ms": 300_000,
+    }
+    if commit_ms is not None:
+        properties["auto.commit.interval.ms"] = commit_ms
+    joins = process.of("JoinGroup")
+    if joins:
+        request = (_accepted_joins(process) or joins)[-1].request
+        names = [protocol["name"] for protocol in request["protocols"]]
+        session_ms = _possible(process, "session.timeout.ms", request["sessionTimeoutMs"], 2, unknown)
+        polls_ms = request.get("rebalanceTimeoutMs", session_ms)
+        properties |= {
+            "heartbeat.interval.ms": min(properties["heartbeat.interval.ms"], max(1, session_ms // 3)),
+            "session.timeout.ms": session_ms,
+            "max.poll.interval.ms": _possible(process, "max.poll.interval.ms", polls_ms, 1, unknown),
+            "partition.assignment.strategy": [STRATEGIES.get(name, STRATEGIES["range"]) for name in names],
+        }
+        foreign = [name for name in names if name not in STRATEGIES]
+        if foreign:
+            unknown.append(f"{process.client_id} votes for {', '.join(foreign)}, which is simulated as range")
+        instance_id = request.get("groupInstanceId")
+    else:
+        first = process.of("ConsumerGroupHeartbeat")[0].request
+        polls_ms = _possible(process, "max.poll.interval.ms", first["rebalanceTimeoutMs"], 1, unknown)
+        properties |= {"group.protocol": "consumer", "max.poll.interval.ms": polls_ms}
+        if first.get("serverAssignor"):
+            properties["group.remote.assignor"] = first["serverAssignor"]
+        instance_id = first.get("instanceId")
+    if instance_id:
+        properties["group.instance.id"] = instance_id
+    return properties
+
+
+def _accepted_joins(process: Process) -> list[Entry]:
+    """Returns the requests to join that were right in themselves, whether or not they were to come again."""
+    right = {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
+    return [entry for entry in process.of("JoinGroup") if (entry.response or {}).get("errorCode") in right]
+
+
+def accepted_session_ms(process: Process) -> int | None:
+    """Returns the session timeout that a classic member was let in with, in milliseconds; None if it never was."""
+    joins = _accepted_joins(process)
+    return int(joins[-1].request["sessionTimeoutMs"]) if joins else None
+
+
+def _possible(process: Process, name: str, asked: int, least: int, unknown: list[str]) -> int:
+    """Returns a property as a request tells it, or the least value that a client of Kafka's could have."""
+    if asked >= least:
+        return asked
+    unknown.append(
+        f"{process.client_id} asks for {name} {asked}, which no client of Kafka's can have; {least} is taken"
+    )
+    return least
+
+
+def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
+    beats = process.of("ConsumerGroupHeartbeat")
+    told = [entry.response or {"errorCode": -1} for entry in beats]
+    intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"] and body["heartbeatIntervalMs"]]
+    if intervals:
+        return int(intervals[-1])
+    gaps = _gaps(process.of("Heartbeat"))
+    if not gaps:
+        unknown.append(f"the heartbeat interval of {process.client_id} is taken to be Kafka's default")
+        return _DEFAULT_HEARTBEAT_MS
+    # Of few there may be as many that a rebalance or a silent broker stands between.
+    return _rounded(median_low(gaps))
+
+
+def auto_commit_interval_ms(process: Process, peers: Sequence[Process]) -> int | None:
+    """Returns the interval of automatic commits, None if there are no regular ones.
+
+    Of a process with two commits alone its peers tell whether what is between them is one.
+    """
+    gaps = _gaps(process.of("OffsetCommit"))
+    if len(gaps) == 1:
+        of_peers = {_rounded(median(found)) for peer in peers if len(found := _gaps(peer.of("OffsetCommit"))) > 1}
+        return max(100, _rounded(gaps[0])) if _rounded(gaps[0]) in of_peers else None
+    return max(100, _rounded(median(gaps))) if gaps else None
+
+
+def _gaps(entries: Sequence[Entry]) -> list[float]:
+    return [arrived_ms(later) - arrived_ms(earlier) for earlier, later in pairwise(entries)]
+
+
+def _rounded(interval_ms: float) -> int:
+    """Returns an interval as a person would have set it: timers are never early and mostly a little late."""
+    step = 100 if interval_ms < 2_000 else 500
+    return max(step, int((interval_ms + 0.3 * step) // step) * step)
