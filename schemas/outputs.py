@@ -18,7 +18,7 @@ from schemas.tables import CONSUMER_OFFSETS, GROUP_RESPONSES, GROUP_TRANSITIONS,
 
 
 def _columns(table: StructType, *names: str) -> list[StructField]:
-    """Columns that stand in a table as they are said."""
+    """Returns columns that stand in a table as shards say them."""
     return [table[name] for name in names]
 
 

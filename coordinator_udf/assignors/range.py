@@ -45,5 +45,5 @@ class RangeAssignor:
 
 
 def _place(member_id: str, member: MemberSpec) -> tuple[bool, bytes]:
-    """Static members first, in the order of their instance ids, so that they keep their ranges over restarts."""
+    """Sorts static members first, in the order of their instance ids, so that they keep their ranges over restarts."""
     return member.instance_id is None, java_string_key(member_id if member.instance_id is None else member.instance_id)

@@ -139,7 +139,7 @@ def _refuse_mixed(log: str | None, kafka_config: Path | None) -> None:
 
 @contextmanager
 def _request_log(root: Path, log: str | None, kafka_config: Path | None) -> Iterator[Path | None]:
-    """Where the request log is: the embedded one, or a table with what the topic holds now; None without either."""
+    """Finds the request log: the embedded one, or a table with what the topic holds now; None without either."""
     if log is None:
         yield root / "log" if (root / "log").is_file() else None
         return

@@ -274,7 +274,7 @@ def _plain(value: Any) -> Any:
 
 
 def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
-    """From when to when the facts tell; None where there are none."""
+    """Returns from when to when the facts tell; None where there are none."""
     times: list[datetime] = []
     for facts in groups:
         times += [r.started for r in facts.rebalances]

@@ -292,7 +292,7 @@ class GroupStore:
 
 
 def _forget_pending(ctx: Context, group: ClassicGroup) -> None:
-    """Nobody needs the ids any more that the group gave out, and no phase of it can end any more.
+    """Disarms the timers of ids that the group gave out, and of its phases.
 
     Kafka lets their timers run out, also where a consumer group takes the group's place: they find nobody then, and do
     nothing.

@@ -91,7 +91,7 @@ def _struct(of: Struct, version: int, flexible: bool, head_bytes: int = 0) -> Me
 
 
 def _of_two_fields(fixed: int, first: tuple[str, Measure], second: tuple[str, Measure]) -> Measure:
-    """Without a loop: an offset's key, of which there are more than of all other structs."""
+    """Measures structs of two fields without a loop: an offset's key, of which there are more than of all others."""
     (first_name, measure_first), (second_name, measure_second) = first, second
     return lambda value: fixed + measure_first(value[first_name]) + measure_second(value[second_name])
 

@@ -72,7 +72,7 @@ class JavaBytes:
         return self.take(2 * self.count(2)).decode("utf-16-be", errors="replace")
 
     def nullable_bytes(self) -> bytes | None:
-        """Bytes behind their length in four; None for null."""
+        """Reads bytes behind their length in four; None for null."""
         size = self.number("i")
         return None if size == -1 else self.take(size)
 

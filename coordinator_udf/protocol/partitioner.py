@@ -7,7 +7,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=262_144)
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: signed 32 bit, over UTF-16 code units."""
+    """Returns Java's String.hashCode: signed 32 bit, over UTF-16 code units."""
     value = 0
     if text.isascii():
         for byte in text.encode():

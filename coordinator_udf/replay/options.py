@@ -44,7 +44,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         time_zone: str = "UTC",
         state: Path | None = None,
     ) -> ReplayOptions:
-        """Options from a settings file and ``name=value`` texts.
+        """Makes options of a settings file and ``name=value`` texts.
 
         Raises:
             SettingsError: the file can't be read, a name is unknown, or a value is wrong.

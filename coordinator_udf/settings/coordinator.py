@@ -237,7 +237,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def kafka_name(field_name: str) -> str:
-    """``group_max_size`` -> ``group.max.size``."""
+    """Returns Kafka's name of a setting: ``group_max_size`` -> ``group.max.size``."""
     return field_name.replace("_", ".")
 
 
@@ -253,7 +253,7 @@ SETTINGS_OF_GROUPS: Final = (
 
 
 def _bounds(field_name: str) -> tuple[str, str]:
-    """``group_consumer_session_timeout_ms`` -> the fields with its least and its greatest value."""
+    """Returns the names of the fields with a setting's least and greatest value."""
     head, consumer, tail = field_name.partition("consumer_")
     return f"{head}{consumer}min_{tail}", f"{head}{consumer}max_{tail}"
 

@@ -39,7 +39,7 @@ class ShardOutputs(NamedTuple):
     heartbeats: OutputRows | None
 
     def all(self) -> list[OutputRows]:
-        """Both."""
+        """Returns both, as one."""
         return self.decisions if self.heartbeats is None else [*self.decisions, self.heartbeats]
 
     def outputs(self) -> Outputs:

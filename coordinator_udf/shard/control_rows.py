@@ -140,14 +140,14 @@ def topic_metadata(shard: ShardState, row: Request) -> None:
 
 
 def downtime(shard: ShardState, row: Request) -> None:
-    """Nobody could append from the time of this row on until the one that it names: time stood still."""
+    """Counts the time from this row on until the one that it names as a standstill: nobody could append."""
     body: r.Downtime = read_body(row)
     if body.until_ms > shard.ctx.now_ms:
         stand_still(shard.ctx, shard.store, body)
 
 
 def delay_group_timers(shard: ShardState, row: Request) -> None:
-    """Timers of a group fire later than they are due."""
+    """Delays a group's timers: they fire later than they are due."""
     delay_timers(shard.ctx, read_body(row))
 
 
@@ -171,7 +171,7 @@ def end_txn(shard: ShardState, row: Request) -> None:
 
 
 def expire(shard: ShardState, _: Request) -> None:
-    """Offsets whose retention is over go now."""
+    """Deletes offsets whose retention is over."""
     expire_offsets(shard.ctx, shard.store)
 
 

@@ -62,7 +62,7 @@ class ShardState:
             self.hot.pop(group_id, None)
 
     def forget_timers(self) -> None:
-        """No timer is armed any more. The number of the next one stays what it is."""
+        """Disarms all timers. The number of the next one stays what it is."""
         self.hot.clear()
         self.session_columns = SessionColumns(self.hot)
         self.ctx.timers = Timers(self.session_columns, self.ctx.timers.next_seq)

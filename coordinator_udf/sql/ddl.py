@@ -25,7 +25,7 @@ _MADE: Final = re.compile(r"CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) (\S+)
 
 
 def statements_for(folder: str, schema: str) -> Iterator[str]:
-    """CREATE statements for the tables of a folder and the views on them, in the order in which they have to be run.
+    """Yields CREATE statements for a folder's tables and the views on them, in the order to run them in.
 
     Views that read assignments of classic groups are left out: they need a function in Python, which a catalog can't
     hold; a comment says so.

@@ -219,7 +219,7 @@ def split(text: str) -> list[str]:
 
 
 def statements(lines: Iterator[str]) -> Iterator[str]:
-    """Statements as their lines come; each ends with a ;, but the last one, which needs none."""
+    """Yields statements as their lines come; each ends with a ;, but the last one, which needs none."""
     pending: list[str] = []
     for line in lines:
         pending.append(line.rstrip("\n"))

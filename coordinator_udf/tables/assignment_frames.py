@@ -20,7 +20,7 @@ _ASSIGNMENT = ("source", "partition", "record_offset", "member_id", "payload")
 
 
 def join_assignments(rows: DataFrame, assignments: DataFrame, stored: DataFrame | None) -> DataFrame:
-    """`complete_assignments` as a join of DataFrames, of one kind's rows; parts are not merged (`merge_parts_of`).
+    """Does `complete_assignments` as a join of DataFrames, for one kind's rows; merges no parts (`merge_parts_of`).
 
     Args:
         rows: columns of schemas.outputs.RESPONSES or RECORDS.
@@ -112,7 +112,7 @@ def written_again(completed: DataFrame) -> DataFrame:
 
 
 def merge_parts_of(responses: DataFrame) -> DataFrame:
-    """`merge_answers` of a DataFrame's rows; the parts of a request meet in one task.
+    """Does `merge_answers` on a DataFrame's rows; the parts of a request meet in one task.
 
     Args:
         responses: columns of schemas.outputs.RESPONSES.

@@ -144,7 +144,7 @@ _ARROW: Final = {"int": pa.int32(), "string": pa.string(), "binary": pa.binary()
 
 
 def _scattered(found: list[Any], places: list[int], length: int, kind: str) -> pa.Array:
-    """Values at their places, nulls around them."""
+    """Puts values at their places, with nulls around them."""
     if not found:
         return pa.nulls(length, _ARROW[kind])
     column = [None] * length

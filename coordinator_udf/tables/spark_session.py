@@ -178,7 +178,7 @@ def _local(settings: Mapping[str, str], jvm_options: Sequence[str]) -> dict[str,
 
 
 def resolved_jars() -> str | None:
-    """Delta's jars as Spark's setting ``spark.jars`` wants them; None where they are not all there."""
+    """Finds Delta's jars, as Spark's setting ``spark.jars`` wants them; None where they are not all there."""
     return _paths(RESOLVED_JARS)
 
 

@@ -67,7 +67,7 @@ class Staging:
         return copy
 
     def fetch_all(self, places: Sequence[str]) -> list[Path]:
-        """As `fetch`, each."""
+        """Fetches each, as `fetch` does."""
         return [self.fetch(place) for place in places]
 
     def target(self, place: str) -> Path:
@@ -85,7 +85,7 @@ class Staging:
         return copy
 
     def new_file(self, place: str) -> Path:
-        """As `target`, of a file that isn't there yet.
+        """Does as `target`, for a file that isn't there yet.
 
         Raises:
             InputError: it is.
@@ -199,7 +199,7 @@ def _told_of(place: str) -> Iterator[None]:
 
 @contextmanager
 def staging() -> Iterator[Staging]:
-    """A scratch folder for as long as the context lasts."""
+    """Makes a scratch folder for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="muster-staging-") as scratch:
         yield Staging(Path(scratch))
 

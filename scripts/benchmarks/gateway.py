@@ -26,7 +26,7 @@ KAFKA_STABLE_MS = {3_000: {2: 6_012, 10: 6_017, 50: 6_055, 100: 6_054}, 0: {2: 2
 
 
 def run(options: Options) -> Outcome:
-    """Two live jobs, one after the other: without the initial rebalance delay, and with Kafka's default of 3 s."""
+    """Measures two live jobs, one after the other: without initial rebalance delay, and with Kafka's 3 s."""
     outcome = Outcome([])
     sizes = [size for size in SIZES if size <= options.sized(SIZES[-1], 2)]
     with live_job(0) as address:
@@ -73,7 +73,7 @@ async def _connections(address: str, count: int, prefix: str) -> AsyncIterator[l
 
 @asynccontextmanager
 async def _members(address: str, groups: int, prefix: str) -> AsyncIterator[list[Member]]:
-    """Stable members, each alone in its group."""
+    """Gives stable members, each alone in its group."""
     async with _connections(address, groups, prefix) as connections:
         members = [Member(connection, f"{prefix}-{i}") for i, connection in enumerate(connections)]
         await asyncio.gather(*(member.join() for member in members))
@@ -139,7 +139,7 @@ async def _stable(address: str, delay_ms: int, sizes: list[int], repeats: int) -
 
 
 async def _to_stable(address: str, size: int, group: str) -> float:
-    """From the first JoinGroup sent to the assignment of the last member of a generation that has all of them."""
+    """Measures from the first JoinGroup to the assignment of the last member of a generation that has all."""
     async with _connections(address, size, group) as connections:
         members = [Member(connection, group) for connection in connections]
         began = time.perf_counter()

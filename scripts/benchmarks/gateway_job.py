@@ -84,7 +84,7 @@ class LiveJob:
 
 @contextmanager
 def started_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[LiveJob]:
-    """The live job, serving clients."""
+    """Gives the live job, serving clients."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         job = LiveJob(Path(directory), delay_ms, kafka_log)
         try:
@@ -96,7 +96,7 @@ def started_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[LiveJob
 
 @contextmanager
 def live_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[str]:
-    """The live job with a gateway; gives its address.
+    """Runs the live job with a gateway; gives its address.
 
     Raises:
         BenchmarkError: it doesn't start.
@@ -107,7 +107,7 @@ def live_job(delay_ms: int, kafka_log: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def own_gateway(job: LiveJob, *, tls: bool = False) -> Iterator[str]:
-    """A gateway in a process of its own, before the job's log; gives its address.
+    """Runs a gateway in a process of its own, before the job's log; gives its address.
 
     Raises:
         BenchmarkError: it doesn't start.
@@ -119,7 +119,7 @@ def own_gateway(job: LiveJob, *, tls: bool = False) -> Iterator[str]:
 
 @contextmanager
 def gateway_process(directory: Path, arguments: Sequence[str], *, tls: bool = False) -> Iterator[str]:
-    """A gateway in a process of its own; gives its address.
+    """Runs a gateway in a process of its own; gives its address.
 
     Args:
         directory: where its files go.

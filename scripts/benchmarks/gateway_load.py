@@ -50,7 +50,7 @@ def figures(options: Options) -> list[Figure]:
 
 @asynccontextmanager
 async def _members(address: str, groups: int, prefix: str) -> AsyncIterator[list[Member]]:
-    """Stable members, each alone in its group, of which many share a connection to join by."""
+    """Gives stable members, each alone in its group, of which many share a connection to join by."""
     count = min(50, groups)
     connections = [await Connection.to(address, f"{prefix}-{i}") for i in range(count)]
     members = [Member(connections[i % count], f"{prefix}-{i}", 600_000) for i in range(groups)]
@@ -90,7 +90,7 @@ def _p99_s(sent: Sent, rate: float) -> float:
 
 
 async def _pause(job: LiveJob, groups: int, options: Options) -> list[Figure]:
-    """From the end of a pause of the driver until answers come in time again and go on so."""
+    """Measures from the end of a pause of the driver until answers come in time again and go on so."""
     pause_s = options.sized(PAUSE_S, 5)
     say(f"the driver stands still for {pause_s} s")
     async with _members(job.address, groups, "paused") as members:
@@ -113,7 +113,7 @@ async def _pause(job: LiveJob, groups: int, options: Options) -> list[Figure]:
 
 
 async def _kill(job: LiveJob, groups: int) -> list[Figure]:
-    """From kill -9 to the port, and to an answer to each of the groups."""
+    """Measures from kill -9 to the port, and to an answer to each of the groups."""
     say("the job is killed and started again")
     async with _members(job.address, groups, "killed") as members:
         killed = time.perf_counter()

@@ -89,7 +89,7 @@ class Job:
 
 @contextmanager
 def running(script: str, arguments: Sequence[str], log: Path) -> Iterator[Job]:
-    """A job that is stopped in the end, whatever happens."""
+    """Gives a job that is stopped in the end, whatever happens."""
     job = Job(script, arguments, log)
     try:
         yield job

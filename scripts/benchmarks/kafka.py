@@ -26,7 +26,7 @@ def why_not(options: Options) -> str | None:
 
 
 def run_once(options: Options, groups: int, members: int, heartbeats: int) -> dict[str, dict[str, float]]:
-    """Rates per second by ``wall``, ``thread`` and ``process`` CPU time, of ``heartbeats`` and ``joins``.
+    """Measures rates per second by ``wall``, ``thread`` and ``process`` CPU time, of ``heartbeats`` and ``joins``.
 
     Of the two runs in one JVM the second counts, when most is compiled.
 

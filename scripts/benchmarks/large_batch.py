@@ -26,7 +26,7 @@ _WAYS: Final = {"driver": 0, "executors": 1}
 
 
 def run(options: Options) -> Outcome:
-    """Time, CPU time and memory of the driver, by either way, and their ratios."""
+    """Measures time, CPU time and memory of the driver, by either way, and their ratios."""
     outcome = Outcome()
     for full in _SIZES:
         size = options.sized(full, 1_000)

@@ -65,7 +65,7 @@ class Live:
 
     @contextmanager
     def job(self, *, floor: bool) -> Iterator[Job]:
-        """The job, once all groups are stable."""
+        """Gives the job, once all groups are stable."""
         arguments = ["--root", str(self.root.absolute()), *(["--floor"] if floor else [])]
         with running("scripts/benchmarks/stream_job.py", arguments, self.root / "job.log") as job:
             self._read_to_the_end(job)
@@ -113,7 +113,7 @@ class Live:
         return [msgspec.json.decode(line, type=Batch) for line in lines]
 
     def latencies_ms(self, since: float) -> list[float]:
-        """From a request's append to its answer, of all answers given since then, milliseconds."""
+        """Returns the milliseconds from a request's append to its answer, of all answers given since then."""
         found: list[float] = []
         for line in (self.root / "answers").read_bytes().split(b"\n")[:-1]:
             at, steps, counts = msgspec.json.decode(line)

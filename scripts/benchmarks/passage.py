@@ -55,7 +55,7 @@ def figures(options: Options, kafka_log: str) -> list[Figure]:
 
 @contextmanager
 def _filled(bootstrap: str, records: int) -> Iterator[str]:
-    """A topic of a cluster with records, for as long as the context lasts."""
+    """Gives a topic of a cluster with records, for as long as the context lasts."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topic = f"muster-bench-{uuid4().hex[:8]}"
     admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(_PATIENCE_S)
@@ -73,7 +73,7 @@ def _filled(bootstrap: str, records: int) -> Iterator[str]:
 
 @contextmanager
 def _gateway(directory: Path, bootstrap: str, *, tls: bool) -> Iterator[str]:
-    """A gateway in front of the cluster. Nobody coordinates behind it, for nobody asks for a group."""
+    """Runs a gateway in front of the cluster. Nobody coordinates behind it, for nobody asks for a group."""
     log = directory / ("log-tls" if tls else "log")
     EmbeddedLog.create(log, 1).close()
     arguments = ["--log", str(log), "--tables", str(directory / "tables"), "--upstream", bootstrap]
@@ -82,7 +82,7 @@ def _gateway(directory: Path, bootstrap: str, *, tls: bool) -> Iterator[str]:
 
 
 def _consumed(address: str, topic: str, records: int) -> float:
-    """MB/s of a consumer, from its connecting to the last record."""
+    """Measures a consumer's MB/s, from its connecting to the last record."""
     secure = {"security.protocol": "ssl", "enable.ssl.certificate.verification": False}
     began = time.perf_counter()
     consumer = Consumer(

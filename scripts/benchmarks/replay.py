@@ -103,7 +103,7 @@ def _check(out: Path, facts: LogFacts) -> None:
 
 
 def _starting(options: Options) -> tuple[float, float]:
-    """Wall and CPU time of the job for a log of almost nothing."""
+    """Measures wall and CPU time of the job for a log of almost nothing."""
     path, _ = generated(options.data, 100, 1, 1, 1)
     out = options.data / "replay-nothing"
     shutil.rmtree(out, ignore_errors=True)

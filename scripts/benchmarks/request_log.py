@@ -139,7 +139,7 @@ def _table(columns: Columns) -> pa.Table:
 
 
 def _ordered(table: pa.Table) -> pa.Table:
-    """By time; of what happens at one time, heartbeats last, so that they are of the generation that they name."""
+    """Sorts by time; at one time heartbeats come last, so that they are of the generation that they name."""
     is_beat = np.asarray(pc.equal(table.column("api"), "Heartbeat"))
     table = table.take(pa.array(np.lexsort((is_beat, np.asarray(table.column("log_ts"))))))
     offsets = pa.array(np.arange(len(table)))

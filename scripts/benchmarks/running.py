@@ -96,7 +96,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def wait_until(done: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Waits.
+    """Waits until a condition holds.
 
     Raises:
         BenchmarkError: it doesn't come true in time.

@@ -119,7 +119,7 @@ def _check(requests: int, outputs: Outputs) -> None:
 
 
 def run(options: Options) -> Outcome:
-    """Heartbeats, joins with their syncs and commits a second; ratios to Kafka's where its jar is there."""
+    """Measures heartbeats, joins with their syncs and commits a second; ratios to Kafka's where its jar is there."""
     outcome = Outcome()
     groups = options.sized(10_000, 50)
     shards = min(SHARDS, groups)

@@ -14,7 +14,7 @@ _LEFT_OUT_S = 5.0
 
 
 def run(options: Options) -> Outcome:
-    """Batch duration, request-to-answer time, state and memory, and the ratio of batch durations to the floor's."""
+    """Measures batch duration, request-to-answer time, state and memory; the ratio of batches to the floor's."""
     outcome = Outcome()
     for rate in options.rates:
         _at_rate(options, options.sized(rate, 10), outcome)

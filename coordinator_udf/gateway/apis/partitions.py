@@ -79,7 +79,7 @@ def _place(
 
 
 def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends: PartitionEnds) -> dict[str, Any]:
-    """No records.
+    """Answers with no records.
 
     No fetch session is ever opened (a broker may decline, KIP-227): each answer lists every partition asked for.
     """

@@ -142,7 +142,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             )
 
     def _check_tokens(self) -> None:
-        """Without an issuer or an audience a token would do that was made for somebody else: Kafka only warns."""
+        """Refuses settings without issuer or audience, with which anybody's token would do: Kafka only warns."""
         needed = {
             "sasl.oauthbearer.jwks.endpoint.url": (
                 self.jwks,

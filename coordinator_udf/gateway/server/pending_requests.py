@@ -310,7 +310,7 @@ class PendingRequests:
             self._time_out(request_id)
 
     def _patient_until_s(self) -> float:
-        """Until when no request times out: where this process stood still, the coordinator had as little time.
+        """Returns until when no request times out: where this process stood still, the coordinator had as little time.
 
         A broker that was stopped answers then, too.
         """

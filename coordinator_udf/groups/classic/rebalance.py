@@ -189,7 +189,7 @@ def _arm_initial_join(ctx: Context, group: ClassicGroup, delay_ms: int, remainin
 
 
 def reset_assignment(ctx: Context, group: ClassicGroup, error: Errors) -> None:
-    """Nobody has an assignment any more, and who waits for one gets the error."""
+    """Takes everybody's assignment away; who waits for one gets the error."""
     for member in group.members.values():
         member.assignment = None
     propagate_assignment(ctx, group, error)

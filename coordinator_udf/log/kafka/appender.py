@@ -154,7 +154,7 @@ class KafkaLog:
         return len(records)
 
     def created_topics(self) -> tuple[Topic, ...]:
-        """No topics: they are those of the settings file, or of the cluster behind the gateway."""
+        """Returns no topics: they are those of the settings file, or of the cluster behind the gateway."""
         return ()
 
     def change_topics(
@@ -168,7 +168,7 @@ class KafkaLog:
         raise LogError("a log that is a Kafka topic keeps no topics of clients; name them in the settings file")
 
     def group_configs(self) -> GroupConfigs:
-        """No settings of single groups."""
+        """Returns no settings of single groups."""
         return {}
 
     def change_group_configs(

@@ -18,7 +18,7 @@ from coordinator_udf.user_errors import InputError
 
 @contextmanager
 def topics_as_tables(inputs: Sequence[str], security: KafkaSecurity) -> Iterator[tuple[list[Path], frozenset[Path]]]:
-    """The inputs as paths, and which of them are topics: as tables, which are there as long as the context lasts.
+    """Gives the inputs as paths, and which of them are topics: as tables, while the context lasts.
 
     Raises:
         LogError: a topic can't be read.

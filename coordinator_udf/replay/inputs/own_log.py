@@ -74,7 +74,7 @@ Span = tuple[int, int, str, int]
 
 
 def _spans(table: DeltaTable) -> dict[int, list[Span]] | None:
-    """For each partition its files' offsets, least and greatest; None where a file's statistics don't tell."""
+    """Returns for each partition its files' offsets, least and greatest; None where statistics don't tell."""
     actions = pa.table(table.get_add_actions(flatten=True))
     spans: dict[int, list[Span]] = defaultdict(list)
     for action in actions.to_pylist():

@@ -103,7 +103,7 @@ def _plain(data: bytes, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _in_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Text whose byte order mark says that it is UTF-16, in UTF-8; other text as it is, without such a mark."""
+    """Yields UTF-16 text, by its byte order mark, in UTF-8; other text as it is, without such a mark."""
     first = next(chunks, b"")
     encoding = next((name for bom, name in _UTF16_BOMS.items() if first.startswith(bom)), None)
     if encoding is None:

@@ -133,7 +133,7 @@ def _table(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def _shuffled(spark: SparkSession, table: DataFrame, job: Job, settings: Settings, say: Say) -> list[ShardsResult]:
-    """Any other table: rows go to their shard by a shuffle and are sorted there."""
+    """Replays any other table: rows go to their shard by a shuffle and are sorted there."""
     table = table.withColumns({name: F.lit(None).cast("string") for name in ADDED_LATER - {*table.columns}})
     missing = [name for name in REQUEST_COLUMNS if name not in table.columns]
     if missing:

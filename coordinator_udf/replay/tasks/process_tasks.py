@@ -65,7 +65,7 @@ def workers_here() -> int:
 
 @contextmanager
 def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with what the context was begun for, whichever way it ends."""
+    """Gives processes that end with what the context was begun for, whichever way it ends."""
     # Forked ones would inherit the threads' locks, but not the threads.
     context = multiprocessing.get_context("forkserver")
     callers = set(multiprocessing.active_children())

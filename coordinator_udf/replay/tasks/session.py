@@ -20,7 +20,7 @@ _SETTINGS = {
 
 @contextmanager
 def replay_session() -> Iterator[SparkSession]:
-    """A session with Delta that is stopped at the end; quiet, as the job prints its own progress."""
+    """Gives a session with Delta that is stopped at the end; quiet, as the job prints its own progress."""
     spark = delta_session("muster-replay", _SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     try:

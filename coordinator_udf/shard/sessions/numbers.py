@@ -13,7 +13,7 @@ _HEAD: Final = struct.Struct("<Bq")
 
 
 def pack_numbers(numbers: np.ndarray) -> bytes:
-    """Numbers of 64 bits in as few bytes each as what is between the least and the greatest of them takes."""
+    """Packs numbers of 64 bits into as few bytes each as the difference of the greatest and the least takes."""
     if len(numbers) == 0:
         return b""
     least, greatest = int(numbers.min()), int(numbers.max())

@@ -102,7 +102,7 @@ def _packed(rows: DataFrame, partitions: int) -> DataFrame:
 
 
 def conformed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Record batches of Spark with exactly the schema of the request log."""
+    """Yields Spark's record batches with exactly the schema of the request log."""
     schema = request_log_arrow()
     for batch in batches:
         table = pa.Table.from_batches([batch]).select(REQUEST_COLUMNS).cast(schema)

@@ -157,5 +157,5 @@ def _default(kind: str, text: str) -> Any:
 
 
 def _attribute(name: str) -> str:
-    """``TopicId`` -> ``topic_id``, as kio has it."""
+    """Returns kio's name of a field: ``TopicId`` -> ``topic_id``."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -55,7 +55,7 @@ def decided(entry: Entry) -> Decided | None:
 
 
 def decided_elsewhere(found: Iterable[Decided]) -> dict[int, str]:
-    """By the line's number, who decided its answer, for those that the coordinator didn't.
+    """Returns by the line's number who decided its answer, for those that the coordinator didn't.
 
     A client that may do something is not refused it once only: one refusal of authorization on its own is no fact.
     """

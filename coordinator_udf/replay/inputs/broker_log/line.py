@@ -190,7 +190,7 @@ def is_known_api(api: str) -> bool:
 
 
 def _api(key_name: str) -> str:
-    """``JOIN_GROUP`` -> ``JoinGroup``."""
+    """Returns an API's name as the protocol has it: ``JOIN_GROUP`` -> ``JoinGroup``."""
     return "".join(word.capitalize() for word in key_name.split("_"))
 
 

@@ -60,7 +60,7 @@ def in_order(columns: Columns) -> Order:
 
 
 def _spread(columns: Columns) -> Numbers:
-    """By how much each line is later than its time says: lines of one time are spread over the time's last digit."""
+    """Returns by how much each line is later than its time: lines of one time are spread over its last digit."""
     written_us = columns.written_us
     begins = np.flatnonzero(np.diff(written_us, prepend=-1))
     lengths = np.diff(begins, append=len(written_us))

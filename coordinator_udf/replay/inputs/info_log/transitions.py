@@ -120,7 +120,7 @@ class _Group:
             self.unknown = None if self.unknown is None else max(self.unknown - 1, 0)
 
     def count(self, members: int | None) -> None:
-        """There are so many members."""
+        """Takes it that there are so many members."""
         if members is None:
             return
         if members < len(self.known):

@@ -92,7 +92,7 @@ def _of_tables(folder: Path) -> list[Row]:
 
 
 def entries_before(rows: Iterable[Row], until_ms: int) -> list[dict[str, Any]]:
-    """Bodies of LoadGroup rows for what the topic held at a moment: the newest record of each key.
+    """Makes the bodies of LoadGroup rows for what the topic held at a moment: the newest record of each key.
 
     Commits of transactions that were still open then keep their producer.
 
