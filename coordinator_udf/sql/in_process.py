@@ -156,7 +156,7 @@ def _translated(parsed: exp.Expr) -> str:
 
 
 def _with_fraction(node: exp.Expr) -> exp.Expr:
-    """Reads fractions of a second in a time's pattern, which sqlglot leaves as they are.
+    """Translates fractions of a second in a time's pattern, which sqlglot leaves as they are.
 
     Raises:
         UnsupportedError: the pattern has other letters, or quotes, that DuckDB would write as they stand there.

@@ -61,13 +61,18 @@ def test_nothing_is_adopted_where_only_one_answer_is_wrong(tmp_path: Path) -> No
     assert adoptions(source) == 0
 
 
+def list_before_leave(log: KafkaLog, leave_ms: int) -> str:
+    """Has a list of groups, read from 5,000 ms on for 30, tell of the group as it is once its member has left."""
+    leave = {"groupId": "g", "memberId": "m-1"}
+    answer = {"throttleTimeMs": 0, "errorCode": 0}
+    log.add("LEAVE_GROUP", leave, answer, version=1, arrives=leave_ms, connection="b")
+    answer = {**answer, "groups": [{"groupId": "g", "protocolType": "consumer", "groupState": "Empty"}]}
+    return log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
+
+
 def test_a_list_of_groups_is_read_at_a_moment_within_its_window(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
-    leave = {"groupId": "g", "memberId": "m-1"}
-    log.add("LEAVE_GROUP", leave, {"throttleTimeMs": 0, "errorCode": 0}, version=1, arrives=5_010, connection="b")
-    state = {"groupId": "g", "protocolType": "consumer", "groupState": "Empty"}
-    answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
-    log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
+    list_before_leave(log, leave_ms=5_010)
     source = read(log, tmp_path)
     assert different(source) == []
     assert source.explained is not None
@@ -76,11 +81,7 @@ def test_a_list_of_groups_is_read_at_a_moment_within_its_window(tmp_path: Path) 
 
 def test_a_list_of_groups_is_not_read_outside_its_window(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
-    leave = {"groupId": "g", "memberId": "m-1"}
-    log.add("LEAVE_GROUP", leave, {"throttleTimeMs": 0, "errorCode": 0}, version=1, arrives=5_500, connection="b")
-    state = {"groupId": "g", "protocolType": "consumer", "groupState": "Empty"}
-    answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": [state]}
-    wrong = log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
+    wrong = list_before_leave(log, leave_ms=5_500)
     assert different(read(log, tmp_path)) == [wrong]
 
 

@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.gateway import crowd, history
 from tests.gateway.fleet import Fleet, wait
 from tests.gateway.security.locked import Locked
-from tests.gateway.security.locked_broker import SECRET, locked_broker, write_kafka_config
+from tests.gateway.security.locked_broker import SECRET, locked_broker, locked_with_kafka_config
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
 from tests.spark.conftest import in_order
@@ -41,9 +41,7 @@ LARGE_BATCH = "20"
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Locked:
-    made = Locked(tmp_path_factory.mktemp("locked"))
-    write_kafka_config(made)
-    return made
+    return locked_with_kafka_config(tmp_path_factory.mktemp("locked"))
 
 
 @pytest.fixture(scope="module")

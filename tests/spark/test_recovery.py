@@ -69,6 +69,14 @@ class Client:
             protocols=[{"name": "p", "metadata": "AA=="}],
         )
 
+    def be_stable(self) -> dict[str, Any]:
+        """Joins and syncs in the first 20 ms; returns what the member's later requests say of it."""
+        self.join(0)
+        self.tick(10)
+        member = {"groupId": "g", "generationId": 1, "memberId": "m-1"}
+        self.ask("SyncGroup", 3, 20, **member, assignments=[{"memberId": "m-1", "assignment": "AQID"}])
+        return member
+
     def tick(self, ms: int) -> None:
         self.log.append(control_rows(partitions=self.log.partitions, log_ts=START_MS + ms, api="Tick"))
 
@@ -82,10 +90,7 @@ def answers(tables: Path) -> dict[str, dict[str, Any]]:
 
 def test_everything_comes_back_and_nothing_stays_unanswered(tmp_path: Path, run: Run) -> None:
     client = Client(EmbeddedLog.create(tmp_path / "log", 2))
-    client.join(0)
-    client.tick(10)
-    member = {"groupId": "g", "generationId": 1, "memberId": "m-1"}
-    client.ask("SyncGroup", 3, 20, **member, assignments=[{"memberId": "m-1", "assignment": "AQID"}])
+    member = client.be_stable()
     topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 42, "committedMetadata": "x"}]}]
     commit = {"groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": "m-1", "topics": topics}
     client.ask("OffsetCommit", 8, 30, **commit)
@@ -212,10 +217,7 @@ def test_kills_during_a_recovery_change_nothing(
 
 def test_members_of_a_coordinator_that_was_down_do_not_expire(tmp_path: Path, run: Run) -> None:
     client = Client(EmbeddedLog.create(tmp_path / "log", 2))
-    client.join(0)
-    client.tick(10)
-    member = {"groupId": "g", "generationId": 1, "memberId": "m-1"}
-    client.ask("SyncGroup", 3, 20, **member, assignments=[{"memberId": "m-1", "assignment": "AQID"}])
+    member = client.be_stable()
     run(SETTINGS)
     # The coordinator is down for a minute, six sessions long; the member goes on beating, and then falls silent.
     beats = [client.ask("Heartbeat", 3, ms, **member) for ms in range(3_000, 60_000, 3_000)]

@@ -32,6 +32,13 @@ def write_kafka_config(locked: Locked) -> Path:
     return file
 
 
+def locked_with_kafka_config(directory: Path) -> Locked:
+    """Makes certificates and users, and the file of --kafka-config beside them."""
+    made = Locked(directory)
+    write_kafka_config(made)
+    return made
+
+
 def locked_broker(directory: Path, locked: Locked, topics: Mapping[str, int]) -> KafkaBroker:
     """The broker; its port for TLS and SASL is `port_of_more`, at localhost."""
     settings = {

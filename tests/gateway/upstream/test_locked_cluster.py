@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.gateway.clients.built import java_command
 from tests.gateway.in_process import Front
 from tests.gateway.security.locked import PASSWORDS, Locked
-from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, write_kafka_config
+from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, locked_with_kafka_config
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
 
@@ -39,9 +39,7 @@ RULES = (
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Locked:
-    made = Locked(tmp_path_factory.mktemp("locked"))
-    write_kafka_config(made)
-    return made
+    return locked_with_kafka_config(tmp_path_factory.mktemp("locked"))
 
 
 @pytest.fixture(scope="module")
