@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_nothing_is_adopted_where_only_one_answer_is_wrong(tmp_path: Path) -> No
 def list_before_leave(log: KafkaLog, leave_ms: int) -> str:
     """Has a list of groups, read from 5,000 ms on for 30, tell of the group as it is once its member has left."""
     leave = {"groupId": "g", "memberId": "m-1"}
-    answer = {"throttleTimeMs": 0, "errorCode": 0}
+    answer: dict[str, Any] = {"throttleTimeMs": 0, "errorCode": 0}
     log.add("LEAVE_GROUP", leave, answer, version=1, arrives=leave_ms, connection="b")
     answer = {**answer, "groups": [{"groupId": "g", "protocolType": "consumer", "groupState": "Empty"}]}
     return log.add("LIST_GROUPS", {"statesFilter": []}, answer, arrives=5_000, takes=30, connection="c")
