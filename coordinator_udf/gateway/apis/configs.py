@@ -20,11 +20,11 @@ from coordinator_udf.protocol.wire.shaping import answer
 TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
-_CLIENT_METRICS: Final = 16
-_BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+BROKER_LOGGER: Final = 8
 
 #: What ListConfigResources may be asked for.
-_LISTED: Final = frozenset((TOPIC, BROKER, GROUP, _CLIENT_METRICS, _BROKER_LOGGER))
+_LISTED: Final = frozenset((TOPIC, BROKER, GROUP, CLIENT_METRICS, BROKER_LOGGER))
 
 #: Kafka's ConfigEntry.ConfigSource and ConfigEntry.ConfigType, by their numbers on the wire.
 _OF_GROUP: Final = 8

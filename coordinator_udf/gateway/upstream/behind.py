@@ -48,6 +48,7 @@ class ClusterBehind:
         self._cluster = cluster
         self._topics = topics
         self._accept = accept
+        self._of_groups = ConfigRequests(group_configs, settings.of_groups)
         self._ports = BrokerPorts(settings, cluster.settings, self._accept_at)
         self.dispatcher = UpstreamDispatcher(
             pending,
@@ -56,7 +57,7 @@ class ClusterBehind:
             client_assignors=settings.client_assignors,
             peers=peers,
             authorizer=authorizer,
-            of_groups=ConfigRequests(group_configs, settings.of_groups),
+            of_groups=self._of_groups,
         )
 
     async def open(self) -> None:
@@ -79,7 +80,11 @@ class ClusterBehind:
         """Makes the way of one connection's requests to a broker; without an id to any."""
         targets = self._cluster.addresses if node_id is None else lambda: [self._ports.target(node_id)]
         return UpstreamPassage(
-            UpstreamLink(self._cluster.settings, targets), self._ports.advertise, self._authorizer, self._gateways
+            UpstreamLink(self._cluster.settings, targets),
+            self._ports.advertise,
+            self._authorizer,
+            self._gateways,
+            of_groups=self._of_groups,
         )
 
     def _gateways(self) -> list[Broker]:

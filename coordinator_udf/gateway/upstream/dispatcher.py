@@ -13,13 +13,9 @@ from coordinator_udf.gateway.security.authorizer import Authorizer
 from coordinator_udf.gateway.server.dispatch import at_once, coordinated
 from coordinator_udf.gateway.server.interfaces import Incoming, Started
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
-from coordinator_udf.gateway.upstream.passing import (
-    DESCRIBE_TOPIC_PARTITIONS,
-    SETTINGS_APIS,
-    told_features,
-    told_ranges,
-)
+from coordinator_udf.gateway.upstream.passing import DESCRIBE_TOPIC_PARTITIONS, told_features, told_ranges
 from coordinator_udf.gateway.upstream.ports import BrokerPorts
+from coordinator_udf.gateway.upstream.settings_requests import SETTINGS_APIS
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.gateway.versions import LOCAL
 from coordinator_udf.gateway.versions import coordinated as coordinated_apis

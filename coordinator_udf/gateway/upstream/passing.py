@@ -11,9 +11,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from coordinator_udf.gateway.apis.configs import GROUP
 from coordinator_udf.gateway.upstream.cluster_state import ServedApis
-from coordinator_udf.gateway.versions import LOCAL
+from coordinator_udf.gateway.upstream.settings_requests import is_of_groups_alone
 from coordinator_udf.protocol.wire import MalformedFrame, RequestHeader, decode, request_message
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 
@@ -66,11 +65,6 @@ _LAST_PASSED: Final[dict[int, int]] = {
 
 #: The last level of a feature that clients may use through the gateway.
 _LAST_FEATURES: Final = {"transaction.version": 1}
-
-#: APIs of settings, by key. What they ask of groups alone is answered here: these groups are not the cluster's.
-SETTINGS_APIS: Final = {
-    KEYS_BY_NAME[api]: api for api in ("DescribeConfigs", "IncrementalAlterConfigs", "ListConfigResources")
-}
 
 _LENGTH16: Final = struct.Struct(">h")
 _KEY_TYPE_TRANSACTION: Final = 1
@@ -128,22 +122,11 @@ def relay(header: RequestHeader, frame: bytes) -> Relay | None:
         return _relay_of_find_coordinator(header, frame)
     if version > _LAST_PASSED.get(key, -1) or version < 0:
         return None
-    if key in SETTINGS_APIS and _is_of_groups(header, frame):
+    if is_of_groups_alone(header, frame):
         return None
     if key == _PRODUCE:
         return Relay(is_answered=_acks(header, frame) != 0)
     return Relay(rewritten=(_REWRITTEN[key], version) if key in _REWRITTEN else None)
-
-
-def _is_of_groups(header: RequestHeader, frame: bytes) -> bool:
-    """Returns whether a request about settings asks of groups and of nothing else."""
-    api, version = SETTINGS_APIS[header.api_key], header.api_version
-    first, last = LOCAL[api]
-    if not first <= version <= last:
-        return False
-    body: Mapping[str, Any] = decode(request_message(api, version), frame, header.body_at)
-    kinds = body.get("resourceTypes") or [resource["resourceType"] for resource in body.get("resources", ())]
-    return set(kinds) == {GROUP}
 
 
 def _relay_of_find_coordinator(header: RequestHeader, frame: bytes) -> Relay | None:

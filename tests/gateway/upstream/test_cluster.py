@@ -91,6 +91,38 @@ def test_settings_of_groups_are_musters_and_all_others_the_clusters(front: Front
         assert {"resourceName": "t2", "resourceType": 2} in topics
 
 
+def test_a_request_for_settings_of_groups_and_others_is_answered_by_both(front: Front) -> None:
+    def resource(kind: int, name: str, **more: object) -> dict[str, object]:
+        return {"resourceType": kind, "resourceName": name, **more}
+
+    def change(name: str, value: str) -> list[dict[str, object]]:
+        return [{"name": name, "configOperation": 0, "value": value}]
+
+    asked = [(2, "t2"), (32, "mixed"), (2, "nowhere"), (32, ""), (4, "1")]
+    changes = [
+        resource(32, "mixed", configs=change(HEARTBEAT, "8000")),
+        resource(2, "t2", configs=change("retention.ms", "88888888")),
+        resource(32, "other", configs=change("no.setting", "1")),
+    ]
+    with Wire(front.gateway.port) as wire:
+        responses = wire.ask("IncrementalAlterConfigs", 1, {"resources": changes, "validateOnly": False})["responses"]
+        told = [(entry["resourceType"], entry["resourceName"], entry["errorCode"]) for entry in responses]
+        assert told == [(32, "mixed", 0), (2, "t2", 0), (32, "other", 40)]
+        named = [resource(*one, configurationKeys=None) for one in asked]
+        body = {"resources": named, "includeSynonyms": False, "includeDocumentation": False}
+        results = wire.ask("DescribeConfigs", 4, body)["results"]
+        assert [(entry["resourceType"], entry["resourceName"]) for entry in results] == asked
+        assert [entry["errorCode"] for entry in results] == [0, 0, 3, 42, 0]
+        of_topic, of_group = ({c["name"]: c["value"] for c in entry["configs"]} for entry in results[:2])
+        assert (of_topic["retention.ms"], of_group[HEARTBEAT]) == ("88888888", "8000")
+        for kinds, others in ([], {2, 4, 8}), ([2, 32], {2}):
+            listed = wire.ask("ListConfigResources", 1, {"resourceTypes": kinds})["configResources"]
+            assert {entry["resourceName"] for entry in listed if entry["resourceType"] == 32} >= {"mixed"}
+            assert {entry["resourceType"] for entry in listed} == {*others, 32}
+        refused = wire.ask("ListConfigResources", 1, {"resourceTypes": [32, 99]})
+        assert (refused["errorCode"], refused["configResources"]) == (35, [])
+
+
 def test_a_topic_grows_and_goes_in_the_cluster(front: Front, broker: KafkaBroker, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": front.address, "log_level": 0})
     admin.create_topics([NewTopic("grows", 1, 1)])["grows"].result(120)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.gateway.clients.built import java_command
@@ -31,6 +31,7 @@ RULES = (
     "alice READ GROUP *",
     "alice READ TOPIC t1",
     "alice WRITE TOPIC t1",
+    "alice DESCRIBE_CONFIGS GROUP *",
     "bob READ GROUP *",
     "bob DESCRIBE TOPIC t1",
     "bob DESCRIBE_CONFIGS TOPIC t1",
@@ -152,6 +153,17 @@ def test_who_may_not_see_a_topic_is_not_told_of_it(front: Front, locked: Locked)
         bob.create_topics([NewTopic("bobs", 1, 1)])["bobs"].result(120)
     admin = AdminClient(secured(front, locked, "admin"))
     admin.create_topics([NewTopic("made", 1, 1)])["made"].result(120)
+
+
+@pytest.mark.parametrize(("user", "seen"), [("alice", {"group"}), ("bob", {"t1"}), ("admin", {"group", "t1"})])
+def test_of_settings_of_groups_and_topics_each_sees_what_they_may(
+    front: Front, locked: Locked, user: str, seen: set[str]
+) -> None:
+    asked = [ConfigResource(ResourceType.TOPIC, "t1"), ConfigResource(ResourceType.GROUP, "group")]
+    admin = AdminClient(secured(front, locked, user))
+    errors = {resource.name: future.exception(120) for resource, future in admin.describe_configs(asked).items()}
+    assert {name for name, error in errors.items() if error is None} == seen, errors
+    assert all("AUTHORIZATION_FAILED" in str(error) for error in errors.values() if error is not None)
 
 
 def test_who_may_only_describe_a_topic_neither_reads_nor_writes(front: Front, locked: Locked) -> None:
