@@ -16,7 +16,7 @@ from coordinator_udf.log.shared_connection import SharedConnection
 #: How many appends leave the log in one transaction, for which appenders wait.
 _TRIMMED_AT_ONCE: Final = 1_000
 #: The most pages of the file that are given back while appenders wait.
-_VACUUM_PAGES: Final = 2_000
+_VACUUM_PAGES: Final = 500
 
 
 class TrimmedError(LogError):
@@ -118,7 +118,9 @@ class StoredAppends:
         free = int(self._file.one("PRAGMA freelist_count")[0])
         while free > 0:
             with self._file.lock:
-                self._file.connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+                # By `execute` it would be one page and one transaction a call: Python ends a statement without columns
+                # at its first row.
+                self._file.connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
             left = int(self._file.one("PRAGMA freelist_count")[0])
             if left >= free:
                 return  # appended to as fast; what is free is used again

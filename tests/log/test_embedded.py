@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -180,6 +182,20 @@ def test_trimmed_appends_are_gone_and_numbers_and_offsets_go_on(log: EmbeddedLog
     assert log.trim(100) == 3
     assert log.append(heartbeat("g", 11, 4)) == 10
     assert column(log, "offset") == [10]
+
+
+def test_space_is_given_back_in_few_writes_for_each_of_which_appenders_wait(log: EmbeddedLog) -> None:
+    (row,) = heartbeat("g", 1, 4)
+    log.append([row | {"body": os.urandom(400).hex()} for _ in range(6_000)])
+    with closing(sqlite3.connect(log.path)) as other:
+        pages = other.execute("PRAGMA page_count").fetchone()[0]
+        said: list[str] = []
+        log._file.connection.set_trace_callback(said.append)
+        log.trim(1)
+        (left,) = other.execute("PRAGMA page_count").fetchone()
+    given = pages - left
+    assert given > 500
+    assert len([line for line in said if "incremental_vacuum" in line]) <= given // 500 + 1
 
 
 def test_reading_beyond_the_end_is_refused(log: EmbeddedLog) -> None:

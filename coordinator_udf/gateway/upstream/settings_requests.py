@@ -35,8 +35,9 @@ class SettingsRequest(NamedTuple):
 
 
 def may_be_of_groups(header: RequestHeader) -> bool:
-    """Returns whether requests of this kind can ask for settings of groups (ListConfigResources v0 is of client metrics)."""
+    """Returns whether requests of this kind can ask for settings of groups."""
     api, version = SETTINGS_APIS.get(header.api_key), header.api_version
+    # ListConfigResources v0 is of client metrics alone.
     if api is None or (api == "ListConfigResources" and version == 0):
         return False
     first, last = LOCAL[api]
