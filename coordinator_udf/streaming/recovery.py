@@ -17,6 +17,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,10 +38,15 @@ from coordinator_udf.user_errors import UserError
 from schemas.requests import CONTROL_APIS, LIVE, request_log_arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-#: The most rows that are loaded, or put on the log once more, in one append. The driver holds no more at a time.
+#: About the most rows that are loaded, or put on the log once more, in one append, and the most bytes, but for one row
+#: that has more. The driver holds no more at a time, far less than it may collect (spark.driver.maxResultSize).
 PORTION_ROWS: Final = 5_000
+PORTION_BYTES: Final = 16 * 1024 * 1024
+
+_WEIGHT: Final = "weight"
+_PORTION: Final = "portion"
 
 #: For how long a client may wait for an answer, in log time. Who asked longer ago isn't there any more, and the history
 #: of a log has no end. Joins wait for a rebalance timeout (max.poll.interval.ms, 5 min by default): half and double
@@ -141,23 +147,50 @@ class Staged:
                 yield pa.record_batch([pa.array([portion])], names=["portion"])
 
         self._path = path
-        kept = rows.persist(StorageLevel.DISK_ONLY)
+        weighed = rows.withColumn(_WEIGHT, _weight(rows)).persist(StorageLevel.DISK_ONLY)
         try:
-            portions = max(1, -(-kept.count() // PORTION_ROWS))
-            # As many partitions as portions, for the driver takes a partition at a time.
-            ordered = kept.repartitionByRange(portions, "partition", "offset").sortWithinPartitions(
-                "partition", "offset"
-            )
+            ordered = _in_portions(weighed).drop(_WEIGHT, _PORTION)
             with pa.ipc.new_stream(path, _GIVEN) as writer:
                 for row in ordered.mapInArrow(pack, "portion binary").toLocalIterator():
                     writer.write_batch(pa.ipc.read_record_batch(row["portion"], _GIVEN))
         finally:
-            kept.unpersist()
+            weighed.unpersist()
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yields the portions."""
         with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
             yield from reader
+
+
+def _weight(rows: DataFrame) -> Column:
+    """What a row takes of a portion, which is full by many rows or by large ones."""
+    from pyspark.sql import functions as f
+
+    return f.octet_length(f.to_json(f.struct(*rows.columns))) + PORTION_BYTES // PORTION_ROWS
+
+
+def _in_portions(weighed: DataFrame) -> DataFrame:
+    """Rows as partitions that are portions, in the order of the log's partitions and offsets.
+
+    Spark's ranges are of about equally many rows, as a sample shows them: large rows that lie together would be one.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    weights = weighed.groupBy("partition").agg(f.sum(_WEIGHT).alias("weight")).orderBy("partition").collect()
+    # The driver takes a partition at a time; those without rows go before all.
+    before = [0, *accumulate(row["weight"] for row in weights)]
+    begins = f.lit(0)
+    for row, weight in zip(weights, before, strict=False):
+        begins = f.when(f.col("partition") == row["partition"], f.lit(weight)).otherwise(begins)
+    so_far = f.sum(_WEIGHT).over(Window.partitionBy("partition").orderBy("offset"))
+    portion = f.floor((begins + so_far - f.col(_WEIGHT)) / PORTION_BYTES).cast("int")
+    portions = before[-1] // PORTION_BYTES + 1
+    return (
+        weighed.withColumn(_PORTION, portion)
+        .repartitionById(portions, _PORTION)
+        .sortWithinPartitions("partition", "offset")
+    )
 
 
 def _as_append(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
