@@ -33,8 +33,9 @@ def run(options: Options) -> Outcome:
         asyncio.run(_warm(address))
         outcome.figures += asyncio.run(_latencies(address, options))
         outcome.figures += asyncio.run(_stable(address, 0, sizes, options.repeats))
+    outcome.figures += through_a_process(options, None)
     if options.kafka_log is not None:
-        outcome.figures += _kafka_log(options, options.kafka_log)
+        outcome.figures += through_a_process(options, options.kafka_log)
         outcome.figures += passage.figures(options, options.kafka_log)
     outcome.figures += gateway_load.figures(options)
     with live_job(3_000) as address:
@@ -43,11 +44,13 @@ def run(options: Options) -> Outcome:
     return outcome
 
 
-def _kafka_log(options: Options, kafka_log: str) -> list[Figure]:
-    """Returns one live job whose log is a topic.
+def through_a_process(options: Options, kafka_log: str | None) -> list[Figure]:
+    """Measures one live job: latency and capacity through a gateway process, without TLS and with it.
 
-    Latency and capacity through a gateway process, without TLS and with it.
+    Args:
+        kafka_log: the topic that is its log; None for an embedded log.
     """
+    log = "an embedded log" if kafka_log is None else "a topic as the log"
     figures = []
     with started_job(0, kafka_log) as job:
         for tls in (False, True):
@@ -56,7 +59,7 @@ def _kafka_log(options: Options, kafka_log: str) -> list[Figure]:
                 found = asyncio.run(_latencies(address, options))
                 through = "a gateway process with TLS" if tls else "a gateway process"
                 found += asyncio.run(gateway_load.capacity(address, options.sized(1_000, 20), options, through))
-            what = "a topic as the log, TLS" if tls else "a topic as the log"
+            what = f"{log}, TLS" if tls else log
             figures += [msgspec.structs.replace(figure, name=f"{what}: {figure.name}") for figure in found]
     return figures
 

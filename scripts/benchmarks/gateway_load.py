@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scripts.benchmarks.gateway_job import LiveJob, own_gateway, started_job
+from scripts.benchmarks.gateway_job import LiveJob, started_job
 from scripts.benchmarks.open_loop import Sent, send
 from scripts.benchmarks.results import Figure
 from scripts.benchmarks.running import BenchmarkError, Options, percentile, say
@@ -36,13 +36,11 @@ KAFKA_HEARTBEATS = 50_400
 
 
 def figures(options: Options) -> list[Figure]:
-    """Measures one live job: capacity through its own gateway and a gateway process, a pause, a kill."""
+    """Measures one live job: capacity through its own gateway, a pause, a kill."""
     groups = options.sized(GROUPS, 20)
     found = []
     with started_job(0) as job:
         found += asyncio.run(capacity(job.address, groups, options, "the driver's gateway"))
-        with own_gateway(job) as address:
-            found += asyncio.run(capacity(address, groups, options, "a gateway process"))
         found += asyncio.run(_pause(job, groups, options))
         found += asyncio.run(_kill(job, groups))
     return found
