@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.gateway.clients.built import java_command
@@ -159,7 +160,7 @@ def test_who_may_not_see_a_topic_is_not_told_of_it(front: Front, locked: Locked)
 def test_of_settings_of_groups_and_topics_each_sees_what_they_may(
     front: Front, locked: Locked, user: str, seen: set[str]
 ) -> None:
-    asked = [ConfigResource(ResourceType.TOPIC, "t1"), ConfigResource(ResourceType.GROUP, "group")]
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, "t1"), ConfigResource(ConfigResource.Type.GROUP, "group")]
     admin = AdminClient(secured(front, locked, user))
     errors = {resource.name: future.exception(120) for resource, future in admin.describe_configs(asked).items()}
     assert {name for name, error in errors.items() if error is None} == seen, errors
