@@ -36,5 +36,8 @@ def merge_parts(
     for part in decoded:
         if part.get("errorCode"):
             merged["errorCode"] = part["errorCode"]
+            if api == "ListGroups":
+                # A list that lacks a shard is none. Source: GroupCoordinatorService.listGroups.
+                merged[field] = []
             break
     return msgspec.json.encode(merged).decode()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
+from coordinator_udf.groups.classic.answers import answer_sync
+from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model import timers as kinds
 from coordinator_udf.groups.model.classic import AssignmentRef, ClassicGroup
-from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.groups.model.offsets import TopicOffsets
 from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.groups.records.classic import (
@@ -16,10 +20,12 @@ from coordinator_udf.groups.records.classic import (
     group_metadata_value,
 )
 from coordinator_udf.groups.store import Group
-from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.shard.state import ShardState
 
+#: The type of the entry of a shard's own log that a row AdoptGroup leaves, for the state to be loaded again.
+ADOPTED: Final = "AdoptGroup"
 _KINDS = (kinds.SESSION, kinds.JOIN, kinds.SYNC, kinds.REBALANCE)
 
 
@@ -60,6 +66,8 @@ def encode_adoption(adoption: Adoption) -> str:
 def adopt_group(shard: ShardState, row: Request) -> None:
     """Puts a group in the place of the shard's own. Who waited for an answer there isn't answered.
 
+    But for those that waited for an assignment, where a rebalance begins: they are told to join again.
+
     Raises:
         BadRequest: the body is no `Adoption`.
     """
@@ -72,19 +80,50 @@ def adopt_group(shard: ShardState, row: Request) -> None:
     ctx, group_id, group = shard.ctx, adoption.group_id, adoption.group
     previous = shard.store.groups.get(group_id)
     _disarm(shard, group_id)
-    if adoption.offsets is not None:
-        shard.store.offsets.committed.pop(group_id, None)
-        if adoption.offsets:
-            shard.store.offsets.committed[group_id] = adoption.offsets
+    _take_offsets(shard, adoption)
+    if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.PREPARING_REBALANCE:
+        _end_syncs(ctx, previous)
     if group is None:
         shard.store.groups.pop(group_id, None)
         return
     shard.store.groups[group_id] = group
+    if ctx.appended is not None:
+        # What a coordinator didn't load stands in its log all the same, and may be loaded later.
+        ctx.appended.append((ctx.end_offset, ADOPTED, {"body": row.body}, None, None))
     for timer in adoption.timers:
         ctx.timers.arm(TimerKey(timer.kind, group_id, timer.member_id), timer.deadline_ms, *timer.data)
     if isinstance(group, ClassicGroup):
         _store_assignments(shard, group, adoption.assignments)
     ctx.note(group, None if previous is None else previous.state, GroupEvent.LOADED, "adopted from what was answered")
+
+
+def _end_syncs(ctx: Context, group: Group | None) -> None:
+    if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        for member in group.in_order():
+            answer_sync(ctx, group, member, Errors.REBALANCE_IN_PROGRESS)
+
+
+def load_adopted(shard: ShardState, body: str) -> None:
+    """Brings back what `adopt_group` put in place, as far as it is on record: nobody waits, nobody is about to come."""
+    adoption = _decode(body)
+    group = adoption.group
+    _take_offsets(shard, adoption)
+    shard.store.groups.pop(adoption.group_id, None)
+    if isinstance(group, ClassicGroup):
+        for member in group.members.values():
+            member.assignment = member.awaiting_join = member.awaiting_sync = None
+        group.awaiting_join_count, group.pending_join, group.pending_sync = 0, {}, {}
+        group.state = ClassicGroupState.STABLE if group.members else ClassicGroupState.EMPTY
+    if group is not None and not (isinstance(group, ClassicGroup) and group.members and not group.generation_id):
+        shard.store.groups[adoption.group_id] = group
+
+
+def _take_offsets(shard: ShardState, adoption: Adoption) -> None:
+    if adoption.offsets is None:
+        return
+    shard.store.offsets.committed.pop(adoption.group_id, None)
+    if adoption.offsets:
+        shard.store.offsets.committed[adoption.group_id] = adoption.offsets
 
 
 def _disarm(shard: ShardState, group_id: str) -> None:

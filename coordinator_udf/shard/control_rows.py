@@ -25,7 +25,7 @@ from coordinator_udf.groups.timer_handlers import delay_regexes, delay_timers, s
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
-from coordinator_udf.shard.adopt import adopt_group
+from coordinator_udf.shard.adopt import ADOPTED, adopt_group, load_adopted
 from coordinator_udf.shard.apis import Availability, read_body
 from coordinator_udf.shard.describe import describe_state
 from coordinator_udf.shard.state import ShardState
@@ -231,6 +231,9 @@ def _forget(shard: ShardState, availability: Availability) -> None:
 def _apply(shard: ShardState, entry: LogEntry) -> None:
     """Changes the shard as a record says; what follows from it was said when the record was written."""
     offset, type_, key, value, producer_id = entry
+    if type_ == ADOPTED:
+        load_adopted(shard, key["body"])
+        return
     if type_ == END_TXN_MARKER:
         producer_id = key["producerId"]
     said, next_seq = shard.ctx.decisions.mark(), shard.ctx.next_seq

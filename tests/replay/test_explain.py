@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator_udf.replay.explain.steps import Prompt
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
-from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, LOST, OLDER
+from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
@@ -99,12 +99,12 @@ def loaded_again() -> KafkaLog:
     """A group whose shard was lost and loaded again."""
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=5_000)
-    log.heartbeat("m-1", 14, arrives=5_100)
+    log.join("m-1", "", 14, arrives=5_100)
     log.heartbeat("m-1", arrives=5_200)
     return log
 
 
-def test_what_a_lost_shard_left_open_shows_soon_after(tmp_path: Path) -> None:
+def test_one_answer_after_a_load_that_the_next_ones_deny_is_unexplained(tmp_path: Path) -> None:
     log = loaded_again()
     soon = log.heartbeat("m-1", 22, arrives=5_300)
     for number in range(30):
@@ -112,11 +112,49 @@ def test_what_a_lost_shard_left_open_shows_soon_after(tmp_path: Path) -> None:
     late = log.heartbeat("m-1", 22, arrives=6_000)
     log.heartbeat("m-1", arrives=6_100)
     _, verdict = run_and_compare(read(log, tmp_path))
-    found = {difference.request_id: difference.undecided for difference in verdict.differences}
-    assert found[soon] == LOST
-    assert [request_id for request_id, reason in found.items() if reason is None] == [late]
-    assert verdict.undecided[LOST]["answer", "Heartbeat", "ILLEGAL_GENERATION"] == 1
-    assert verdict.different == {("answer", "Heartbeat", "ILLEGAL_GENERATION"): 1}
+    assert [(each.request_id, each.undecided) for each in verdict.differences] == [(soon, None), (late, None)]
+
+
+def test_a_broker_may_have_loaded_another_generation_than_the_log_tells(tmp_path: Path) -> None:
+    log = loaded_again()
+    for number in range(5):
+        log.heartbeat("m-1", 22, arrives=5_300 + 10 * number)
+    for number in range(30):
+        log.heartbeat("m-1", generation=2, arrives=5_400 + 10 * number)
+    wrong = log.heartbeat("m-1", 25, generation=2, arrives=6_000)
+    log.heartbeat("m-1", generation=2, arrives=6_100)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [(each.request_id, each.undecided) for each in verdict.differences] == [(wrong, None)]
+    assert source.explained is not None
+    assert [found.of_load for outcome in source.explained.outcomes.values() for found in outcome.adopted] == [True]
+
+
+def test_a_broker_that_loaded_nothing_at_first_may_load_all_later(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    for number in range(3):
+        log.heartbeat("m-1", 25, arrives=5_200 + 10 * number)
+    log.heartbeat("m-1", 16, arrives=5_300)
+    log.heartbeat("m-1", 16, arrives=5_310)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    log.heartbeat("m-1", 22, generation=2, arrives=6_000)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    wrong = log.heartbeat("m-1", 25, arrives=5_200)
+    log.join("m-1", "", 14, arrives=5_300)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [(each.request_id, each.undecided) for each in verdict.differences] == [(wrong, None)]
 
 
 def test_a_lost_shard_is_no_reason_for_what_is_never_answered(tmp_path: Path) -> None:
@@ -134,7 +172,7 @@ def test_a_rebalance_that_goes_on_when_a_shard_is_lost_is_undecided(tmp_path: Pa
     # Somebody joined whom the broker didn't answer any more.
     last = log.heartbeat("m-1", 27, arrives=6_000)
     log.heartbeat("m-1", 16, arrives=6_100)
-    log.heartbeat("m-1", 14, arrives=6_200)
+    log.join("m-1", "", 14, arrives=6_200)
     for number in range(30):
         log.heartbeat("m-1", arrives=6_400 + 10 * number)
     _, verdict = run_and_compare(read(log, tmp_path))

@@ -49,7 +49,7 @@ def after_joining(tmp_path: Path, event_ms: int) -> Walk:
     (event,) = control_rows(partitions=1, log_ts=START_MS + event_ms, api="TopicMetadata", body={"topics": []})
     machine = GroupMachine(0, source.settings, keep_log=False)
     walk = Walk(
-        machine, steps(source), [shared_event({**event, "offset": 0}, Bounds().late_ms)], Bounds(), lambda *_: False
+        machine, steps(source), [shared_event({**event, "offset": 0}, Bounds().late_ms, 0)], Bounds(), lambda *_: False
     )
     while walk.first < 2 and (option := walk.usual()) is not None:
         walk.take(option)

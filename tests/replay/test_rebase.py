@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coordinator_udf.replay.explain.bounds import Bounds
+from coordinator_udf.replay.explain.points import Point
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
-from coordinator_udf.replay.explain.walk import Point
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource

@@ -26,6 +26,9 @@ class Bounds(NamedTuple):
         rebase_ahead: how many steps behind an answer that nothing explains a state is judged by that it may go on from.
         rebase_candidates: how many such states are tried.
         rebase_steps: how many steps may be walked in vain for them in a group, by the number of its steps.
+        loaded_differing: how many answers may differ in the usual order with a state that a broker may have loaded,
+            for other orders to be looked at.
+        loaded_candidates: with how many such states they are.
         points_far_back: how many snapshots are kept from before the widest window, ever fewer the older they are.
     """
 
@@ -45,4 +48,6 @@ class Bounds(NamedTuple):
     rebase_ahead: int = 64
     rebase_candidates: int = 100
     rebase_steps: int = 100
+    loaded_differing: int = 8
+    loaded_candidates: int = 4
     points_far_back: int = 40

@@ -25,6 +25,7 @@ from coordinator_udf.replay.explain.steps import (
     Step,
     loads_another,
     named_groups,
+    not_before,
     part_of,
     served_from,
     shared_event,
@@ -34,9 +35,9 @@ from coordinator_udf.replay.explain.steps import (
 )
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.inputs.broker_log.undecided import LOST, LogFacts
+from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.judge.compare import Difference, answer_error
-from coordinator_udf.replay.recording import ReplaySource, number_offsets
+from coordinator_udf.replay.recording import Answer, ReplaySource, number_offsets
 from coordinator_udf.shard.shard import PoisonRow
 from schemas.requests import CONTROL_APIS
 
@@ -69,54 +70,122 @@ def explain(
     source.rows[:] = []
     for partition, in_order in sorted(by_shard.items()):
         of_shard = with_news_after_loading(in_order)
-        own: defaultdict[str, list[Row]] = defaultdict(list)
-        for row in of_shard:
-            in_list = (group_id for shard, group_id in listed.get(row["request_id"], ()) if shard == partition)
-            for group_id in {*named_groups(row), *in_list}:
-                own[group_id].append(row)
-        controls = [row for row in of_shard if row["api"] in CONTROL_APIS]
-        courses: dict[str, list[Row]] = {}
-        shared = _shared(of_shard, facts.entries, bounds)
-        late: dict[int, int] = {}
-        asked = {row["request_id"] for row in of_shard if row["request_id"] in facts.entries}
-        prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
-        for group_id in (group_id for shard, group_id in wanted if shard == partition):
-            steps = steps_of(own[group_id], group_id, facts.entries, answers, prompt)
-            try:
-                mine = [event for event in shared if not loads_another(event.row, group_id)]
-                outcome = _search(source, facts, (partition, group_id), steps, shared=mine, bounds=bounds)
-            except PoisonRow as poison:
-                explained.broken[partition, group_id] = poison.details
-                continue
-            explained.outcomes[partition, group_id] = outcome
-            courses[group_id] = list(_course(partition, steps, outcome))
-            for found in outcome.inserted:
-                if not found.api:
-                    late[int(found.body)] = max(late.get(int(found.body), 0), found.at_ms)
-        source.rows += _merged(of_shard, courses, _move_late(controls, late))
+        shard = _Shard(partition, of_shard, source, facts=facts, answers=answers, bounds=bounds, listed=listed)
+        shard.search([group_id for place, group_id in wanted if place == partition])
+        explained.outcomes |= shard.outcomes
+        explained.broken |= shard.broken
+        source.rows += shard.rows_in_order()
     number_offsets(source.rows)
     return explained
 
 
-def _move_late(controls: Sequence[Row], late: Mapping[int, int]) -> list[Row]:
-    """Moves events of a shard to where its groups need them, and those behind with them; the events that were moved.
+class _Shard:
+    """One shard of a log: what happens to it happens to all of its groups at one time.
 
-    Args:
-        late: times in milliseconds by the number of the event.
+    Attributes:
+        outcomes: of the groups that were searched.
+        broken: those that couldn't be, for handling one of their rows raises: why.
     """
-    at_ms, moved = 0, []
-    for number, row in enumerate(controls):
-        at_ms = max(at_ms, late.get(number, 0))
-        if row["log_ts"] < at_ms:
-            row["log_ts"] = at_ms
-            moved.append(row)
+
+    def __init__(
+        self,
+        partition: int,
+        rows: Sequence[Row],
+        source: ReplaySource,
+        *,
+        facts: LogFacts,
+        answers: Mapping[str, Answer],
+        bounds: Bounds,
+        listed: Mapping[str | None, Sequence[GroupKey]],
+    ) -> None:
+        self.outcomes: dict[GroupKey, Outcome] = {}
+        self.broken: dict[GroupKey, str] = {}
+        self._partition, self._source, self._facts = partition, source, facts
+        self._answers, self._bounds, self._rows = answers, bounds, rows
+        self._own: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            in_list = (group_id for shard, group_id in listed.get(row["request_id"], ()) if shard == partition)
+            for group_id in {*named_groups(row), *in_list}:
+                self._own[group_id].append(row)
+        self._shared = _shared(rows, facts.entries, bounds)
+        asked = {row["request_id"] for row in rows if row["request_id"] in facts.entries}
+        self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
+        self._steps: dict[str, list[Step]] = {}
+
+    def search(self, wanted: Sequence[str]) -> None:
+        """Searches groups. Where one needs an event later than it usually is, the others are searched with that."""
+        groups = list(wanted)
+        while groups:
+            for group_id in groups:
+                self._search(group_id)
+            late_ms = self._late_ms()
+            moved = [late_ms.get(event.number, 0) for event in self._shared]
+            if all(event.at_ms >= at_ms for event, at_ms in zip(self._shared, moved, strict=True)):
+                return
+            before, self._shared = self._shared, list(_not_before(self._shared, moved))
+            spans = [(old.at_ms, new.at_ms) for old, new in zip(before, self._shared, strict=True) if old != new]
+            groups = [group_id for group_id in self._own if self._is_touched(group_id, spans)]
+
+    def _search(self, group_id: str) -> None:
+        steps = steps_of(self._own[group_id], group_id, self._facts.entries, self._answers, self._prompt)
+        key = (self._partition, group_id)
+        shared = [event for event in self._shared if not loads_another(event.row, group_id)]
+        try:
+            self.outcomes[key] = _search(self._source, self._facts, key, steps, shared=shared, bounds=self._bounds)
+        except PoisonRow as poison:
+            self.broken[key] = poison.details
+        else:
+            self._steps[group_id] = steps
+
+    def _late_ms(self) -> dict[int, int]:
+        """When the groups need events that are late, by the event's number."""
+        late: dict[int, int] = {}
+        for outcome in self.outcomes.values():
+            for found in outcome.inserted:
+                if not found.api:
+                    late[int(found.body)] = max(late.get(int(found.body), 0), found.at_ms)
+        return late
+
+    def _is_touched(self, group_id: str, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether something happens to a group while an event was taken to have happened that now comes later."""
+        key = (self._partition, group_id)
+        if key in self.broken:
+            return False
+        if key in self.outcomes:
+            times = (at_ms for _, at_ms in self.outcomes[key].course)
+        else:
+            times = (row["log_ts"] for row in self._own[group_id])
+        return any(first <= at_ms <= last for at_ms in times for first, last in spans)
+
+    def rows_in_order(self) -> Iterator[Row]:
+        """The shard's rows in the order that was found."""
+        courses = {
+            group_id: list(_course(self._partition, self._steps[group_id], outcome))
+            for (_, group_id), outcome in self.outcomes.items()
+        }
+        return _merged(self._rows, courses, _move_late(self._shared))
+
+
+def _not_before(events: Sequence[SharedEvent], moved: Sequence[int]) -> Iterator[SharedEvent]:
+    """The events no earlier than they are needed, and those behind with them."""
+    latest_ms = 0
+    for event, at_ms in zip(events, moved, strict=True):
+        latest_ms = max(latest_ms, at_ms)
+        yield not_before(event, latest_ms)
+
+
+def _move_late(events: Sequence[SharedEvent]) -> list[Row]:
+    """Moves the rows of a shard's events to where its groups need them; the rows that were moved."""
+    moved = [event.row for event in events if event.row["log_ts"] < event.at_ms]
+    for event in events:
+        event.row["log_ts"] = max(event.row["log_ts"], event.at_ms)
     return moved
 
 
 def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds) -> list[SharedEvent]:
     """What happens to a shard; it begins when it does, and all else may be late.
 
-    Of topics that come up to its first answer after it was loaded a shard may hear some time after that.
+    A shard that was lost is loaded by its first answer. Of topics that come up to then it may hear some time after.
     """
     served_ms = served_from(rows, entries)
     events: list[SharedEvent] = []
@@ -131,7 +200,9 @@ def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds) -
             slack_ms = -1
         elif row["api"] == "TopicMetadata" and lost:
             slack_ms = max(slack_ms, served_ms[place] + bounds.news_ms - at_ms)
-        events.append(shared_event(row, slack_ms))
+        elif row["api"] == "Failover":
+            slack_ms = max(slack_ms, served_ms[place] - at_ms)
+        events.append(shared_event(row, slack_ms, len(events)))
     return events
 
 
@@ -177,12 +248,12 @@ def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
         if answer is None:
             return True
         sides = answer.body, msgspec.json.decode(body)
-        if answer.api == LIST_GROUPS:
+        if answer.api == LIST_GROUPS and sides[1] is not None:
             sides = part_of(answer.api, sides[0], step.group_id), part_of(answer.api, sides[1], step.group_id)
-        shown = ({"body": sides[0]}, {"body": sides[1]})
+        shown = ({"body": sides[0]}, None if sides[1] is None else {"body": sides[1]})
         error = error_name(answer_error(answer.body))
         difference = Difference(source, "answer", answer.api, answer.request_id, error, *shown)
-        return facts.undecided(difference) not in (None, LOST)
+        return facts.undecided(difference) is not None
 
     return excused
 
@@ -229,7 +300,7 @@ def _differs_in(difference: Difference, group_id: str, facts: LogFacts) -> bool:
         {"body": part_of(difference.api, side["body"], group_id)} for side in (difference.recorded, difference.ours)
     ]
     part = msgspec.structs.replace(difference, recorded=sides[0], ours=sides[1])
-    return sides[0] != sides[1] and facts.undecided(part) in {None, LOST}
+    return sides[0] != sides[1] and facts.undecided(part) is None
 
 
 def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]], moved: Sequence[Row]) -> Iterator[Row]:

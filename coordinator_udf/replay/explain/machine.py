@@ -117,14 +117,14 @@ class GroupMachine:
         self._shard.handle_row(row, 0)
         return self._take()
 
-    def adopt(self, body: str) -> None:
-        """Puts the group in the state that the body of a row AdoptGroup tells.
+    def adopt(self, body: str) -> list[Given]:
+        """Puts the group in the state that the body of a row AdoptGroup tells; the answers that came of it.
 
         Raises:
             PoisonRow: the state can't be.
         """
         self._shard.handle_row(control_row(self._shard.partition, self.now_ms, "AdoptGroup", body), 0)
-        self._take()
+        return self._take()
 
     def delay(self, api: str, body: str) -> None:
         """Lets something come later, as the body of a row DelayTimers or DelayRegexes tells."""

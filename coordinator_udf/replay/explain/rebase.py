@@ -7,7 +7,7 @@ answer that differed says nothing of the group, and nothing is changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -19,8 +19,9 @@ from coordinator_udf.groups.model.timers import Timer
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.explain.adopt_classic import Place, classic_adoptions
 from coordinator_udf.replay.explain.adopt_consumer import World, consumer_adoptions
+from coordinator_udf.replay.explain.points import Point
 from coordinator_udf.replay.explain.told import GroupTold
-from coordinator_udf.replay.explain.walk import Point, Walk
+from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.adopt import Adoption, ArmedTimer, encode_adoption
 from coordinator_udf.shard.shard import PoisonRow
@@ -115,6 +116,37 @@ class Rebase:
         self._note(is_fruitful=not fewest)
         return chosen
 
+    def loaded(self, load: Point, until: int) -> list[str]:
+        """The states that the broker may have loaded, those first with which the fewest answers differ; a few of them.
+
+        The walk is where it was afterwards.
+
+        Args:
+            load: where the walk was when the shard had been loaded.
+            until: up to which step answers count.
+        """
+        walk = self._walk
+        here, tail = walk.point(), walk.tail(load)
+        walk.back_to(load)
+        own_tail = walk.tail(load)
+        own = walk.machine.assignments(self.group_id)
+        nothing = Adoption(self.group_id, None, offsets={})
+        bodies = dict.fromkeys(
+            encode_adoption(replace(candidate, assignments={**own, **candidate.assignments}))
+            for candidate in (nothing, *islice(self._candidates(until), walk.bounds.rebase_candidates))
+        )
+        found: list[tuple[int, str]] = []
+        most = walk.bounds.loaded_differing
+        for body in bodies:
+            if self._steps_left <= 0:
+                break
+            differing = self._differing(until, body, most)
+            walk.forward_to(load, own_tail)
+            if differing < most:
+                found.append((differing, body))
+        walk.forward_to(here, tail)
+        return [body for _, body in sorted(found, key=_first)[: walk.bounds.loaded_candidates]]
+
     def _note(self, *, is_fruitful: bool) -> None:
         """Notes whether all answers agree soon; where that fails again and again, fewer answers are tried.
 
@@ -185,7 +217,8 @@ class Rebase:
         differs = False
         for item in self._told.since(at.first, at.until):
             if item.api in {"OffsetCommit", "TxnOffsetCommit", "OffsetDelete"}:
-                changed |= {(name, p["partitionIndex"]) for name, p in _partitions(item.request, ids)}
+                told_of = _partitions(item.answer, ids)
+                changed |= {(name, p["partitionIndex"]) for name, p in told_of if p.get("errorCode") == Errors.NONE}
             elif item.api == "OffsetFetch":
                 groups = item.answer.get("groups") or [{**item.answer, "groupId": self.group_id}]
                 for group in groups:
@@ -227,6 +260,10 @@ def _adopt_offset(ours: TopicOffsets, place: tuple[str, int], told: dict[str, in
 def replace_offsets(adoption: Adoption, offsets: TopicOffsets) -> Adoption:
     """The same with other offsets."""
     return replace(adoption, offsets=offsets)
+
+
+def _first(found: tuple[int, str]) -> int:
+    return found[0]
 
 
 def _armed(timer: Timer) -> ArmedTimer:

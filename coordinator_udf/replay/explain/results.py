@@ -39,6 +39,8 @@ class Inserted(NamedTuple):
     body: str
     #: The requests that waited in a group that was put in another state, and that nobody answers any more.
     dropped: tuple[str, ...] = ()
+    #: Whether it is what the broker had loaded when it got the shard again.
+    of_load: bool = False
 
 
 class Placed(NamedTuple):
@@ -123,13 +125,3 @@ class Explained:
             for adopted in outcome.adopted
             for request_id in adopted.dropped
         )
-
-    @property
-    def put_right(self) -> list[str]:
-        """The requests before which a group was put in the state that later answers tell."""
-        return [
-            outcome.request_ids[place]
-            for outcome in self.outcomes.values()
-            for adopted in outcome.adopted
-            for place, _ in outcome.course[adopted.course : adopted.course + 1]
-        ]

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from coordinator_udf.replay.explain.points import Mismatch, OtherBegin, Point, Tail
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
-from coordinator_udf.replay.explain.walk import Mismatch, OtherBegin, Point, Walk
+from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, Window
 
 
@@ -23,6 +24,24 @@ class _Begin(NamedTuple):
     begun: OtherBegin
     is_later: bool
     times_ms: list[int]
+
+
+class _Mark(NamedTuple):
+    """All that `Search` notes, for a return to where it was.
+
+    Attributes:
+        natural_ms: of the steps from ``first`` on.
+    """
+
+    here: Point
+    tail: Tail
+    points: list[Point]
+    explanations: list[Explanation]
+    last_bad: int | None
+    farthest: int
+    first: int
+    natural_ms: list[int]
+    delayed: frozenset[int]
 
 
 class Search:
@@ -40,6 +59,8 @@ class Search:
         self._farthest = 0
         #: How many steps were tried for answers that nothing explained.
         self._in_vain = 0
+        #: The loads of the shard (how much had happened then) of which it is known what the broker had loaded.
+        self._known_loads: set[int] = set()
 
     def run(self) -> Outcome:
         """Walks through the whole group."""
@@ -65,7 +86,7 @@ class Search:
             excused = walk.excused_now
             if any(mismatch.place not in self._rebase.given_up for mismatch in mismatches):
                 window = self._explain(mismatches)
-                if window is not None:
+                if window is not None and not self._was_loaded_otherwise():
                     if until is not None:
                         return False
                     self._give_up(mismatches, window)
@@ -83,19 +104,63 @@ class Search:
         """
         walk = self._walk
         goal = min(walk.first + self._bounds.rebase_ahead, len(walk.steps))
-        here, tail, points = walk.point(), walk.tail(self._points[0]), list(self._points)
-        explained, last_bad, farthest = len(self._outcome.explanations), self._last_bad, self._farthest
-        first = self._points[0].first
-        natural_ms, delayed = [step.natural_ms for step in walk.steps[first:goal]], set(walk.delayed)
+        mark = self._mark(self._points[0], goal)
         if self._go_on(goal):
             return True
-        for step, own_ms in zip(walk.steps[first:goal], natural_ms, strict=True):
+        self._return_to(mark)
+        return False
+
+    def _mark(self, since: Point, goal: int) -> _Mark:
+        """Where the search is, for a return from up to a step, and from no point before ``since``."""
+        walk, outcome = self._walk, self._outcome
+        first = since.first
+        return _Mark(
+            walk.point(),
+            walk.tail(since),
+            list(self._points),
+            list(outcome.explanations),
+            self._last_bad,
+            self._farthest,
+            first,
+            [step.natural_ms for step in walk.steps[first:goal]],
+            frozenset(walk.delayed),
+        )
+
+    def _return_to(self, mark: _Mark) -> None:
+        walk = self._walk
+        for step, own_ms in zip(walk.steps[mark.first :], mark.natural_ms, strict=False):
             step.natural_ms = own_ms
         walk.delayed.clear()
-        walk.delayed.update(delayed)
-        walk.forward_to(here, tail)
-        del self._outcome.explanations[explained:]
-        self._points, self._last_bad, self._farthest = points, last_bad, farthest
+        walk.delayed.update(mark.delayed)
+        walk.forward_to(mark.here, mark.tail)
+        self._outcome.explanations[:] = mark.explanations
+        self._points, self._last_bad, self._farthest = list(mark.points), mark.last_bad, mark.farthest
+
+    def _was_loaded_otherwise(self) -> bool:
+        """Goes on from another state that the broker may have loaded, if all answers since then follow from one.
+
+        What was under way when a broker stopped is in no log of requests, nor how much of its own it could read. One
+        state is taken a load: it has to explain, within the windows, all that was answered since, and what comes next.
+        """
+        walk = self._walk
+        load = walk.loads[-1] if walk.loads else None
+        if load is None or load.course in self._known_loads:
+            return False
+        goal = min(walk.first + self._bounds.confirm, walk.lost_from())
+        oldest = load if load.course < self._points[0].course else self._points[0]
+        mark = self._mark(oldest, goal)
+        for body in self._rebase.loaded(load, goal):
+            walk.back_to(load)
+            self._points = [load]
+            explained = [e for e in mark.explanations if walk.has_happened(e.place)]
+            self._outcome.explanations[:] = explained
+            walk.adopt(self._rebase.group_id, body, of_load=True)
+            self._points.append(walk.point())
+            self._known_loads.add(load.course)
+            if self._go_on(goal):
+                return True
+            self._known_loads.discard(load.course)
+            self._return_to(mark)
         return False
 
     def _thin_out(self) -> None:

@@ -66,6 +66,11 @@ class Step:
     asked_ms: int = 0
     _part: Any = field(default=None)
 
+    @property
+    def waits(self) -> bool:
+        """Whether its answer may wait for other requests."""
+        return self.row["api"] in _WAITING
+
     def brings_regex(self, *, known: bool) -> bool:
         """Whether regular expressions may be resolved because of the request.
 
@@ -91,12 +96,13 @@ class Step:
 
 @dataclass(slots=True)
 class SharedEvent:
-    """What happens to the group's whole shard, at ``log_ts`` of the row or up to ``slack_ms`` later."""
+    """What happens to the group's whole shard, at a time or up to ``slack_ms`` later; which of its events it is."""
 
     row: Row
     request: Request
     at_ms: int
     slack_ms: int
+    number: int
 
 
 def part_of(api: str, body: Mapping[str, Any], group_id: str) -> Any:
@@ -253,9 +259,17 @@ def _arrived_us(entry: Entry) -> int:
     return entry.arrived_us
 
 
-def shared_event(row: Row, slack_ms: int) -> SharedEvent:
+def shared_event(row: Row, slack_ms: int, number: int) -> SharedEvent:
     """A control row as an event of a group."""
-    return SharedEvent(row, Request(*(row[name] for name in _REQUEST_FIELDS)), row["log_ts"], slack_ms)
+    return SharedEvent(row, Request(*(row[name] for name in _REQUEST_FIELDS)), row["log_ts"], slack_ms, number)
+
+
+def not_before(event: SharedEvent, at_ms: int) -> SharedEvent:
+    """The event, no earlier than a time; by when it has happened stays as it is."""
+    if event.at_ms >= at_ms:
+        return event
+    slack_ms = max(event.slack_ms - (at_ms - event.at_ms), 0)
+    return SharedEvent(event.row, event.request._replace(log_ts=at_ms), at_ms, slack_ms, event.number)
 
 
 def with_news_after_loading(rows: Sequence[Row]) -> list[Row]:

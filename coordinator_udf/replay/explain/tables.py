@@ -60,6 +60,12 @@ def _adoption_lines(source: ReplaySource) -> Iterator[str]:
             following = outcome.course[adopted.course : adopted.course + 1]
             where = "".join(f"before {outcome.request_ids[place]}, " for place, _ in following)
             waited = f"; {len(adopted.dropped)} that waited get no answer" if adopted.dropped else ""
+            if adopted.of_load:
+                yield (
+                    f"loaded: group {group_id}: at {adopted.at_ms} ms, as the answers that follow tell; with what the "
+                    "log has of it no order explains them"
+                )
+                continue
             yield (
                 f"put right: group {group_id}: {where}at {adopted.at_ms} ms, in the state that the next answers tell"
                 f"{waited}; no order explains both what was answered before and those"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from coordinator_udf.protocol.errors import error_name
 from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, Verdict, answer_error
-from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.recording import Answer, ReplaySource
 
 
 def with_unexplained(
@@ -38,18 +39,20 @@ def with_unexplained(
             error = error_name(answer_error(recorded.body))
             place = ("answer", recorded.api, error)
             verdict.identical[place] -= 1
-            theirs, ours = (
-                {
-                    "ts": recorded.ts,
-                    "by": recorded.by,
-                    "apiVersion": recorded.api_version,
-                    "body": canonical_answer(recorded.api, body),
-                }
-                for body in (recorded.body, msgspec.json.decode(found.ours[0]))
-            )
+            bodies = (recorded.body, msgspec.json.decode(found.ours[0]))
+            theirs, ours = (None if body is None else _shown(recorded, body) for body in bodies)
             difference = Difference(source.source, *place[:2], request_id, error, theirs, ours)
             reason = undecided(difference)
             counts = verdict.different if reason is None else verdict.undecided.setdefault(reason, Counter())
             counts[place] += 1
             added.append(msgspec.structs.replace(difference, undecided=reason))
     return verdict._replace(identical=+verdict.identical, differences=[*verdict.differences, *added])
+
+
+def _shown(recorded: Answer, body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "ts": recorded.ts,
+        "by": recorded.by,
+        "apiVersion": recorded.api_version,
+        "body": canonical_answer(recorded.api, body),
+    }

@@ -4,55 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
-from coordinator_udf.replay.explain.machine import Given, GroupMachine, Snapshot
+from coordinator_udf.replay.explain.machine import Given, GroupMachine
+from coordinator_udf.replay.explain.points import NOTHING, Mismatch, OtherBegin, Point, Tail
 from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.steps import SharedEvent, Step
-
-
-class Mismatch(NamedTuple):
-    """An answer that the broker didn't give: the step, and what ours would have been as JSON."""
-
-    place: int
-    ours: str
-
-
-class Point(NamedTuple):
-    """Where a walk is: everything before ``first`` has happened, and of what stands behind it ``done``."""
-
-    snapshot: Snapshot
-    first: int
-    done: frozenset[int]
-    shared: int
-    course: int
-    armings: int
-    inserted: int
-    held_ms: int
-
-
-class OtherBegin(NamedTuple):
-    """A step that may have begun an interval at another time: the one (ms) that is needed, the interval's length."""
-
-    place: int
-    needed_ms: int
-    length_ms: int
-
-
-class Tail(NamedTuple):
-    """What a walk noted from a point on."""
-
-    course_from: int
-    course: list[tuple[int, int]]
-    armings_from: int
-    armed_from: list[int]
-    armed_slack_ms: list[int]
-    inserted_from: int
-    inserted: list[Inserted]
 
 
 class Walk:
@@ -97,11 +57,27 @@ class Walk:
         #: From which number of a timer on the time of its arming is uncertain by how many ms.
         self._armed_from: list[int] = []
         self._armed_slack_ms: list[int] = []
+        #: Where the walk was when the shard had been loaded anew.
+        self.loads: list[Point] = []
+        self._has_loaded = False
+        #: Steps whose answers wait, each with the time by which the broker had answered for certain.
+        self._parked: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def is_finished(self) -> bool:
         """Whether everything has happened."""
         return self.first == len(self.steps) and self._shared_next == len(self._shared)
+
+    def lost_from(self) -> int:
+        """The next step that found the shard lost, by the usual order; how many steps there are if none did."""
+        lost = (event.at_ms for event in self._shared[self._shared_next :] if event.row["api"] == "Unload")
+        at_ms = next(lost, NEVER_MS)
+        later = (step.place for step in self.steps[self.first :] if step.natural_ms >= at_ms)
+        return next(later, len(self.steps))
+
+    def has_happened(self, place: int) -> bool:
+        """Whether a step has happened."""
+        return place < self.first or place in self.done
 
     # -- there and back -------------------------------------------------------------------------------------------
 
@@ -116,6 +92,8 @@ class Walk:
             len(self._armed_from),
             len(self.inserted),
             self._held_ms,
+            len(self.loads),
+            self._parked,
         )
 
     def tail(self, since: Point) -> Tail:
@@ -128,6 +106,8 @@ class Walk:
             self._armed_slack_ms[since.armings :],
             since.inserted,
             self.inserted[since.inserted :],
+            since.loads,
+            self.loads[since.loads :],
         )
 
     def forward_to(self, point: Point, tail: Tail) -> None:
@@ -136,6 +116,7 @@ class Walk:
         self._armed_from[tail.armings_from :] = tail.armed_from
         self._armed_slack_ms[tail.armings_from :] = tail.armed_slack_ms
         self.inserted[tail.inserted_from :] = tail.inserted
+        self.loads[tail.loads_from :] = tail.loads
         self.back_to(point)
 
     def back_to(self, point: Point) -> None:
@@ -146,7 +127,9 @@ class Walk:
         del self._armed_from[point.armings :]
         del self._armed_slack_ms[point.armings :]
         del self.inserted[point.inserted :]
+        del self.loads[point.loads :]
         self._held_ms = point.held_ms
+        self._parked = point.parked
 
     # -- what may happen ------------------------------------------------------------------------------------------
 
@@ -355,34 +338,47 @@ class Walk:
         if self.machine.timer_number != number:
             self._armed_from.append(number)
             self._armed_slack_ms.append(slack_ms)
-        return list(self._mismatches(given))
+        mismatches = [*self._mismatches(given), *self._overdue(option.place, given)]
+        if self._has_loaded:
+            self._has_loaded = False
+            self.loads.append(self.point()._replace(loads=len(self.loads) + 1))
+        return mismatches
 
-    def adopt(self, group_id: str, body: str) -> int:
-        """Puts the group in another state; how many requests waited in it that nobody answers any more.
+    def adopt(self, group_id: str, body: str, *, of_load: bool = False) -> int:
+        """Puts the group in another state; how many requests waited in it that nobody answers any more, or otherwise.
+
+        Args:
+            of_load: whether it is what the broker had loaded.
 
         Raises:
             PoisonRow: the state can't be.
         """
         number, waited = self.machine.timer_number, self.machine.waiting(group_id)
         at_ms = self.machine.now_ms
-        self.machine.adopt(body)
-        dropped = tuple(sorted(waited - self.machine.waiting(group_id)))
-        self.inserted.append(Inserted(len(self.course), at_ms, "AdoptGroup", body, dropped))
+        given = self.machine.adopt(body)
+        ended = waited - self.machine.waiting(group_id)
+        dropped = tuple(sorted(ended.difference(request_id for request_id, _ in given)))
+        gone = {self._by_id[request_id].place for request_id in ended if request_id in self._by_id}
+        self._parked = frozenset(waits for waits in self._parked if waits[1] not in gone)
+        self.inserted.append(Inserted(len(self.course), at_ms, "AdoptGroup", body, dropped, of_load=of_load))
         if self.machine.timer_number != number:
             self._armed_from.append(number)
             self._armed_slack_ms.append(self.bounds.late_ms)
-        return len(dropped)
+        return len(dropped) + len(list(self._mismatches(given)))
 
     def _take_event(self, at_ms: int) -> tuple[list[Given], int]:
         deadline_ms, _ = self.machine.next_timer()
         if deadline_ms <= at_ms:
             return self.machine.fire(at_ms), self.bounds.late_ms
-        event, number = self._shared[self._shared_next], self._shared_next
+        event = self._shared[self._shared_next]
         self._shared_next += 1
-        if at_ms <= event.at_ms:
-            return self.machine.handle(event.request), event.slack_ms
-        self.inserted.append(Inserted(len(self.course), at_ms, "", str(number)))
-        return self.machine.handle(event.request._replace(log_ts=at_ms)), event.at_ms + event.slack_ms - at_ms
+        slack_ms = event.slack_ms
+        if at_ms > event.at_ms:
+            self.inserted.append(Inserted(len(self.course), at_ms, "", str(event.number)))
+            slack_ms -= at_ms - event.at_ms
+        given = self.machine.handle(event.request._replace(log_ts=max(at_ms, event.at_ms)))
+        self._has_loaded = event.row["api"] == "Failover"
+        return given, slack_ms
 
     def _delay(self, until_ms: int) -> None:
         """Lets what is due before a time happen then."""
@@ -406,6 +402,25 @@ class Walk:
         body = msgspec.json.encode({"groupId": self.steps[0].group_id, "untilMs": until_ms}).decode()
         self.machine.delay(api, body)
         self.inserted.append(Inserted(len(self.course), at_ms, api, body))
+
+    def _overdue(self, place: int | None, given: Sequence[Given]) -> Iterator[Mismatch]:
+        """The answers that wait although the broker had given them for certain."""
+        parked = self._parked
+        if place is not None and self.steps[place].waits:
+            answer = self.steps[place].answer
+            if answer is not None and answer.ts is not None:
+                parked |= {(answer.ts + self.bounds.late_ms, place)}
+        if not parked:
+            return
+        said = {request_id for request_id, _ in given}
+        parked = frozenset(w for w in parked if self.steps[w[1]].request.request_id not in said)
+        late = sorted(w for w in parked if w[0] < self.machine.now_ms)
+        self._parked = parked.difference(late)
+        for _, waiting in late:
+            if self._excused(self.steps[waiting], NOTHING):
+                self.excused_now += 1
+            else:
+                yield Mismatch(waiting, NOTHING)
 
     def _mismatches(self, given: Sequence[Given]) -> Iterator[Mismatch]:
         for request_id, body in given:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Hashable
 from typing import NamedTuple
 
+from coordinator_udf.replay.explain.points import Mismatch, Point, Tail
 from coordinator_udf.replay.explain.results import Option
-from coordinator_udf.replay.explain.walk import Mismatch, Point, Tail, Walk
+from coordinator_udf.replay.explain.walk import Walk
 
 
 class Path(NamedTuple):

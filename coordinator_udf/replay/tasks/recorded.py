@@ -23,7 +23,7 @@ from coordinator_udf.replay.explain.tables import (
     unexplained_rows,
 )
 from coordinator_udf.replay.explain.unexplained import with_unexplained
-from coordinator_udf.replay.inputs.broker_log.undecided import LOST, REBASED
+from coordinator_udf.replay.inputs.broker_log.undecided import REBASED
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
@@ -133,7 +133,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     outputs, verdict = judge()
     if source.facts is None:
         return outputs, verdict
-    decided = (difference for difference in verdict.differences if difference.undecided in {None, LOST})
+    decided = (difference for difference in verdict.differences if difference.undecided is None)
     differing = {difference.request_id: difference for difference in decided if difference.request_id is not None}
     lists = lists_without_moment(source, source.facts, verdict.differences)
     explained = source.explained = explain(source, source.facts, differing, lists=lists)
@@ -147,27 +147,7 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         source.notes[note] += explained.moved
     if explained.rebased:
         source.notes["groups put in the state that later answers tell"] += explained.rebased
-    return with_answered_moments(outputs, source.recording), _without_late_losses(source, verdict)
-
-
-def _without_late_losses(source: ReplaySource, verdict: Verdict) -> Verdict:
-    """Returns the verdict in which a shard's loss excuses nothing once its groups have been right again."""
-    facts, explained = source.facts, source.explained
-    if facts is None or explained is None or not verdict.undecided.get(LOST):
-        return verdict
-    again = facts.right_again(verdict.differences, explained.put_right)
-    differences = list(verdict.differences)
-    for number, difference in enumerate(verdict.differences):
-        if difference.undecided != LOST or difference.request_id not in again:
-            continue
-        place = (difference.what, difference.api, difference.error)
-        reason = facts.undecided(difference, may_be_lost=False)
-        verdict.undecided[LOST][place] -= 1
-        counts = verdict.different if reason is None else verdict.undecided.setdefault(reason, Counter())
-        counts[place] += 1
-        differences[number] = msgspec.structs.replace(difference, undecided=reason)
-    undecided = {reason: +counts for reason, counts in verdict.undecided.items() if +counts}
-    return verdict._replace(differences=differences, undecided=undecided)
+    return with_answered_moments(outputs, source.recording), verdict
 
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:

@@ -15,7 +15,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.outline import Outline
 from coordinator_udf.replay.inputs.broker_log.portion import group_hash
 from coordinator_udf.replay.inputs.broker_log.reader import recorded_answer
-from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, LOST, OLDER, REBASED
+from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER, REBASED
 from coordinator_udf.replay.judge.compare import Difference, Excluded, Verdict, answer_place, compare
 from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.recording import Recording
@@ -24,7 +24,7 @@ from coordinator_udf.tables.outputs import SCHEMAS, Outputs
 
 _RESPONSES = SCHEMAS["responses"]
 #: Which of several reasons is given, as if one task had had all shards.
-_FIRST_REASONS: Final = (LOST, REBASED, ENDED, OLDER)
+_FIRST_REASONS: Final = (REBASED, ENDED, OLDER)
 
 
 def merged_responses(results: Sequence[PortionResult], partitions: int) -> pa.Table:

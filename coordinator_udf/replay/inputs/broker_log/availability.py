@@ -7,9 +7,9 @@ log was silent before a shard is found lost, the shard was lost when the silence
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from sys import intern
 from typing import NamedTuple
@@ -20,6 +20,8 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: How long nothing at all may happen in a log before that is a silence.
 _SILENCE_US = 1_000_000
+#: So many shards must have been lost for another to have been lost as well that nobody asked then.
+_WITNESSES = 2
 
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
@@ -45,6 +47,7 @@ class Moment(NamedTuple):
 
     Attributes:
         findings: by group, in the order of the answer.
+        is_sync: whether it is a SyncGroup.
     """
 
     number: int
@@ -54,12 +57,14 @@ class Moment(NamedTuple):
     handled_by_us: int
     log_ts: int
     findings: tuple[tuple[str, Finding], ...]
+    is_sync: bool
 
     @classmethod
     def of(cls, entry: Entry) -> Moment:
         """Returns the moment of an entry."""
         times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
-        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)))
+        is_sync = entry.api == "SyncGroup"
+        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync)
 
     def of_shards(self, partitions: int) -> dict[int, Finding]:
         """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
@@ -82,6 +87,9 @@ class Availability(NamedTuple):
     controls: dict[tuple[int, int], list[Control]]
     #: By partition, when the broker lost the shard, in ms: what it had loaded afterwards, the log doesn't tell.
     losses: dict[int, list[int]]
+    #: The SyncGroup requests that found their shard loading. Kafka's newer coordinator says so, where its older one and
+    #: ours tell the member to join again; either way nothing changes.
+    loading_syncs: set[int]
 
 
 def availability(requests: Sequence[Moment], partitions: int) -> Availability:
@@ -91,7 +99,7 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
         requests: the log in order.
         partitions: the number of shards.
     """
-    found = Availability({}, defaultdict(list))
+    found = Availability({}, defaultdict(list), set())
     service = [Finding.SERVED] * partitions
     was_served = [False] * partitions
     served_us = [0] * partitions
@@ -99,6 +107,8 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
     loads_us: list[int] = []
     silences = silences_of(requests)
     restarts: dict[Silence, set[int]] = defaultdict(set)
+    seen = _Seen(defaultdict(list), [])
+    lost_at_ms: dict[int, int] = {}
     for entry, partition, finding in _believable(requests, partitions, silences):
         before = service[partition]
         now = _next(before, finding)
@@ -107,47 +117,121 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
             lost_ms = silence.start_us // 1000 if silence else entry.log_ts
             if before is Finding.SERVED and was_served[partition]:
                 found.losses[partition].append(lost_ms)
+                lost_at_ms[partition] = lost_ms
                 if silence:
                     restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
             since_ms = entry.log_ts
             if now is Finding.SERVED:
                 since_ms = _loaded_ms(loading_us[partition], entry, loads_us)
                 loads_us.append(entry.handled_by_us)
+                if partition in lost_at_ms:
+                    seen.losses.append(_Loss(partition, lost_at_ms.pop(partition), since_ms))
             found.controls[entry.number, partition] = [
                 Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
             ]
             service[partition] = now
+        if entry.is_sync and finding is Finding.LOADING:
+            found.loading_syncs.add(entry.number)
         if finding in LOST:
             loading_us[partition] = max(loading_us[partition], entry.answered_us)
         if now is Finding.SERVED and finding is Finding.SERVED:
             served_us[partition] = entry.answered_us
             was_served[partition] = True
+        if finding is Finding.SERVED:
+            seen.served[partition].append(entry)
     _restart_the_rest(requests, partitions, restarts, found)
+    _restart_those_that_nobody_asked(seen, found)
     return found
 
 
 def _believable(
     requests: Sequence[Moment], partitions: int, silences: Sequence[Silence]
 ) -> Iterator[tuple[Moment, int, Finding]]:
-    """Yields what answers tell of shards, but for an answer that alone among others says that a shard was lost."""
+    """Yields what answers tell of shards, but for an answer that alone among others says otherwise.
+
+    A shard isn't lost and loaded again for one answer; nor is it loaded and lost again, unless others were lost then.
+    """
     told = [(entry, *found) for entry in requests for found in entry.of_shards(partitions).items()]
-    following: dict[int, Finding] = {}
-    is_last: list[bool] = [False] * len(told)
-    for place in range(len(told) - 1, -1, -1):
-        _, partition, finding = told[place]
-        if finding is Finding.NOTHING:
-            continue
-        is_last[place] = following.get(partition, finding) not in LOST
-        following[partition] = finding
+    is_last, next_lost = _what_follows(told)
+    flaps = _flaps(told, silences)
     before: dict[int, tuple[Finding, int]] = {}
+    lost_before: dict[int, Finding] = {}
     for place, (entry, partition, finding) in enumerate(told):
         known = before.get(partition)
         alone = finding in LOST and is_last[place] and known is not None and known[0] not in LOST
         if alone and known is not None and _silence_before(silences, known[1], entry.arrived_us) is None:
             continue
+        if finding is Finding.SERVED and partition in lost_before:
+            following = next_lost[place]
+            # After a load a shard may be somebody else's.
+            kinds = following and (lost_before[partition], following.finding)
+            if following and kinds != (Finding.LOADING, Finding.NOT_OURS):
+                is_silent = _silence_before(silences, entry.answered_us, following.arrived_us) is not None
+                if not is_silent and not _has_flap(flaps, partition, entry.arrived_us, following.arrived_us):
+                    continue
         yield entry, partition, finding
         if finding is not Finding.NOTHING:
             before[partition] = finding, entry.answered_us
+        if finding in LOST:
+            lost_before[partition] = finding
+        elif finding is Finding.SERVED:
+            lost_before.pop(partition, None)
+
+
+Told = tuple[Moment, int, Finding]
+
+
+class _Lost(NamedTuple):
+    """The next that is told of a shard is that it is lost: how, and when that was asked (us)."""
+
+    finding: Finding
+    arrived_us: int
+
+
+def _what_follows(told: Sequence[Told]) -> tuple[list[bool], list[_Lost | None]]:
+    """Returns whether a shard isn't lost in what is told of it next; and how it is, if the next that says so says that."""
+    following: dict[int, Finding] = {}
+    certain: dict[int, _Lost | None] = {}
+    is_last: list[bool] = [False] * len(told)
+    next_lost: list[_Lost | None] = [None] * len(told)
+    for place in range(len(told) - 1, -1, -1):
+        entry, partition, finding = told[place]
+        if finding is Finding.NOTHING:
+            continue
+        is_last[place] = following.get(partition, finding) not in LOST
+        next_lost[place] = certain.get(partition)
+        following[partition] = finding
+        if finding in LOST:
+            certain[partition] = _Lost(finding, entry.arrived_us)
+        elif finding is Finding.SERVED:
+            certain[partition] = None
+    return is_last, next_lost
+
+
+class _Flap(NamedTuple):
+    """Between which times (us) a shard was lost that had been served more than once."""
+
+    partition: int
+    served_us: int
+    lost_us: int
+
+
+def _flaps(told: Sequence[Told], silences: Sequence[Silence]) -> list[_Flap]:
+    served: dict[int, list[int]] = defaultdict(list)
+    found: list[_Flap] = []
+    for entry, partition, finding in told:
+        if finding is Finding.SERVED:
+            served[partition].append(entry.answered_us)
+        elif finding in LOST:
+            times = served.pop(partition, [])
+            if len(times) > 1 and _silence_before(silences, times[-1], entry.arrived_us) is None:
+                found.append(_Flap(partition, times[-1], entry.arrived_us))
+    return found
+
+
+def _has_flap(flaps: Sequence[_Flap], partition: int, served_us: int, lost_us: int) -> bool:
+    """Returns whether another shard was lost in that time as well."""
+    return any(f.partition != partition and f.served_us <= lost_us and f.lost_us >= served_us for f in flaps)
 
 
 def _loaded_ms(loading_us: int, entry: Moment, others_us: Sequence[int]) -> int:
@@ -191,6 +275,54 @@ def _restart_the_rest(
                     found.losses[partition].append(silence.start_us // 1000)
             if not missing:
                 break
+
+
+class _Loss(NamedTuple):
+    """When a shard was found lost, and loaded (ms)."""
+
+    partition: int
+    lost_ms: int
+    loaded_ms: int
+
+
+class _Seen(NamedTuple):
+    """By shard the requests that found it served; and the losses of all shards, in order."""
+
+    served: dict[int, list[Moment]]
+    losses: list[_Loss]
+
+
+def _restart_those_that_nobody_asked(seen: _Seen, found: Availability) -> None:
+    """Has a shard lost as well where all others were that were asked while nobody asked it."""
+    for partition, served in seen.served.items():
+        places = {bisect_right(served, loss.lost_ms * 1000, key=_arrived_us) for loss in seen.losses}
+        for place in sorted(places - {0, len(served)}):
+            before, after = served[place - 1 : place + 1]
+            if after.arrived_us - before.answered_us < _SILENCE_US or (after.number, partition) in found.controls:
+                continue
+            begin_ms, end_ms = before.answered_us // 1000, after.arrived_us // 1000
+            losses = [loss for loss in seen.losses if loss.loaded_ms > begin_ms and loss.lost_ms < end_ms]
+            inside = [loss for loss in losses if loss.lost_ms > begin_ms and loss.loaded_ms <= end_ms]
+            lost = {loss.partition for loss in losses}
+            if not inside or len(lost) < _WITNESSES or _is_served_by_another(seen, {partition, *lost}, before, after):
+                continue
+            first_ms, last_ms = min(loss.lost_ms for loss in inside), max(loss.loaded_ms for loss in inside)
+            found.controls[after.number, partition] = [Control("Unload", first_ms), Control("Failover", last_ms)]
+            insort(found.losses[partition], first_ms)
+
+
+def _arrived_us(moment: Moment) -> int:
+    return moment.arrived_us
+
+
+def _is_served_by_another(seen: _Seen, known: Collection[int], before: Moment, after: Moment) -> bool:
+    """Returns whether a shard that isn't known to have been lost was served in that time."""
+    return any(
+        before.answered_us < moment.arrived_us < after.arrived_us
+        for partition, served in seen.served.items()
+        if partition not in known
+        for moment in served
+    )
 
 
 def silences_of(requests: Sequence[Moment]) -> list[Silence]:

@@ -25,6 +25,7 @@ _UNAVAILABLE: Final = {15}
 AUTHORIZATION: Final = "authorization"
 TRANSACTION: Final = "verification of a transaction"
 UNAVAILABLE: Final = "availability of the offsets topic"
+LOADING: Final = "the loading of the shard"
 
 
 #: What is told of the operations that the asker may do where it didn't ask for them.

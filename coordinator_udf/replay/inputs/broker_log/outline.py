@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from coordinator_udf.replay.inputs.broker_log.availability import Availability, Moment, availability
-from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import decided_elsewhere
+from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import LOADING, decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.order import Order
@@ -81,12 +81,13 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     start_ms = int(order.log_ts[order.places[0]])
     known = options.partitions or topics.offsets_partitions or (partitions_of(state) if state else None)
     partitions = known or DEFAULT_PARTITIONS
-    available = Availability({}, {})
+    available = Availability({}, {}, set())
     if traces.has_losses:
         moments = [Moment.of(entry) for entry in entries()]
         if not known:
             partitions = likely_partitions(finding for moment in moments for finding in moment.findings)
         available = availability([moment for moment in moments if moment.number not in elsewhere], partitions)
+        elsewhere |= dict.fromkeys(available.loading_syncs, LOADING)
     columns = order.columns
     outline = Outline(
         partitions,

@@ -1,13 +1,12 @@
 """Why a broker's request log itself can't tell what is right at a difference. Such differences are counted by reason.
 
-A log doesn't tell what was there before it began, what a broker had in memory when it stopped, nor what was still
-waiting when the log ended.
+A log doesn't tell what was there before it began, nor what was still waiting when it ended.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors, error_codes
@@ -19,9 +18,8 @@ from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from schemas.replay_differences import OLDER, REBASED
 
-__all__ = ["ENDED", "LOST", "OLDER", "REBASED", "LogFacts"]
+__all__ = ["ENDED", "OLDER", "REBASED", "LogFacts"]
 
-LOST: Final = "the broker had lost and loaded the shard; what waited and what it loaded is not in the log"
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
 
 _NEVER_US: Final = 2**63
@@ -32,12 +30,6 @@ _ASK_GROUPS: Final = frozenset(
 _MEMBERS_ASK: Final = frozenset({"Heartbeat", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"})
 #: The APIs whose answers tell what state a group is in.
 _TELL_STATES: Final = frozenset({"ListGroups", "DescribeGroups", "ConsumerGroupDescribe"})
-#: What is answered where a shard isn't there: it says nothing of its groups.
-_OF_SHARDS: Final = frozenset(
-    {Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR}
-)
-#: After so many answers that agree a group is taken to be as the broker loaded it.
-_CONFIRMED: Final = 24
 #: What is answered to members that the coordinator knows only.
 _OF_KNOWN_MEMBERS: Final = frozenset(
     {
@@ -136,55 +128,23 @@ class LogFacts:
         for entry in entries:
             self._note(entry)
 
-    def undecided(self, difference: Difference, *, may_be_lost: bool = True) -> str | None:
-        """Returns why the log can't decide a difference between two answers; None where it can.
-
-        Args:
-            may_be_lost: whether what was lost with a shard counts as a reason.
-        """
+    def undecided(self, difference: Difference) -> str | None:
+        """Returns why the log can't decide a difference between two answers; None where it can."""
         entry = self.entries.get(difference.request_id or "")
-        if entry is None or difference.recorded is None or difference.ours is None or not _may_be_given(difference):
+        if entry is None or difference.recorded is None:
             return None
         named = self._differing_groups(entry, difference)
-        if may_be_lost and any(self._is_lost(group, entry) for group in named):
-            return LOST
+        if difference.ours is None:
+            # Who waits is told of a rebalance that somebody began whom nobody answered any more.
+            waits = entry.api in _MEMBERS_ASK and any(self._has_ended(group, entry, difference) for group in named)
+            return ENDED if waits else None
+        if not _may_be_given(difference):
+            return None
         if self._is_older(entry, difference):
             return OLDER
         if any(self._has_ended(group, entry, difference) for group in named):
             return ENDED
         return None
-
-    def right_again(self, differences: Iterable[Difference], put_right: Iterable[str]) -> set[str]:
-        """Returns the requests whose answers differ long after what a loss of their shard left open had shown.
-
-        A group whose answers agree for a while is as the broker loaded it.
-
-        Args:
-            put_right: the requests before which a group was put in the state that later answers tell.
-        """
-        differing = {difference.request_id: difference for difference in differences}
-        doubtful = set(put_right)
-        #: By group the last loss (ms), and how many answers have agreed since it and since one differed.
-        agreed: dict[str, tuple[int, int]] = {}
-        found: set[str] = set()
-        for request_id, entry in self.entries.items():
-            difference = differing.get(request_id)
-            asked = asked_groups(entry) if difference is None else self._differing_groups(entry, difference)
-            counts = {group: self._agreed(agreed, group, entry) for group in asked if self._is_lost(group, entry)}
-            if difference is None and request_id not in doubtful:
-                if answer_error(entry.response or {}) not in _OF_SHARDS:
-                    agreed.update((group, (lost_ms, count + 1)) for group, (lost_ms, count) in counts.items())
-            elif request_id not in doubtful and counts and all(count >= _CONFIRMED for _, count in counts.values()):
-                found.add(request_id)
-            else:
-                agreed.update((group, (lost_ms, 0)) for group, (lost_ms, _) in counts.items())
-        return found
-
-    def _agreed(self, agreed: Mapping[str, tuple[int, int]], group_id: str, entry: Entry) -> tuple[int, int]:
-        losses = self._losses.get(partition_for(group_id, self._partitions), ())
-        last_ms = max(lost for lost in losses if lost <= entry.log_ts)
-        known_ms, count = agreed.get(group_id, (last_ms, 0))
-        return last_ms, count if known_ms == last_ms else 0
 
     def knows(self, entry: Entry, group_id: str) -> bool:
         """Returns whether the log has told of a group before an entry."""
@@ -225,12 +185,6 @@ class LogFacts:
             return [group_id]
         sides = [_groups_of(side) for side in (difference.recorded, difference.ours)]
         return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
-
-    def _is_lost(self, group_id: str, entry: Entry) -> bool:
-        """Returns whether the group was there when the broker lost its shard, before this request."""
-        first = self._groups.get(group_id, entry.log_ts)
-        losses = self._losses.get(partition_for(group_id, self._partitions), ())
-        return any(first < lost <= entry.log_ts for lost in losses)
 
     def _is_older(self, entry: Entry, difference: Difference) -> bool:
         """Returns whether both answers agree but for what was there before; or the member is older than the log."""
@@ -282,15 +236,6 @@ class LogFacts:
         return not any(entry.answered_us < beat_us < ends_us for beat_us in self._calm[group_id]) and not any(
             entry.arrived_us <= joined_us < ends_us for joined_us in self._joins[group_id]
         )
-
-
-def asked_groups(entry: Entry) -> list[str]:
-    """Returns the groups that a request names."""
-    group_id = entry.request.get("groupId")
-    if isinstance(group_id, str):
-        return [group_id]
-    named = (entry.request.get(name) or () for name in ("groups", "groupsNames", "groupIds"))
-    return [group["groupId"] if isinstance(group, dict) else group for groups in named for group in groups]
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
