@@ -189,7 +189,7 @@ class _Lost(NamedTuple):
 
 
 def _what_follows(told: Sequence[Told]) -> tuple[list[bool], list[_Lost | None]]:
-    """Returns whether a shard isn't lost in what is told of it next; and how it is, if the next that is sure says so."""
+    """Returns whether a shard is there in what is told of it next; and how it is lost, if the next sure one says so."""
     following: dict[int, Finding] = {}
     certain: dict[int, _Lost | None] = {}
     is_last: list[bool] = [False] * len(told)
