@@ -75,13 +75,14 @@ KINDS: Final[dict[str, StructType]] = {
     "rejected": REJECTED_REQUESTS,
 }
 
-#: The state of one shard in Spark's state store. `hot` is what every heartbeat touches, `cold` all the rest.
+#: The state of one shard in Spark's state store. `hot` is what every heartbeat touches, `cold` all the rest; both are
+#: bytes in base64, for Spark takes long to hand bytes to Python (coordinator_udf.streaming.stored_state).
 SHARD_STATE = StructType(
     [
         StructField("version", IntegerType(), False),
         StructField("next_deadline", LongType(), True),
-        StructField("hot", BinaryType(), True),
-        StructField("cold", BinaryType(), True),
+        StructField("hot", StringType(), True),
+        StructField("cold", StringType(), True),
     ]
 )
 

@@ -37,16 +37,18 @@ def told_in_words(job: str) -> Iterator[None]:
         raise SystemExit(1) from None
 
 
-#: How Spark calls a checkpoint whose shards have keys of another kind.
+#: How Spark calls a checkpoint whose shards have keys or states of another kind.
 _OTHER_KEYS = "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"
+_OTHER_STATES = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
 
 
 def _words_of(text: str) -> str:
-    if _OTHER_KEYS in text:
-        return (
-            "the checkpoint is of another release, which named its shards otherwise; start with a new --checkpoint and "
-            "--recover-from-offsets to load the groups from consumer_offsets"
-        )
+    for error, otherwise in ((_OTHER_KEYS, "named its shards"), (_OTHER_STATES, "kept their state")):
+        if error in text:
+            return (
+                f"the checkpoint is of another release, which {otherwise} otherwise; start with a new --checkpoint and "
+                "--recover-from-offsets to load the groups from consumer_offsets"
+            )
     for line in text.splitlines():
         for name in _TOLD_BY_SPARK:
             if line.strip().startswith(name) or f".{name}: " in line:

@@ -16,10 +16,11 @@ from coordinator_udf.log.kafka.downtime import with_downtime
 from coordinator_udf.log.rows import are_controls
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import process_batch
-from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateRow, decode, encode
+from coordinator_udf.shard.state_row.codec import STATE_VERSION, decode, encode
 from coordinator_udf.streaming.packing import PACKED_OUTPUTS, Tally, pack_outputs, unpack_requests
 from coordinator_udf.streaming.shard_keys import partition_of
 from coordinator_udf.streaming.sources.clock import LAST, bound_by_ticks
+from coordinator_udf.streaming.stored_state import StoredState, from_stored, to_stored
 from schemas.outputs import SHARD_STATE
 from schemas.requests import LIVE
 
@@ -45,11 +46,11 @@ def shard_function(settings: Settings, *, gaps_are_downtime: bool = False) -> Sh
         if not gaps_are_downtime and stored is not None and is_quiet(rows, stored):
             return
         partition = partition_of(int(key[0]))
-        shard = decode(partition, settings, stored)
+        shard = decode(partition, settings, None if stored is None else from_stored(partition, stored))
         if gaps_are_downtime:
             rows = with_downtime(rows, shard.ctx.now_ms)
         outputs = process_batch(shard, LIVE, rows.combine_chunks().to_batches()[0]).all()
-        state.update(encode(shard))
+        state.update(to_stored(partition, encode(shard)))
         controls = pc.sum(are_controls(rows.column("api"))).as_py() or 0
         tally = Tally(len(rows) - controls, len(shard.store.groups))
         yield pd.DataFrame(pack_outputs(partition, tally, outputs), columns=PACKED_OUTPUTS.fieldNames())
@@ -68,7 +69,7 @@ def leave_garbage_to_spark() -> None:
         gc.freeze()
 
 
-def is_quiet(rows: pa.Table, stored: StateRow) -> bool:
+def is_quiet(rows: pa.Table, stored: StoredState) -> bool:
     """Returns whether nothing happens in a shard: only ticks of the embedded log came, and no timer is due by them.
 
     Such a tick needs not even be remembered, since no row of that log is earlier than the rows before it. (Rows beside

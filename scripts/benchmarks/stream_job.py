@@ -90,7 +90,7 @@ def floor_of(requests: DataFrame, settings: Settings, *, gaps_are_downtime: bool
         leave_garbage_to_spark()
         for _ in frames:
             pass
-        state.update((STATE_VERSION, None, b"", b""))
+        state.update((STATE_VERSION, None, "", ""))
         return iter(())
 
     return requests.groupBy("shard").applyInPandasWithState(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import Row
 
-from coordinator_udf.shard.state_row.codec import StateRow
+from coordinator_udf.streaming.stored_state import StoredState
 from schemas.outputs import SHARD_STATE
 
 
-def group_state(stored: StateRow | None = None) -> GroupState:
+def group_state(stored: StoredState | None = None) -> GroupState:
     """A state with a shard's row in it, or an empty one."""
     return GroupState(
         optionalValue=Row(*stored or ()),

@@ -9,10 +9,11 @@ import pytest
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
-from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateRow, StateVersionError, encode
+from coordinator_udf.shard.state_row.codec import STATE_VERSION, StateVersionError, encode
 from coordinator_udf.streaming.packing import pack_requests, unpack_outputs
 from coordinator_udf.streaming.shard_function import is_quiet, shard_function
 from coordinator_udf.streaming.sources.clock import LAST, ClockReader
+from coordinator_udf.streaming.stored_state import StoredState, to_stored
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
 from tests.streaming.states import group_state
 
@@ -24,8 +25,8 @@ def rows(*given: dict[str, Any]) -> pa.Table:
 
 
 def test_only_ticks_before_the_next_deadline_are_passed_over() -> None:
-    def state(deadline: int | None, version: int = STATE_VERSION) -> StateRow:
-        return version, deadline, b"", b""
+    def state(deadline: int | None, version: int = STATE_VERSION) -> StoredState:
+        return version, deadline, "", ""
 
     ticks = rows({"offset": 1, "log_ts": 10}, {"offset": 2, "log_ts": 20})
     assert is_quiet(ticks, state(21))
@@ -41,7 +42,7 @@ def test_only_ticks_before_the_next_deadline_are_passed_over() -> None:
 @pytest.mark.parametrize("version", [STATE_VERSION - 1, STATE_VERSION + 1])
 @pytest.mark.parametrize("api", ["Tick", "Heartbeat"])
 def test_a_state_of_another_version_is_refused_and_what_to_do_is_said(version: int, api: str) -> None:
-    state = group_state((version, *encode(Shard(0, Settings()))[1:]))
+    state = group_state(to_stored(0, (version, *encode(Shard(0, Settings()))[1:])))
     (packed,) = pack_requests(rows({"offset": 1, "log_ts": 10, "api": api}).to_batches())
     frame = pd.DataFrame({"requests": packed.column("requests").to_pylist()})
     said = f"shard state of version {version}, this code reads version {STATE_VERSION}.*--recover-from-offsets"
