@@ -12,6 +12,7 @@ packing it does. Parts in which a batch changed nothing go back as the bytes tha
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from coordinator_udf.groups.store import Group, GroupStore, SeenTwice
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.apis import Availability
-from coordinator_udf.shard.sessions.columns import SessionColumns
+from coordinator_udf.shard.sessions.columns import KEPT_INDEXES, SessionColumns
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.pages import Packed, PagedMap, compressed, decompressed
 
@@ -128,6 +129,9 @@ def encode(shard: Shard, *, all_to_columns: bool = True) -> StateRow:
     return STATE_VERSION, timers.next_deadline_ms(), _encoder.encode(hot), _encoder.encode(cold)
 
 
+_index = lru_cache(maxsize=KEPT_INDEXES)(decompressed)
+
+
 def _paged(items: MutableMapping[str, Any], decoder: msgspec.msgpack.Decoder[Any]) -> PagedMap:
     if isinstance(items, PagedMap):
         return items
@@ -183,7 +187,7 @@ def restore(shard: Shard, state: StateRow) -> None:
         raise StateVersionError(version)
     hot = _hot_decoder.decode(hot_bytes)
     cold = _cold_decoder.decode(cold_bytes)
-    index_bytes, head_bytes = decompressed(cold.index), decompressed(cold.head)
+    index_bytes, head_bytes = _index(cold.index), decompressed(cold.head)
     shard.kept = {"index": (index_bytes, cold.index), "head": (head_bytes, cold.head)}
     head = _head_decoder.decode(head_bytes)
     shard.hot.clear()
