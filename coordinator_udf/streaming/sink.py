@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,6 +129,8 @@ class CoordinatorSink:
         self._answers = answers
         self._records = records
         self._stored = StoredAssignments(lambda: tables.table("consumer_offsets"))
+        # The disk takes its time while the rows are made.
+        self._syncing = ThreadPoolExecutor(1, "checkpoint-sync")
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Takes one micro-batch of packing.PACKED_OUTPUTS."""
@@ -178,11 +181,12 @@ class CoordinatorSink:
         Args:
             query_id: names the query in the tables' transactions.
         """
+        synced = None if self._sync is None else self._syncing.submit(self._sync)
         tallies, outputs = unpack_outputs(packed)
-        if self._sync is not None:
-            self._sync()
         tables = to_tables(complete_assignments(outputs, self._stored.find))
         self._stored.remember(outputs.assignments)
+        if synced is not None:
+            synced.result()
         self.tables.write(tables, query_id, batch_id)
         self._count(tallies, len(tables["group_responses"]), len(tables["rejected_requests"]))
         if self._written is not None:
