@@ -14,8 +14,11 @@ _TYPES: Final[dict[str, list[tuple[str, pa.DataType]]]] = {
     kind: [(name, SCHEMAS[kind].field(name).type) for name in names] for kind, names in COLUMNS.items()
 }
 
-#: What can be said once for all rows of a column, and from how many rows on that is less work.
+#: What can be said once for all rows of a column.
 _PLAIN: Final = (str, int, type(None))
+#: From how many rows on a column that says the same in all is said once. Measured (CPU time, the best of seven): to see
+#: that costs 0.06 us and spares an array of 2.5 us, as with half and double as many; but what is said once is made a
+#: column later (tables.outputs.repeated), which costs 0.7 us.
 _ENOUGH: Final = 16
 
 

@@ -109,7 +109,9 @@ def repeated(value: Any, count: int, type_: pa.DataType) -> pa.Array:
     return _longest(value, type_, 1 << (count - 1).bit_length()).slice(0, count)
 
 
-#: Up to how many characters such a column is kept for the next call of about its size.
+#: Up to how many characters such a column is kept for the next call of about its size, of 64 columns. Measured (CPU
+#: time, the best of seven): one of 1,000 rows takes 0.7 us in place of 4, one of 100,000 0.8 in place of 157. Half and
+#: double hold 32 and 128 MB at the most in place of 64.
 _KEPT_CHARACTERS: Final = 1_000_000
 
 

@@ -19,7 +19,9 @@ _REQUEST_START: Final = struct.Struct(">hhih")
 _LENGTH: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 
-#: A body in JSON that is no longer may well be that of many responses: of heartbeats all but few.
+#: A body in JSON that is no longer may well be that of many responses: of heartbeats all but few. Measured: 0.2 us for
+#: a heartbeat's (34 characters) that was written before, 4.6 for one that is new. With half heartbeats don't fit; what
+#: double adds (commits with their topics) is of one member each.
 _SHORT_TEXT: Final = 64
 
 

@@ -16,7 +16,8 @@ from coordinator_udf.replay.recording import Rejection, clip
 from coordinator_udf.user_errors import InputError
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: How much of a file is read at once.
+#: How much of a file is read at once. Measured with 25 MiB of a broker's log, plain and gzip (CPU time, the best of
+#: three): 24 and 44 ms, with half as much alike, with double 26 and 42.
 _CHUNK_BYTES = 1 << 20
 #: zlib's window bits for a gzip header and trailer.
 _GZIP_WINDOW = 31
