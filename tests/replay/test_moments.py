@@ -60,6 +60,22 @@ def test_a_join_phase_ends_when_its_members_are_answered() -> None:
     assert all(a["ts"] < b["ts"] <= a["ts"] + LATE_MS for a, b in moved)
 
 
+def test_a_member_that_is_put_out_and_so_ends_a_join_phase_goes_when_the_others_are_answered() -> None:
+    usual = read_source(CRASH, "crash", ReplayOptions())
+    before = run_and_compare(usual)[0].transitions.to_pylist()
+    expired = next(row for row in before if row["rule"] == "SESSION_EXPIRED" and row["to_state"] == "PreparingRebalance"
+                   and row["from_state"] == "PreparingRebalance")  # fmt: skip
+    late = read_source(CRASH, "crash", ReplayOptions())
+    for place, answer in enumerate(late.recording.answers):
+        if answer.api == "JoinGroup" and answer.ts is not None and abs(answer.ts - expired["ts"]) <= 50:
+            late.recording.answers[place] = type(answer)(
+                answer.request_id, answer.api, answer.api_version, answer.body, answer.ts + 1
+            )
+    after = run_and_compare(late)[0].transitions.to_pylist()
+    moved = {a["rule"] for a, b in zip(before, after, strict=True) if b["ts"] == a["ts"] + 1}
+    assert moved == {"SESSION_EXPIRED", "ALL_JOINED"}
+
+
 def ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["rule"] == "JOIN_EXPIRED"]
 

@@ -120,7 +120,7 @@ def rows_of_source(out: Path, name: str, source: str) -> list[dict[str, Any]]:
 def with_told_ends_of_joins(rows: list[dict[str, Any]], source: ReplaySource) -> list[dict[str, Any]]:
     """Transitions in order, those that end a join phase at the first answer that the broker gave to who waited in it.
 
-    Nobody waited in a phase that ended when it began.
+    So are members that go then. Nobody waited in a phase that ended when it began.
     """
     group_of = {row["request_id"]: row["group_id"] for row in source.rows if row["api"] == "JoinGroup"}
     answered: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
@@ -128,13 +128,14 @@ def with_told_ends_of_joins(rows: list[dict[str, Any]], source: ReplaySource) ->
         if answer.api == "JoinGroup" and not answer.body["errorCode"] and answer.ts is not None:
             answered[group_of[answer.request_id], answer.body["generationId"]].append(answer.ts)
     began: dict[str, int] = {}
-    told = []
+    ended: dict[tuple[str, int], int] = {}
     for row in rows:
-        if row["to_state"] == "PreparingRebalance":
-            began[row["group_id"]] = row["ts"]
-        waited = row["rule"] in {"ALL_JOINED", "JOIN_EXPIRED"} and began[row["group_id"]] < row["ts"]
-        told.append({**row, "ts": min(answered[row["group_id"], row["generation"]])} if waited else row)
-    return told
+        group = row["group_id"]
+        if row["to_state"] == "PreparingRebalance" and row["from_state"] != "PreparingRebalance":
+            began[group] = row["ts"]
+        if row["rule"] in {"ALL_JOINED", "JOIN_EXPIRED"} and began[group] < row["ts"]:
+            ended[group, row["ts"]] = min(answered[group, row["generation"]])
+    return [{**row, "ts": ended.get((row["group_id"], row["ts"]), row["ts"])} for row in rows]
 
 
 @pytest.mark.spark

@@ -14,6 +14,7 @@ from coordinator_udf.replay.recording import Recording
 from coordinator_udf.tables.outputs import Outputs
 
 _JOIN: Final = "JoinGroup"
+_BEGUN: Final = "PreparingRebalance"
 #: What ends a join phase, with the members that it puts out.
 _ENDS: Final = pa.array(["ALL_JOINED", "JOIN_EXPIRED"])
 #: A moment of a group: its shard, its id, and the time in milliseconds.
@@ -31,7 +32,11 @@ def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
         return outputs
     times = transitions.column("ts").to_pylist()
     is_end = pc.is_in(transitions.column("rule"), value_set=_ENDS).to_pylist()
-    is_begin = pc.equal(transitions.column("to_state"), "PreparingRebalance").to_pylist()
+    # Not so a row that tells of a member who goes while others wait, which may end the phase.
+    is_begin = pc.and_kleene(
+        pc.equal(transitions.column("to_state"), _BEGUN),
+        pc.not_equal(pc.fill_null(transitions.column("from_state"), ""), _BEGUN),
+    ).to_pylist()
     places: dict[tuple[int, str], list[int]] = defaultdict(list)
     partitions, groups = (transitions.column(name).to_pylist() for name in ("partition", "group_id"))
     for place, key in enumerate(zip(partitions, groups, strict=True)):
