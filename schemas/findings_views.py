@@ -266,6 +266,11 @@ SELECT source, group_id, 'no requests' AS gap, timestamp_millis(told.first_ts) A
 FROM told
 LEFT ANTI JOIN (SELECT source, group_id FROM reliability WHERE first_request IS NOT NULL) asked USING (source, group_id)
 UNION ALL
+SELECT source, group_id, 'epochs not told', timestamp_millis(min(ts)), timestamp_millis(max(ts)),
+       concat('requests of ', min(protocol_type), ' groups are not read; a broker''s own log tells when members of ',
+              'such a group come and go, and not each epoch that begins with it')
+FROM group_transitions WHERE protocol_type IN ('share', 'streams') GROUP BY source, group_id
+UNION ALL
 SELECT source, group_id, 'begins in the middle', first_request, reliable_from,
        'the log begins when the group was there already: who was in it before is not told'
 FROM reliability WHERE begins_in_the_middle AND first_request IS NOT NULL

@@ -85,7 +85,8 @@ WITH states AS (
 ), spans AS (
     SELECT source, group_id, number,
            min_by(struct(ts, rule, reason, cause_request_id, cause_api, cause_member_id, cause_client_id,
-                         cause_client_host, cause_principal, cause_client_reason, cause_timer, to_state), seq)
+                         cause_client_host, cause_principal, cause_client_reason, cause_timer, to_state,
+                         protocol_type), seq)
                FILTER (WHERE is_start) AS start,
            min_by(struct(ts, rule, cause_api, cause_member_id, cause_client_id), seq)
                FILTER (WHERE to_state = 'CompletingRebalance') AS joined,
@@ -169,7 +170,9 @@ SELECT ended.source, ended.group_id, outcome.generation,
                 targets.assignor) AS protocol, outcome.leader, members_before, members_after,
        array_sort(array_except(members_after, members_before)) AS members_joined,
        array_sort(array_except(members_before, members_after)) AS members_left,
-       CASE WHEN is_consumer THEN 'consumer' ELSE 'classic' END AS kind,
+       CASE WHEN NOT is_consumer THEN 'classic'
+            WHEN start.protocol_type IN ('share', 'streams') THEN start.protocol_type
+            WHEN by_lines AND start.protocol_type IS NULL THEN 'not told' ELSE 'consumer' END AS kind,
        timestamp_millis(targets.ts) AS target_computed, targets.assignor_ms, ended.number,
        size(members_after) AS member_count, targets.computed_by, targets.assignment_error, targets.assignment_refusals,
        leader_error, resyncs

@@ -8,7 +8,8 @@ from typing import Final
 COLUMN_COMMENTS: Final[dict[str, str]] = {
     "source": "the coordinator: live, or the name of the replayed log",
     "generation": "of a classic group, or the epoch of a consumer group (KIP-848)",
-    "kind": "classic, or consumer (KIP-848), as the group was then",
+    "kind": "classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071), as the group was then; not told where "
+    "a broker's own log doesn't say which of the last three",
     "member_id": "as the coordinator calls the member",
     "client_id": "as the client calls itself",
     "principal": "who sent it, as the gateway or the broker made sure of it (User:NAME); null where nobody asked",

@@ -107,7 +107,7 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
     for r in listed_rebalances(facts):
         text = f"{r.trigger} {r.generation if r.generation is not None else ''}"
         last = r.ended or end
-        if r.kind == "consumer":
+        if r.kind != "classic":
             phases.append(_bar(r.started, last, phase="reconciling", text=text))
             continue
         phases.append(_bar(r.started, r.joined or last, phase="waiting for joins", text=text))

@@ -11,8 +11,8 @@ import msgspec
 
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, parse_line
-from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
@@ -89,8 +89,9 @@ def look_through(path: Path, zone: tzinfo = UTC) -> Look:
 
 
 def _note_request(look: Look, text: str) -> None:
-    # A line that is wrapped in JSON has its quotes escaped.
+    # A line that is wrapped in JSON has its quotes escaped, one in a table's field has them doubled.
     plain = text.replace('\\"', '"') if '\\"' in text else text
+    plain = plain.replace('""', '"') if '{""' in plain else plain
     connection = _CONNECTION.search(plain)
     if connection is not None:
         look.connections.add(connection["id"])

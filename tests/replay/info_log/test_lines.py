@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 from coordinator_udf.replay.inputs.info_log.lines import InfoLine, parse_line
 from coordinator_udf.replay.inputs.info_log.reader import read_info_log
-from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 from coordinator_udf.replay.inputs.wrapped import unwrap
 
 SHARD = "[GroupCoordinator id=1 topic=__consumer_offsets partition=3]"

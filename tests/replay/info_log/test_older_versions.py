@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
-from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 
 A = "a-11111111-2222-3333-4444-555555555555"
 B = "b-99999999-2222-3333-4444-555555555555"

@@ -6,7 +6,8 @@ import re
 from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
-from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent, match
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
+from coordinator_udf.replay.inputs.info_log.shapes import match
 from coordinator_udf.replay.inputs.log_time import time_us
 
 #: What stands in front of a message of the group coordinator: the new one names its broker and, in what concerns one of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 from coordinator_udf.replay.inputs.info_log.lines import InfoLine, client_of
-from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
 
 
 class _Place(NamedTuple):

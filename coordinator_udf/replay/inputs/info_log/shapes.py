@@ -1,75 +1,17 @@
 """The lines that Kafka's group coordinator writes at INFO and WARN, by shape, and what each tells.
 
-Read from the log calls of 33 releases: the newer coordinator's (3.7 to 4.3) of GroupMetadataManager,
-GroupCoordinatorShard, ClassicGroup and CoordinatorRuntime, the older one's (0.9 to 3.9) of GroupCoordinator.scala and
-GroupMetadataManager.scala. Where a wording differs, the releases that have it stand beside it.
+Read from the log calls of 33 releases: the newer coordinator's (3.7 to 4.3, with its share and Streams groups, KIP-932
+and KIP-1071) of GroupMetadataManager, GroupCoordinatorShard, ClassicGroup, StreamsGroup and CoordinatorRuntime, the
+older one's (0.9 to 3.9) of GroupCoordinator.scala and GroupMetadataManager.scala. Where a wording differs, the releases
+that have it stand beside it.
 """
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Final, NamedTuple
 
-
-class InfoEvent(StrEnum):
-    """What a line tells. The value stands as ``event`` in the table coordinator_log."""
-
-    #: A classic group's join phase began; `reason` is why.
-    PREPARING_REBALANCE = "PREPARING_REBALANCE"
-    #: The join phase ended with a new generation.
-    STABILIZED = "STABILIZED"
-    #: The leader's assignment arrived.
-    ASSIGNMENT_RECEIVED = "ASSIGNMENT_RECEIVED"
-    #: A classic group has no members any more.
-    GROUP_EMPTY = "GROUP_EMPTY"
-    #: A new member got an id and shall join again with it: it isn't a member yet.
-    MEMBER_ID_GIVEN = "MEMBER_ID_GIVEN"
-    MEMBER_JOINED = "MEMBER_JOINED"
-    #: A static member came back under a new member id.
-    STATIC_MEMBER_REPLACED = "STATIC_MEMBER_REPLACED"
-    #: ... which caused no rebalance.
-    STATIC_REJOIN_UNNOTICED = "STATIC_REJOIN_UNNOTICED"
-    #: The instance id of a static member that joined.
-    STATIC_MEMBER_NAMED = "STATIC_MEMBER_NAMED"
-    MEMBER_LEFT = "MEMBER_LEFT"
-    #: A static member of a consumer group left and may come back.
-    MEMBER_LEFT_FOR_NOW = "MEMBER_LEFT_FOR_NOW"
-    #: A member's session expired.
-    SESSION_EXPIRED = "SESSION_EXPIRED"
-    #: A member didn't give up its partitions within the rebalance timeout.
-    REBALANCE_EXPIRED = "REBALANCE_EXPIRED"
-    #: A classic member in a consumer group didn't join, or sync, in time.
-    JOIN_EXPIRED = "JOIN_EXPIRED"
-    SYNC_EXPIRED = "SYNC_EXPIRED"
-    #: Who had got an id didn't join with it in time.
-    PENDING_MEMBER_EXPIRED = "PENDING_MEMBER_EXPIRED"
-    PENDING_MEMBER_LEFT = "PENDING_MEMBER_LEFT"
-    #: Members that were still missing when the join phase ended by its timer.
-    MEMBERS_NOT_REJOINED = "MEMBERS_NOT_REJOINED"
-    LEADER_REPLACED = "LEADER_REPLACED"
-    #: A second process with an instance id was refused, or fenced the first.
-    INSTANCE_FENCED = "INSTANCE_FENCED"
-    EPOCH_BUMPED = "EPOCH_BUMPED"
-    TARGET_COMPUTED = "TARGET_COMPUTED"
-    REGEX_RESOLVED = "REGEX_RESOLVED"
-    ASSIGNMENT_CHANGED = "ASSIGNMENT_CHANGED"
-    SUBSCRIPTION_CHANGED = "SUBSCRIPTION_CHANGED"
-    UPGRADED = "UPGRADED"
-    DOWNGRADED = "DOWNGRADED"
-    CONVERSION_REFUSED = "CONVERSION_REFUSED"
-    GROUP_LOADED = "GROUP_LOADED"
-    #: A member of a group that was loaded; only the older coordinator names them.
-    MEMBER_LOADED = "MEMBER_LOADED"
-    GROUP_UNLOADED = "GROUP_UNLOADED"
-    GROUP_DEAD = "GROUP_DEAD"
-    GROUPS_DELETED = "GROUPS_DELETED"
-    #: A partition of the offsets topic is loaded, or goes elsewhere.
-    SHARD_LOADING = "SHARD_LOADING"
-    SHARD_LOADED = "SHARD_LOADED"
-    SHARD_UNLOADING = "SHARD_UNLOADING"
-    #: What concerns no group's history: start and stop, expired offsets.
-    HOUSEKEEPING = "HOUSEKEEPING"
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 
 
 class Shape(NamedTuple):
@@ -87,6 +29,8 @@ _REASON = r"(?:; client reason: (?P<client_reason>.*?))?"
 _GROUP = r"(?P<group>.+?)"
 _STATE = r"in (?:state )?(?P<state>\w+)(?: state)?\."
 _ID = r"\[GroupId[ =](?P<group>.+?)\] "
+#: Lines of Streams groups (KIP-1071) name the member whose heartbeat it was.
+_STREAMS = r"\[GroupId (?P<group>.+?)\]\[MemberId (?P<member>.+?)\] "
 _MODERN_MEMBER = r"(?:Static [Mm]ember|Dynamic member|Member) (?P<member>.+?)(?: with instance id (?P<instance>.+?))?"
 
 _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
@@ -220,6 +164,41 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
         ),
     ),
     (_E.INSTANCE_FENCED, rf"{_ID}{_MODERN_MEMBER} is fenced by existing member (?P<old_member>\S+?)\.?"),
+    (_E.MEMBER_JOINED, rf"{_STREAMS}Member joins the (?P<protocol>streams) group\.?"),
+    (_E.MEMBER_LEFT, rf"{_STREAMS}Member \S+ left the (?P<protocol>streams) group\.?"),
+    (
+        _E.SESSION_EXPIRED,
+        (
+            rf"{_ID}(?P<protocol>Streams) member (?P<member>\S+) fenced from the group because "
+            r"(?P<reason>the member session expired).*"
+        ),
+    ),
+    (
+        _E.EPOCH_BUMPED,
+        (
+            rf"{_STREAMS}Bumped (?P<protocol>streams) group epoch to (?P<generation>\d+) with metadata hash "
+            r"(?P<metadata_hash>-?\d+)(?: and validated topic epoch -?\d+)?\.?"
+        ),
+    ),
+    (
+        _E.TOPOLOGY_SET,
+        (
+            rf"{_STREAMS}(?P<reason>Member initialized the topology .*|Member joined with stale topology .*"
+            r"|Configuring the topology .*|Valid topic configuration found.*|Topic configuration failed .*)"
+        ),
+    ),
+    # To 4.2 without the group.
+    (_E.TOPOLOGY_SET, r"(?P<reason>Valid topic configuration found.*|Topic configuration failed for topology .*)"),
+    (
+        _E.METADATA_CHANGED,
+        rf"{_STREAMS}(?P<reason>Computed new metadata hash: .*|Assignment configurations changed to .*)",
+    ),
+    (_E.METADATA_CHANGED, rf"{_ID}(?P<reason>Computed new metadata hash: .*)"),
+    (_E.SUBSCRIPTION_CHANGED, rf"{_STREAMS}Member updated its member meta?data to (?P<reason>.*)"),
+    (_E.ASSIGNMENT_CHANGED, rf"{_STREAMS}Member's new assignment state: (?P<reason>.*)"),
+    (_E.SHUTDOWN_REQUESTED, rf"{_STREAMS}Shutdown requested for the streams application\.?"),
+    (_E.MEMBER_JOINED, rf"{_ID}Member (?P<member>\S+) joins the (?P<protocol>share) group using the share protocol\.?"),
+    (_E.MEMBER_LEFT, rf"{_ID}Member (?P<member>\S+) left the (?P<protocol>share) group\.?"),
     (
         _E.EPOCH_BUMPED,
         rf"{_ID}Bumped group epoch to (?P<generation>\d+)(?: with metadata hash (?P<metadata_hash>-?\d+))?\.?",
@@ -258,8 +237,8 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
     (_E.MEMBER_JOINED, rf"{_ID}{_MODERN_MEMBER} joins the consumer group using the (?P<protocol>\w+) protocol\.?"),
     # 3.7 and 3.8
     (_E.MEMBER_JOINED, rf"{_ID}{_MODERN_MEMBER} (?:re-)?joins the (?P<protocol>consumer) group\.?"),
-    (_E.MEMBER_LEFT_FOR_NOW, rf"{_ID}{_MODERN_MEMBER} temporarily left the consumer group\.?"),
-    (_E.MEMBER_LEFT, rf"{_ID}{_MODERN_MEMBER} left the consumer group\.?"),
+    (_E.MEMBER_LEFT_FOR_NOW, rf"{_ID}{_MODERN_MEMBER} temporarily left the (?P<protocol>consumer) group\.?"),
+    (_E.MEMBER_LEFT, rf"{_ID}{_MODERN_MEMBER} left the (?P<protocol>consumer) group\.?"),
     (
         _E.MEMBER_LEFT,
         rf"{_ID}{_MODERN_MEMBER} has left group through explicit `LeaveGroup` request{_REASON}",
@@ -289,8 +268,8 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
         rf"{_ID}Member (?P<member>\S+) updated its subscribed (?:topics|regex) to:? (?P<reason>.*)",
     ),
     (_E.ASSIGNMENT_CHANGED, rf"{_ID}Member (?P<member>\S+) new assignment state: (?P<reason>.*)"),
-    (_E.UPGRADED, rf"{_ID}Converted the (?:empty )?classic group to a consumer group\.?"),
-    (_E.DOWNGRADED, rf"{_ID}Converted the (?:empty )?consumer group to a classic group\.?"),
+    (_E.UPGRADED, rf"{_ID}Converted the (?:empty )?classic group to a (?P<protocol>consumer|streams) group\.?"),
+    (_E.DOWNGRADED, rf"{_ID}Converted the (?:empty )?(?:consumer|streams) group to a (?P<protocol>classic) group\.?"),
     (
         _E.CONVERSION_REFUSED,
         (
@@ -345,6 +324,9 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
             r"Event processor closed|Generated \d+ |Removed \d+ (?:expired|offsets|cached) |Already (?:un)?loading |"
             r"The coordinator .* is already |Group coordinator is already |Not (?:loading|removing) offsets |"
             r"Offset load from .* already in progress|BrokerId -?\d+ is no longer a coordinator |"
+            r"Initializing topic .* for share group |Existing deleting entries found in share group |"
+            r"Some topics for share group id |\[GroupId .*\] (?:Skipping|Cannot compute) delayed target assignment|"
+            r"\[GroupId .*\] Clearing shutdown requested |\[GroupId .*\] Group not found during initial rebalance|"
             r"The following offsets of the group .* were deleted|Received notification of heartbeat expiration for "
             r"|Member id .* was not found in .* during heartbeat |Group .* is dead, skipping rebalance stage|"
             r"Group .* has moved away from ).*"

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from coordinator_udf.replay.inputs.info_log.lines import InfoLine, client_of
-from coordinator_udf.replay.inputs.info_log.shapes import InfoEvent
+from coordinator_udf.replay.inputs.info_log.events import InfoEvent
+from coordinator_udf.replay.inputs.info_log.group import CLASSIC, MODERN, Group, kind_told, static_members
+from coordinator_udf.replay.inputs.info_log.lines import InfoLine
 
 #: The rule that a classic rebalance's reason tells of, by how the reason begins (in lower case); the first that fits.
 RULES: Final = (
@@ -64,74 +65,14 @@ _BUMPS: Final[Mapping[InfoEvent, str]] = {
     _E.SUBSCRIPTION_CHANGED: "MEMBER_UPDATED",
 }
 
-_ADDED_STATIC: Final = re.compile(
-    r"(?:Adding new|Updating metadata for static) member (?P<member>\S+) with (?:group )?instance ?id "
-    r"(?P<instance>[^;]+)"
-)
-
 #: A consumer group's first epoch after that of an empty one.
 _FIRST_EPOCH: Final = 2
-
-
-class _Group:
-    """What the lines told of one group so far."""
-
-    def __init__(self) -> None:
-        self.state: str | None = None
-        self.generation: int | None = None
-        self.leader: str | None = None
-        self.is_consumer = False
-        self.known: dict[str, None] = {}
-        #: How many members there are beside those; None where no line told yet.
-        self.unknown: int | None = None
-        self.was_classic = False
-        #: Who was missing when the join phase ended.
-        self.absent: tuple[str, ...] = ()
-        #: Members that the reason of a rebalance said to have left; older versions write the line that says so later.
-        self.left: set[str] = set()
-        #: Members that are known to be static: their ids begin with the instance id and not with the client id.
-        self.static: set[str] = set()
-
-    @property
-    def members(self) -> list[str] | None:
-        """Who is in the group; None where that isn't known."""
-        return list(self.known) if self.unknown == 0 else None
-
-    def client_of(self, member_id: str | None) -> str | None:
-        """Returns the client id that a member's id tells."""
-        return None if member_id in self.static else client_of(member_id)
-
-    def add(self, member_id: str | None) -> None:
-        if member_id is None:
-            self.unknown = None if self.unknown is None else self.unknown + 1
-        else:
-            self.known[member_id] = None
-
-    def remove(self, member_id: str | None) -> None:
-        if member_id in self.known:
-            del self.known[member_id]
-        elif self.unknown:
-            self.unknown -= 1
-
-    def name(self, member_id: str | None) -> None:
-        """Names a member that may be one of the unknown ones."""
-        if member_id is not None and member_id not in self.known:
-            self.known[member_id] = None
-            self.unknown = None if self.unknown is None else max(self.unknown - 1, 0)
-
-    def count(self, members: int | None) -> None:
-        """Takes it that there are so many members."""
-        if members is None:
-            return
-        if members < len(self.known):
-            self.known.clear()
-        self.unknown = members - len(self.known)
 
 
 # -- members ----------------------------------------------------------------------------------------------------------
 
 
-def _going(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _going(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     rule = str(line.event)
     if line.event is _E.MEMBERS_NOT_REJOINED:
         for member in line.members:
@@ -146,7 +87,7 @@ def _going(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[s
     yield _member_row(group, line, rule, line.member_id)
 
 
-def _member_row(group: _Group, line: InfoLine, rule: str, member_id: str | None) -> dict[str, Any]:
+def _member_row(group: Group, line: InfoLine, rule: str, member_id: str | None) -> dict[str, Any]:
     state = group.state or UNKNOWN
     return {
         "from_state": state,
@@ -162,7 +103,7 @@ def _member_row(group: _Group, line: InfoLine, rule: str, member_id: str | None)
     }
 
 
-def _joined(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _joined(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     # A classic member of a consumer group says so again each time it joins again.
     if line.member_id in group.known:
         return
@@ -171,13 +112,11 @@ def _joined(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[
     if line.state == "Empty":
         group.count(0)
         group.state = "Empty"
-    if line.protocol is not None:
-        group.is_consumer = True
     group.add(line.member_id)
     yield {**_member_row(group, line, "MEMBER_ADDED", line.member_id), "cause_api": None}
 
 
-def _replaced(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _replaced(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     group.remove(line.old_member_id)
     group.add(line.member_id)
     yield {
@@ -189,8 +128,8 @@ def _replaced(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dic
 # -- classic groups ---------------------------------------------------------------------------------------------------
 
 
-def _preparing(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
-    group.is_consumer = False
+def _preparing(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
+    group.kind = CLASSIC
     reason = line.reason or ""
     rule = next((rule for start, rule in RULES if re.match(start, reason.lower())), "OTHER")
     named = line.members_in_reason()
@@ -221,7 +160,7 @@ def _preparing(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterat
     }
 
 
-def _stabilized(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _stabilized(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     previous = group.state
     group.state, group.generation = "CompletingRebalance", line.generation
     if line.member_count is None:
@@ -238,7 +177,7 @@ def _stabilized(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[d
     }
 
 
-def _assigned(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _assigned(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     previous = group.state
     group.state, group.generation, group.leader = "Stable", line.generation, line.member_id
     group.name(line.member_id)
@@ -251,7 +190,7 @@ def _assigned(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dic
     }
 
 
-def _emptied(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _emptied(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     previous = group.state
     group.state, group.generation, group.leader = "Empty", line.generation, None
     group.count(0)
@@ -261,15 +200,16 @@ def _emptied(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict
 # -- consumer groups --------------------------------------------------------------------------------------------------
 
 
-def _bumped(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _bumped(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
     cause = None
     if before is not None and before.group_id == line.group_id and line.ts - before.ts <= _SAME_REQUEST_MS:
         cause = before if before.event in _BUMPS else None
     rule = EPOCH_BUMPED if cause is None or cause.event is None else _BUMPS[cause.event]
-    if group.unknown is None and not group.was_classic and line.generation == _FIRST_EPOCH:
+    is_first = group.kind == "consumer" and line.generation == _FIRST_EPOCH
+    if group.unknown is None and not group.was_classic and is_first:
         group.unknown = 0
     previous = group.state
-    group.is_consumer, group.generation, group.leader = True, line.generation, None
+    group.generation, group.leader = line.generation, None
     members = group.members
     group.state = "Empty" if members == [] else "Assigning"
     yield {
@@ -284,15 +224,14 @@ def _bumped(group: _Group, line: InfoLine, before: InfoLine | None) -> Iterator[
     }
 
 
-def _upgraded(group: _Group, _: InfoLine, __: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _upgraded(group: Group, _: InfoLine, __: InfoLine | None) -> Iterator[dict[str, Any]]:
     group.was_classic = True
     yield from ()
 
 
-def _target(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _target(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     previous = group.state
-    group.is_consumer, group.state = True, "Reconciling"
-    group.generation = line.generation
+    group.state, group.generation = "Reconciling", line.generation
     yield {
         "from_state": previous,
         "to_state": group.state,
@@ -305,33 +244,23 @@ def _target(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[
 # -- loading and the end ----------------------------------------------------------------------------------------------
 
 
-def _loaded(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
-    group.is_consumer = line.protocol == "consumer"
+def _loaded(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     group.known.clear()
     group.unknown = None
     group.count(line.member_count)
     group.generation = line.generation
     group.state = "Empty" if line.member_count == 0 else UNKNOWN
-    if line.member_count and not group.is_consumer:
+    if line.member_count and group.kind not in MODERN:
         # A classic group is stored when it is stable.
         group.state = "Stable"
     yield {"from_state": None, "to_state": group.state, "rule": "LOADED", "members": group.members}
 
 
-def _gone(group: _Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _gone(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
     previous = group.state
     group.generation = line.generation
     rule = "UNLOADED" if line.event is _E.GROUP_UNLOADED else "DELETED"
     yield {"from_state": previous, "to_state": "Dead", "rule": rule, "members": group.members}
-
-
-def _static_members(line: InfoLine) -> Iterator[str]:
-    """Yields the members that a line shows to be static."""
-    if line.group_instance_id is not None and line.member_id is not None:
-        yield line.member_id
-    added = _ADDED_STATIC.match(line.reason or "")
-    if added is not None and added["instance"] not in {"null", "None"}:
-        yield added["member"]
 
 
 def _client_reason(reason: str) -> str | None:
@@ -340,6 +269,9 @@ def _client_reason(reason: str) -> str | None:
     return words if found else None
 
 
+_OF_MODERN: Final = frozenset({_E.EPOCH_BUMPED, _E.TARGET_COMPUTED})
+#: Lines that stand between what a member did and the epoch that begins with it.
+_DETAILS: Final = frozenset({_E.TOPOLOGY_SET, _E.METADATA_CHANGED})
 _GONE: Final = frozenset({_E.GROUP_UNLOADED, _E.GROUP_DEAD})
 _GOING: Final = frozenset(
     {
@@ -347,7 +279,7 @@ _GOING: Final = frozenset(
         _E.PENDING_MEMBER_EXPIRED, _E.MEMBERS_NOT_REJOINED,
     }
 )  # fmt: skip
-_Handler = Callable[[_Group, InfoLine, InfoLine | None], Iterator[dict[str, Any]]]
+_Handler = Callable[[Group, InfoLine, InfoLine | None], Iterator[dict[str, Any]]]
 _CHANGES: Final[Mapping[InfoEvent, _Handler]] = {
     **dict.fromkeys(_GOING, _going),
     _E.MEMBER_JOINED: _joined,
@@ -368,8 +300,14 @@ _CHANGES: Final[Mapping[InfoEvent, _Handler]] = {
 class Transitions:
     """Turns lines, in their order, into rows of group_transitions (all columns but source)."""
 
-    def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        """Begins with no group.
+
+        Args:
+            kinds: as `modern_kinds` finds them.
+        """
+        self._kinds = kinds
+        self._groups: dict[str, Group] = {}
         self._last: dict[tuple[int, int | None], InfoLine] = {}
 
     def rows(self, seq: int, line: InfoLine) -> Iterator[dict[str, Any]]:
@@ -380,12 +318,16 @@ class Transitions:
         """
         shard = (line.broker, line.partition)
         before = self._last.get(shard)
-        self._last[shard] = line
+        if line.event not in _DETAILS or before is None or before.group_id != line.group_id:
+            self._last[shard] = line
         handler = None if line.event is None else _CHANGES.get(line.event)
         if handler is None or line.group_id is None:
             return
-        group = self._groups.setdefault(line.group_id, _Group())
-        group.static.update(_static_members(line))
+        group = self._groups.setdefault(line.group_id, Group())
+        group.static.update(static_members(line))
+        group.kind = kind_told(line) or group.kind
+        if line.event in _OF_MODERN and group.kind not in MODERN:
+            group.kind = self._kinds.get(line.group_id)
         for row in handler(group, line, before):
             yield {
                 "partition": line.partition or 0,
@@ -393,7 +335,7 @@ class Transitions:
                 "ts": line.ts,
                 "group_id": line.group_id,
                 "generation": group.generation,
-                "protocol_type": "consumer" if group.is_consumer else None,
+                "protocol_type": group.kind if group.kind in MODERN else None,
                 "leader": group.leader,
                 **row,
             }
