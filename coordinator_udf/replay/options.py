@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -66,9 +67,11 @@ class ReplayOptions(msgspec.Struct, frozen=True):
             InputError: there is no such time zone.
         """
         try:
+            if re.fullmatch(r"[+-]\d\d:?\d\d", self.time_zone):
+                return datetime.strptime(self.time_zone, "%z").tzinfo or UTC
             return UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            message = f"there is no time zone {self.time_zone!r}; expected a name such as Europe/Berlin or UTC"
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            message = f"there is no time zone {self.time_zone!r}; expected a name such as Europe/Berlin, UTC or -04:00"
             raise InputError(message) from error
 
     def settings(self, of_input: Mapping[str, Any] | None = None) -> Settings:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -66,7 +68,117 @@ def strimzi(text: str) -> list[str]:
     return [f"{AT} {text.replace('[', '', 1).replace(']', '', 1)} [data-plane-kafka-request-handler-7]"]
 
 
-@pytest.mark.parametrize("carried", [cri, docker, fluent_bit, export, strimzi])
+def of(text: str) -> datetime:
+    """When a line of the sample was written."""
+    return datetime.strptime(text[1:24], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+
+
+def message(text: str) -> str:
+    """What a line says, without its time and its logger."""
+    return text[text.index(MARK) : text.rindex("}") + 1]
+
+
+def journald(text: str) -> list[str]:
+    told = {"__REALTIME_TIMESTAMP": str(int(of(text).timestamp() * 1e6)), "PRIORITY": "6"}
+    # It gives bytes where there are colours.
+    return [json.dumps({**told, "MESSAGE": list(f"\x1b[36mDEBUG\x1b[m {message(text)}".encode())})]
+
+
+def journald_short(text: str) -> list[str]:
+    return [f"Nov 21 02:42:33.000001 broker-1 kafka[812]: {text}"]
+
+
+def kubectl(text: str) -> list[str]:
+    return [f"[pod/kafka-0/kafka] {AT} {text}"]
+
+
+def compose(text: str) -> list[str]:
+    return [f"\x1b[36mbroker-1  |\x1b[0m {text}"]
+
+
+def loki(text: str) -> list[str]:
+    return [json.dumps({"labels": {"pod": "kafka-0"}, "line": text, "timestamp": AT})]
+
+
+def gelf(text: str) -> list[str]:
+    told = {"version": "1.1", "short_message": message(text), "timestamp": of(text).timestamp()}
+    return [json.dumps(told | {"_logger": "kafka.request.logger"})]
+
+
+def seconds_in_a_text(text: str) -> list[str]:
+    return [json.dumps({"ts": f"{of(text).timestamp():.3f}", "msg": message(text)})]
+
+
+def template_layout(text: str) -> list[str]:
+    at = of(text).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return [json.dumps({"@timestamp": at, "ecs.version": "1.2.0", "log.level": "DEBUG", "message": message(text)})]
+
+
+def kibana(text: str) -> list[str]:
+    at = of(text).strftime("%b %d, %Y @ %H:%M:%S.%f")[:-3]
+    quoted = message(text).replace('"', '""')
+    return [f'"{at}","kafka-0","{quoted}",DEBUG']
+
+
+def twelve_hours(text: str) -> list[str]:
+    return [f"{of(text).strftime('%b %d, %Y %I:%M:%S')}.{text[21:24]} {of(text):%p} DEBUG {message(text)}"]
+
+
+def basic(text: str) -> list[str]:
+    return [f"{of(text):%Y%m%dT%H%M%S},{text[21:24]} DEBUG {message(text)}"]
+
+
+def offset_of_hours(text: str) -> list[str]:
+    local = of(text) + timedelta(hours=-3)
+    return [f"{local:%Y-%m-%dT%H:%M:%S},{text[21:24]}-03 DEBUG {message(text)}"]
+
+
+EACH = (
+    cri, docker, fluent_bit, export, strimzi, journald, journald_short, kubectl, compose, loki, gelf, seconds_in_a_text,
+    template_layout, kibana, twelve_hours, basic, offset_of_hours,
+)  # fmt: skip
+
+
+def cloudwatch(texts: list[str]) -> str:
+    events = [{"logStreamName": "kafka", "timestamp": int(of(text).timestamp() * 1000), "message": message(text)}
+              for text in texts]  # fmt: skip
+    return json.dumps({"events": events, "searchedLogStreams": []})
+
+
+def datadog(texts: list[str]) -> str:
+    return json.dumps([{"id": str(n), "content": {"timestamp": AT, "message": text}} for n, text in enumerate(texts)])
+
+
+def loki_api(texts: list[str]) -> str:
+    values = [[str(int(of(text).timestamp() * 1000) * 1_000_000), message(text)] for text in texts]
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "streams", "result": [{"stream": {}, "values": values}]}}
+    )
+
+
+def elasticsearch(texts: list[str]) -> str:
+    hits = [{"_index": "logs", "_source": {"@timestamp": AT, "message": text}} for text in texts]
+    return json.dumps({"took": 3, "hits": {"total": {"value": len(texts)}, "hits": hits}})
+
+
+def laid_out(texts: list[str]) -> str:
+    return json.dumps([{"message": text, "host": "kafka-0"} for text in texts], indent=2)
+
+
+@pytest.mark.parametrize("export", [cloudwatch, datadog, loki_api, elasticsearch, laid_out])
+def test_what_is_exported_in_one_document_is_read_line_by_line(
+    export: Callable[[list[str]], str], tmp_path: Path
+) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(export(lines()))
+    (found,) = plan([path])
+    got = read_source(found.paths, "x", ReplayOptions(), found.form)
+    whole = read_source(SAMPLE_LOG, "x", ReplayOptions())
+    assert [(row["body"], row["log_ts"]) for row in got.rows] == [(row["body"], row["log_ts"]) for row in whole.rows]
+    assert export is laid_out or got.rejections == []
+
+
+@pytest.mark.parametrize("carried", EACH)
 def test_a_log_is_the_same_however_it_came(carried: Callable[[str], list[str]], tmp_path: Path) -> None:
     path = tmp_path / "carried.log"
     path.write_text("".join(f"{part}\n" for text in lines() for part in carried(text)))
@@ -180,3 +292,53 @@ def test_a_line_with_an_odd_time_does_not_end_the_replay(tmp_path: Path) -> None
     assert [row["body"] for row in got.rows] == [
         row["body"] for row in read_source(SAMPLE_LOG, "x", ReplayOptions()).rows
     ]
+
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+@pytest.mark.parametrize(
+    ("told", "zone", "us"),
+    [
+        ("2026-11-21 09:00:00,123 CET", ZoneInfo("Europe/Berlin"), 1_795_248_000_123_000),
+        ("2026-11-01 01:30:00,000 EDT", NEW_YORK, 1_793_511_000_000_000),
+        ("2026-11-01 01:30:00,000 EST", NEW_YORK, 1_793_514_600_000_000),
+        ("2026-11-21 12:00:00.5 AM", UTC, 1_795_219_200_500_000),
+        ("2026-11-21 12:00:00 pm", UTC, 1_795_262_400_000_000),
+    ],
+)
+def test_a_time_is_that_of_its_zone(told: str, zone: tzinfo, us: int) -> None:
+    assert time_us(f"[{told}] INFO x", len(told) + 1, zone)[0] == us
+
+
+@pytest.mark.parametrize(
+    ("told", "zone", "why"),
+    [
+        ("2026-11-21 09:00:00,123 CET", UTC, "names the zone CET"),
+        ("2026-11-01 01:30:00,000", NEW_YORK, "comes twice in America/New_York"),
+        ("2026-03-08 02:30:00,000", NEW_YORK, "doesn't exist in America/New_York"),
+        ("09:00:00,123", UTC, "a time of day and no date"),
+        ("21 Okt 2026 09:00:00,123", UTC, "doesn't exist"),
+        ("11/21/2026 09:00:00", UTC, "a time of day and no date that is known"),
+        ("2026-21-11 09:00:00", UTC, "doesn't exist"),
+        ("1795251600", UTC, "has no time"),
+    ],
+)
+def test_what_may_be_several_times_is_refused(told: str, zone: tzinfo, why: str) -> None:
+    with pytest.raises(NoTimeError, match=why):
+        time_us(f"[{told}] INFO x", len(told) + 1, zone)
+
+
+def test_times_in_whole_seconds_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "seconds.log"
+    path.write_text("\n".join(f"{text[:20]}{text[24:]}" for text in lines()))
+    got = read_source(path, "x", ReplayOptions())
+    assert got.notes["moments: lines with their time in whole seconds"] == len(lines())
+
+
+def test_what_journald_left_out_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "journal.json"
+    cut = json.dumps({"__REALTIME_TIMESTAMP": "1795251600123456", "MESSAGE": None})
+    path.write_text("\n".join([*lines(), cut]))
+    (rejection,) = read_source(path, "x", ReplayOptions()).rejections
+    assert "journalctl --all" in rejection.reason

@@ -1,4 +1,4 @@
-"""Log lines that container runtimes stored in parts.
+"""Whole log lines, of which container runtimes store parts, and exports many in one.
 
 They cut what is longer than their buffer, as requests with large assignments are.
 """
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from coordinator_udf.replay.inputs.documents import single_lines
 from coordinator_udf.replay.inputs.text_lines import Line
 from coordinator_udf.replay.inputs.wrapped import decode_object, time_of
 from coordinator_udf.replay.recording import Rejection
@@ -26,10 +27,13 @@ _LOGTAG: Final = '"logtag":"P"'
 
 
 def whole_lines(lines: Iterable[Line | Rejection]) -> Iterator[Line | Rejection]:
-    """Puts lines together that were stored in parts; each has the number of its last part."""
+    """Puts lines together that were stored in parts, and takes them out of documents that hold many.
+
+    Each has the number of its last part.
+    """
     held: dict[str, str] = {}
     number = 0
-    for line in lines:
+    for line in single_lines(lines):
         if isinstance(line, Rejection) or not (held or _is_part(line.text)):
             yield line
             continue

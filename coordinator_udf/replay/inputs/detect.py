@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
+from coordinator_udf.replay.inputs.documents import single_lines
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line
 from coordinator_udf.replay.inputs.look import is_trace_line
 from coordinator_udf.replay.inputs.offsets_dump.lines import is_record_line
@@ -52,7 +53,7 @@ def detect_format(path: Path) -> Format:
         return Format.LOG
     if not magic:
         raise InputError(f"{path} is empty, expected a request log or a trace")
-    for number, line in enumerate(read_lines(path)):
+    for number, line in enumerate(single_lines(read_lines(path))):
         if isinstance(line, Rejection):
             continue
         if MARK in line.text:

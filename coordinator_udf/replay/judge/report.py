@@ -39,6 +39,8 @@ class SourceReport(msgspec.Struct):
     records: dict[str, int] = {}
     #: What is wrong with the input although it was read.
     warnings: tuple[str, ...] = ()
+    #: Why the first line that couldn't be understood couldn't.
+    rejection: str | None = None
     #: Why nothing of it could be read.
     failure: str | None = None
 
@@ -114,6 +116,8 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         return
     for warning in report.warnings:
         yield f"{report.source}: WARNING: {warning}"
+    if report.rejection is not None:
+        yield f"{report.source}: rejected {report.rejected}, the first one: {report.rejection}"
     if report.info_events:
         yield _info_line(report)
         if not report.requests:

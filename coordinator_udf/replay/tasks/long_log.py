@@ -121,6 +121,7 @@ def _together(job: Job, spooled: Spooled, outline: Outline, results: Sequence[Po
     report.source = job.source
     report.requests, report.foreign = outline.requests, dict(outline.foreign)
     report.notes = dict(Counter(report.notes) + spooled.notes + outline.notes)
+    report.rejection = shared.rejection
     bounds = (bound for result in results for bound in unpack_bounds(result.bounds))
     report.proposals = proposal_lines(bounds, job.options.settings(BROKER_SETTINGS))
     _gather(job, len(results))
@@ -147,6 +148,7 @@ def _shared_report(
         job.source,
         answered=answered_requests(responses),
         rejected=len(spooled.rejections),
+        rejection=spooled.rejections[0].reason if spooled.rejections else None,
         explanations=[*map(unexplained_line, unexplained)],
         **counts(verdict),
     )

@@ -6,7 +6,7 @@ import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,7 @@ from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
 from coordinator_udf.replay.inputs.offsets_dump.reader import read_dumps
-from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
+from coordinator_udf.replay.inputs.text_lines import Line, read_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
@@ -49,6 +49,9 @@ from schemas.coordinator_log import COORDINATOR_LOG_TABLE, coordinator_log_arrow
 from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE, replay_differences_arrow
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.tables import REJECTED_REQUESTS, table_arrow
+
+#: How much of a line that can't be read is shown.
+_SHOWN_CHARS: Final = 120
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -185,6 +188,7 @@ def write_results(
     report.explanations = [*explanation_lines(source), *map(unexplained_line, unexplained)]
     job.scratch.mkdir(parents=True, exist_ok=True)
     report.rejected = len(source.rejections) + len(tables["rejected_requests"])
+    report.rejection = source.rejections[0].reason if source.rejections else None
     append_lines(job, outputs, verdict)
     return report
 
@@ -216,9 +220,9 @@ def write_info_log(job: Job, known: Collection[str], report: SourceReport, files
     Args:
         known: groups whose transitions the request log tells.
     """
-    info = read_info_log(_texts(job.info_paths), job.options.zone())
+    info = _read_info(job)
     files.write(info_tables(info, job.source, known))
-    report.info_events = dict(info.events)
+    _tell(info, report)
 
 
 def difference_table(verdict: Verdict) -> pa.Table:
@@ -234,10 +238,28 @@ def run_info_log(job: Job) -> TaskResult:
     Raises:
         InputError: it can't be opened.
     """
-    info = read_info_log(_texts(job.info_paths), job.options.zone())
+    info = _read_info(job)
     files = TableFiles(job.out)
     files.write(info_tables(info, job.source))
-    return TaskResult(SourceReport(job.source, info_events=dict(info.events)), files.close())
+    report = SourceReport(job.source)
+    _tell(info, report)
+    return TaskResult(report, files.close())
+
+
+def _read_info(job: Job) -> InfoLog:
+    rejections: list[Rejection] = []
+    info = read_info_log(_texts(job, rejections), job.options.zone())
+    info.unreadable.extend((rejection.reason, rejection.raw or "") for rejection in rejections)
+    return info
+
+
+def _tell(info: InfoLog, report: SourceReport) -> None:
+    """Adds to a report what a broker's own log has."""
+    report.info_events = dict(info.events)
+    report.rejected += len(info.unreadable)
+    if info.unreadable and report.rejection is None:
+        reason, text = info.unreadable[0]
+        report.rejection = f"{reason}: {text[:_SHOWN_CHARS]}"
 
 
 def run_offsets_dump(job: Job) -> TaskResult:
@@ -260,8 +282,14 @@ def run_offsets_dump(job: Job) -> TaskResult:
     return TaskResult(report, files.close())
 
 
-def _texts(paths: Sequence[Path]) -> Iterator[str]:
-    return (unwrap(line.text) for line in whole_lines(read_all_lines(paths)) if isinstance(line, Line))
+def _texts(job: Job, rejections: list[Rejection]) -> Iterator[str]:
+    """The lines of a broker's own log; what isn't text becomes a rejection, unless that of the request log has it."""
+    for path in job.info_paths:
+        for line in whole_lines(read_lines(path)):
+            if isinstance(line, Line):
+                yield unwrap(line.text)
+            elif path not in job.paths:
+                rejections.append(line)
 
 
 def info_tables(info: InfoLog, source: str, known: Collection[str] = ()) -> dict[str, pa.Table]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from coordinator_udf.replay.inputs.broker_log.columns import Columns, Numbers
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.log_time import WHOLE_SECONDS_US
 
 
 class Order(NamedTuple):
@@ -66,7 +67,11 @@ def _spread(columns: Columns) -> Numbers:
     lengths = np.diff(begins, append=len(written_us))
     lines = np.repeat(lengths, lengths)
     within = np.arange(len(written_us)) - np.repeat(begins, lengths)
-    later_us: Numbers = (2 * within + 1) * columns.exact_us // (2 * lines)
+    exact_us = columns.exact_us
+    if not np.all(exact_us == WHOLE_SECONDS_US):
+        # Some leave out zeros at the end of a fraction.
+        exact_us = np.minimum(exact_us, 1_000)
+    later_us: Numbers = (2 * within + 1) * exact_us // (2 * lines)
     return later_us
 
 

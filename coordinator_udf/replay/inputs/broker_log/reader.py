@@ -23,6 +23,7 @@ from coordinator_udf.replay.inputs.broker_log.starting_records import group_of, 
 from coordinator_udf.replay.inputs.broker_log.traces import Traces, markers_of
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
+from coordinator_udf.replay.inputs.log_time import WHOLE_SECONDS_US
 from coordinator_udf.replay.inputs.text_lines import Line, read_all_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import answer_error
@@ -131,6 +132,8 @@ class LineParser:
         except BadRequest as error:
             self.rejections.append(Rejection(f"line {line.number}: {error}", clip(line.text)))
         else:
+            if entry.exact_us == WHOLE_SECONDS_US:
+                self.notes["moments: lines with their time in whole seconds"] += 1
             yield entry
 
 
