@@ -83,7 +83,7 @@ def line_in(wrapped: dict[str, Any]) -> str | None:
 
 
 def _in_member(text: str) -> str | None:
-    """Returns the line in an object's member that stands on a line of its own, as in JSON that is laid out to be read."""
+    """Returns the line in an object's member on a line of its own, as in JSON that is laid out to be read."""
     found = _MEMBER.match(text)
     if found is None or found["name"] not in _TEXT:
         return None
