@@ -163,14 +163,14 @@ class Staged:
 
 
 def _weight(rows: DataFrame) -> Column:
-    """What a row takes of a portion, which is full by many rows or by large ones."""
+    """Returns what a row takes of a portion, which is full by many rows or by large ones."""
     from pyspark.sql import functions as f
 
     return f.octet_length(f.to_json(f.struct(*rows.columns))) + PORTION_BYTES // PORTION_ROWS
 
 
 def _in_portions(weighed: DataFrame) -> DataFrame:
-    """Rows as partitions that are portions, in the order of the log's partitions and offsets.
+    """Returns rows as partitions that are portions, in the order of the log's partitions and offsets.
 
     Spark's ranges are of about equally many rows, as a sample shows them: large rows that lie together would be one.
     """

@@ -29,7 +29,7 @@ _cold: dict[int, _Kept] = {}
 
 
 def to_stored(partition: int, row: StateRow) -> StoredState:
-    """The state row of a partition's shard as Spark keeps it."""
+    """Returns the state row of a partition's shard as Spark keeps it."""
     version, next_deadline_ms, hot, cold = row
     kept = _cold.get(partition)
     if kept is None or kept.data != cold:
@@ -38,7 +38,7 @@ def to_stored(partition: int, row: StateRow) -> StoredState:
 
 
 def from_stored(partition: int, stored: tuple[Any, ...]) -> StateRow:
-    """The state row that Spark kept."""
+    """Returns the state row that Spark kept."""
     version, next_deadline_ms, hot, cold = stored
     kept = _cold.get(partition)
     if kept is None or kept.text != cold:

@@ -72,7 +72,7 @@ def _describe(ctx: Context, store: GroupStore, group: ConsumerGroup) -> dict[str
 def _computed(group: ConsumerGroup) -> dict[str, Any]:
     """Returns who computes the assignment and who has (KIP-848's client-side mode).
 
-    Nothing where the coordinator does.
+    Returns nothing where the coordinator computes it.
     """
     said: dict[str, Any] = {}
     now, before = group.computation, group.installed

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 def classic_adoptions(
     told: GroupTold, at: Place, ours: ClassicGroup | None, timers: Sequence[Timer]
 ) -> Iterator[Adoption]:
-    """What the group may have been, the likeliest first.
+    """Yields what the group may have been, the likeliest first.
 
     Args:
         ours: a copy of what it is here; None if it isn't there.

@@ -55,7 +55,7 @@ def consumer_adoptions(
     timers: Sequence[Timer],
     world: World,
 ) -> Iterator[Adoption]:
-    """What the group may have been, the likeliest first.
+    """Yields what the group may have been, the likeliest first.
 
     Args:
         ours: a copy of what it is here; None if it isn't there, or is of the other kind.

@@ -46,7 +46,7 @@ class Assignments:
         self._members: set[str] = set()
 
     def note(self, entry: Entry, answer: Mapping[str, Any]) -> Iterator[Bound]:
-        """What a ConsumerGroupHeartbeat says, with those before it."""
+        """Yields what a ConsumerGroupHeartbeat says, with those before it."""
         request, epoch, member_id = entry.request, answer.get("memberEpoch"), answer.get("memberId")
         if answer.get("errorCode") != Errors.NONE or not isinstance(epoch, int) or epoch <= 0 or not member_id:
             return

@@ -43,7 +43,7 @@ class Sessions:
     """The sessions of consumer groups' members: who was silent for how long, and still a member or none any more."""
 
     def __init__(self, was_lost: Callable[[str, int, int], bool]) -> None:
-        """Nobody was heard yet.
+        """Begins with nobody heard.
 
         Args:
             was_lost: whether a group's shard was lost between two times (ms): sessions begin again then.
@@ -52,7 +52,7 @@ class Sessions:
         self._heard: dict[tuple[str, str], _Heard] = {}
 
     def note(self, entry: Entry, answer: Mapping[str, Any]) -> Iterator[Bound]:
-        """What a ConsumerGroupHeartbeat says, with those before it."""
+        """Yields what a ConsumerGroupHeartbeat says, with those before it."""
         request, error = entry.request, answer.get("errorCode")
         member = str(request.get("groupId")), str(answer.get("memberId") or request.get("memberId"))
         epoch, told = request.get("memberEpoch"), answer.get("memberEpoch")
@@ -93,7 +93,7 @@ class Offsets:
     """Committed offsets: how long after their commit they were gone, though nobody deleted them."""
 
     def __init__(self, deleted_topics: Collection[str], consumer_groups: Collection[str]) -> None:
-        """Nothing is committed yet.
+        """Begins with nothing committed.
 
         Args:
             deleted_topics: names and ids of topics that were deleted, with all that was committed for them.
@@ -103,7 +103,7 @@ class Offsets:
         self._groups: dict[str, dict[tuple[str, int], _Committed]] = {}
 
     def note(self, entry: Entry, answer: Mapping[str, Any]) -> Iterator[Bound]:
-        """What a request and its answer say, with those before it."""
+        """Yields what a request and its answer say, with those before it."""
         group_id = entry.request.get("groupId")
         if entry.api == "OffsetCommit":
             for place, told in _partitions(answer):
@@ -146,7 +146,7 @@ class Offsets:
 
 
 def _gone(entry: Entry, known: _Committed) -> Iterator[Bound]:
-    """What it says that an offset is gone; less than a minute no retention is."""
+    """Yields what it says that an offset is gone; less than a minute no retention is."""
     minutes = (entry.log_ts - known.ts) // _MINUTE_MS
     if minutes < 1:
         return

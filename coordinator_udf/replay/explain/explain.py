@@ -138,7 +138,7 @@ class _Shard:
             self._steps[group_id] = steps
 
     def _late_ms(self) -> dict[int, int]:
-        """When the groups need events that are late, by the event's number."""
+        """Returns when the groups need events that are late, by the event's number."""
         late: dict[int, int] = {}
         for outcome in self.outcomes.values():
             for found in outcome.inserted:
@@ -147,7 +147,7 @@ class _Shard:
         return late
 
     def _is_touched(self, group_id: str, spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether something happens to a group while an event was taken to have happened that now comes later."""
+        """Returns whether something happens to a group between an event's usual time and its later one."""
         key = (self._partition, group_id)
         if key in self.broken:
             return False
@@ -158,7 +158,7 @@ class _Shard:
         return any(first <= at_ms <= last for at_ms in times for first, last in spans)
 
     def rows_in_order(self) -> Iterator[Row]:
-        """The shard's rows in the order that was found."""
+        """Returns the shard's rows in the order that was found."""
         courses = {
             group_id: list(_course(self._partition, self._steps[group_id], outcome))
             for (_, group_id), outcome in self.outcomes.items()
@@ -167,7 +167,7 @@ class _Shard:
 
 
 def _not_before(events: Sequence[SharedEvent], moved: Sequence[int]) -> Iterator[SharedEvent]:
-    """The events no earlier than they are needed, and those behind with them."""
+    """Yields the events no earlier than they are needed, and those behind with them."""
     latest_ms = 0
     for event, at_ms in zip(events, moved, strict=True):
         latest_ms = max(latest_ms, at_ms)
@@ -183,7 +183,7 @@ def _move_late(events: Sequence[SharedEvent]) -> list[Row]:
 
 
 def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds) -> list[SharedEvent]:
-    """What happens to a shard; it begins when it does, and all else may be late.
+    """Returns what happens to a shard; it begins when it does, and all else may be late.
 
     A shard that was lost is loaded by its first answer. Of topics that come up to then it may hear some time after.
     """
@@ -229,7 +229,7 @@ def _search(
 
 
 def _course(partition: int, steps: list[Step], outcome: Outcome) -> Iterator[Row]:
-    """A group's rows in the order that was found, with those that put it in another state."""
+    """Yields a group's rows in the order that was found, with those that put it in another state."""
     inserted = [row for row in outcome.inserted if row.api]
     for number in range(len(outcome.course) + 1):
         while inserted and inserted[0].course == number:
@@ -261,7 +261,7 @@ def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
 def _listed(
     source: ReplaySource, differing: Mapping[str, Difference], facts: LogFacts
 ) -> dict[str | None, list[GroupKey]]:
-    """The groups that a list of all told otherwise, by its request: what it says of each is one more answer to it."""
+    """Returns by its request the groups that a list of all told otherwise: what it says of each is one more answer."""
     found: dict[str | None, list[GroupKey]] = {}
     for request_id, difference in differing.items():
         if difference.recorded is None or difference.ours is None:
@@ -293,7 +293,7 @@ def _groups(rows: Sequence[Row], differing: Mapping[str, Difference], facts: Log
 
 
 def _differs_in(difference: Difference, group_id: str, facts: LogFacts) -> bool:
-    """Whether an answer about several groups differs in what it says of one, and the log can tell what is right."""
+    """Returns whether an answer about several groups differs in one of which the log can tell what is right."""
     if difference.recorded is None or difference.ours is None:
         return True
     sides = [
@@ -304,7 +304,7 @@ def _differs_in(difference: Difference, group_id: str, facts: LogFacts) -> bool:
 
 
 def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]], moved: Sequence[Row]) -> Iterator[Row]:
-    """A shard's rows in the order of time: those of the groups that were searched in the order that was found."""
+    """Yields a shard's rows in the order of time; those of searched groups in the order that was found."""
     elsewhere = {id(row) for row in moved}
     rest = [
         row

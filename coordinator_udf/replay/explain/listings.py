@@ -68,7 +68,7 @@ def lists_without_moment(
     differences: Iterable[Difference],
     bounds: Bounds = Bounds(),  # noqa: B008
 ) -> set[str]:
-    """The lists that differ and of which some shard never has what the broker said, as the source's rows stand."""
+    """Returns the lists that differ because some shard never has what the broker said, as the rows stand."""
     by_shard = _by_shard(source)
     found: set[str] = set()
     for partition, wanted in _wanted(source, facts, differences, by_shard):
@@ -103,7 +103,7 @@ def _wanted(
 def _listing(
     source: ReplaySource, facts: LogFacts, difference: Difference, partition: int, place: int
 ) -> Listing | None:
-    """A shard's part of the list, if the groups of the shard are others than ours, or some shard refused ours."""
+    """Returns a shard's part of the list, if it has other groups than ours, or some shard refused ours."""
     entry = facts.entries[difference.request_id or ""]
     theirs, ours = (
         {
@@ -190,7 +190,7 @@ def _range(rows: Sequence[Row], listing: Listing, facts: LogFacts, bounds: Bound
 
 
 def _may_precede(entry: Entry, row: Row, facts: LogFacts, bounds: Bounds) -> bool:
-    """Whether the list may have been made before a row that is taken to come before it.
+    """Returns whether the list may have been made before a row that is taken to come before it.
 
     What a row changed is listed once it is on the disk, and no later than its answer.
     """
@@ -201,7 +201,7 @@ def _may_precede(entry: Entry, row: Row, facts: LogFacts, bounds: Bounds) -> boo
 
 
 def _may_follow(entry: Entry, row: Row, facts: LogFacts, bounds: Bounds) -> bool:
-    """Whether the list may have been made after a row that is taken to come behind it."""
+    """Returns whether the list may have been made after a row that is taken to come behind it."""
     if row["api"] in CONTROL_APIS:
         return bool(row["log_ts"] * _US <= entry.answered_us)
     other = facts.entries[row["request_id"]]

@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 
 def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
-    """One line a setting, and a time, in which the broker had another value than the replay was given.
+    """Returns one line a setting, and a time, in which the broker had another value than the replay was given.
 
     Args:
         bounds: of all parts of a log, in any order.
@@ -67,14 +67,14 @@ def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
 
 
 def _needed(span: Span, settings: Settings) -> Iterator[str]:
-    """The setting that has to be given as well for the value to be allowed."""
+    """Yields the setting that has to be given as well for the value to be allowed."""
     bound = _LEAST_OF.get(span.name)
     if bound is not None and _round(span) < getattr(settings, FIELDS[bound].name):
         yield f"--set {bound}={_round(span)}, without which that value is refused"
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
-    """The spans, with those put together that give one value."""
+    """Returns the spans, with those put together that give one value."""
     joined: list[Span] = []
     for span in spans:
         if joined and _round(joined[-1]) == _round(span):
@@ -107,7 +107,7 @@ def _time(ts: int) -> str:
 
 
 def _round(span: Span) -> int:
-    """The roundest number within the bounds; of several the greatest."""
+    """Returns the roundest number within the bounds; of several the greatest."""
     if span.most == MOST:
         return span.least
     if not span.least and (span.most < _NEARLY_NOTHING_MS or span.name in _OFF_BY_0):
@@ -142,7 +142,7 @@ def _spans(bounds: Sequence[Bound], given: int) -> Iterator[Span]:
 
 
 def _with_sizes(bounds: Iterable[Bound]) -> Iterator[Bound]:
-    """The bounds, those of a classic group's size as what most of those say that were refused."""
+    """Yields the bounds, those of a classic group's size as what most of those say that were refused."""
     full: list[Bound] = []
     joined: list[Bound] = []
     for bound in bounds:

@@ -57,7 +57,9 @@ class Rebase:
         self._walked = 0
 
     def differing_soon(self) -> int:
-        """How many of the next answers differ if the group goes on as it is; 0 also where no state is looked for.
+        """Returns how many of the next answers differ if the group goes on as it is.
+
+        0 also where no state is looked for.
 
         The walk is where it was afterwards.
         """
@@ -79,7 +81,7 @@ class Rebase:
         return min(self._walk.first + self._walk.bounds.rebase_ahead, len(self._walk.steps))
 
     def choose(self, before: Point | None, fewest: int) -> Chosen | None:
-        """The state, from where the walk is or from a point before it, with which the fewest answers differ soon.
+        """Returns the state, from where the walk is or a point before it, with which the fewest answers differ soon.
 
         The walk is where it was afterwards. None if it goes on as it is.
 
@@ -117,7 +119,9 @@ class Rebase:
         return chosen
 
     def loaded(self, load: Point, until: int) -> list[str]:
-        """The states that the broker may have loaded, those first with which the fewest answers differ; a few of them.
+        """Returns the states that the broker may have loaded, those first with which the fewest answers differ.
+
+        There are a few of them at most.
 
         The walk is where it was afterwards.
 
@@ -160,7 +164,7 @@ class Rebase:
             self._rest = min(2 ** (self._fruitless - _PATIENCE), _LONGEST_REST)
 
     def _differing(self, until: int, body: str | None, most: int) -> int:
-        """How many answers differ up to a step, from where the walk is."""
+        """Returns how many answers differ up to a step, from where the walk is."""
         walk = self._walk
         differing = 0
         try:
@@ -200,7 +204,7 @@ class Rebase:
             yield adoption if offsets is None else replace_offsets(adoption, offsets)
 
     def _is_consumer(self, at: Place, ours: object) -> bool:
-        """Whether the group is one of KIP-848, as far as answers tell."""
+        """Returns whether the group is one of KIP-848, as far as answers tell."""
         for item in self._told.since(at.first, at.until):
             if item.error != Errors.NONE:
                 continue
@@ -211,7 +215,7 @@ class Rebase:
         return isinstance(ours, ConsumerGroup)
 
     def _offsets(self, ours: TopicOffsets, at: Place) -> TopicOffsets | None:
-        """What is committed as the next answers tell it; None if that is what we have."""
+        """Returns what is committed as the next answers tell it; None if that is what we have."""
         ids = {topic.id: topic.name for topic in self._walk.machine.topics.values()}
         changed: set[tuple[str, int]] = set()
         differs = False
@@ -258,7 +262,7 @@ def _adopt_offset(ours: TopicOffsets, place: tuple[str, int], told: dict[str, in
 
 
 def replace_offsets(adoption: Adoption, offsets: TopicOffsets) -> Adoption:
-    """The same with other offsets."""
+    """Returns the same with other offsets."""
     return replace(adoption, offsets=offsets)
 
 

@@ -111,7 +111,7 @@ class Search:
         return False
 
     def _mark(self, since: Point, goal: int) -> _Mark:
-        """Where the search is, for a return from up to a step, and from no point before ``since``."""
+        """Returns where the search is, for a return from up to a step, and from no point before ``since``."""
         walk, outcome = self._walk, self._outcome
         first = since.first
         return _Mark(
@@ -190,7 +190,7 @@ class Search:
         return window
 
     def _search(self, window: Window, here: Point) -> Path | None:
-        """An order that explains the window; None within the tries that there are."""
+        """Returns an order that explains the window; None within the tries that there are."""
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
         path = self._with_other_begin(window, window.place, most)
         if path is not None:
@@ -199,7 +199,7 @@ class Search:
         return self._least_changed(window, self._starts(here.first), limit)
 
     def _least_changed(self, window: Window, starts: Sequence[Point], limit: int) -> Path | None:
-        """The least changed order, of those the one from the nearest point; None up to that number of tries.
+        """Returns the least changed order, of those the one from the nearest point; None up to that number of tries.
 
         Few changes are looked for everywhere, but not for long, before one search is gone through to its end.
         """
@@ -216,7 +216,7 @@ class Search:
         return None
 
     def _differs_ahead(self) -> bool:
-        """Whether answers soon after this one differ as well if nothing is done about it."""
+        """Returns whether answers soon after this one differ as well if nothing is done about it."""
         walk = self._walk
         goal = min(walk.first + self._bounds.ahead, len(walk.steps))
         while walk.first < goal and (option := walk.usual()) is not None:
@@ -225,7 +225,7 @@ class Search:
         return False
 
     def _with_other_begin(self, window: Window, place: int, most: int) -> Path | None:
-        """An order in which a step that began an interval was handled at another time, so that it is over or isn't.
+        """Returns an order in which a step that began an interval was handled at another time: so it is over or isn't.
 
         Later, so late that the interval isn't over where the answer differs; or earlier, so that it is.
         """
@@ -253,7 +253,7 @@ class Search:
         return None
 
     def _begun(self, window: Window, start: Point, begin: _Begin, changes: int, limit: int) -> Path | None:
-        """The same of one such step, at the times that are known and those that the answers need that follow."""
+        """Returns such an order for one step, at the times that are known or that the following answers need."""
         walk, begun = self._walk, begin.begun
         steps = walk.steps[start.first : begun.place + 1]
         natural_ms = [step.natural_ms for step in steps]
@@ -279,7 +279,7 @@ class Search:
         return None
 
     def _starts(self, place: int) -> list[Point]:
-        """The points from which the windows begin, nearest first."""
+        """Returns the points from which the windows begin, nearest first."""
         starts: list[Point] = []
         for back in (0, *self._bounds.back):
             found = [point for point in self._points if point.first <= place - back]
@@ -314,7 +314,10 @@ class Search:
         self._put_right(mismatches[0].place)
 
     def _before(self, place: int) -> Point | None:
-        """The point before an answer came to be that the walk has just come by; the walk is where it was afterwards."""
+        """Returns the point before an answer came to be that the walk has just come by.
+
+        The walk is where it was afterwards.
+        """
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[-1])
         walk.back_to(self._points[-1])
@@ -348,11 +351,11 @@ class Search:
             self._last_bad = None
 
     def _follows(self, first: int) -> bool:
-        """Whether what differs here may well follow from what differed before."""
+        """Returns whether what differs here may well follow from what differed before."""
         return self._last_bad is not None and first - self._last_bad <= self._bounds.confirm
 
     def _budget(self) -> int:
-        """How many tries are left here."""
+        """Returns how many tries are left here."""
         bounds, steps = self._bounds, self._walk.steps
         return bounds.tries + bounds.tries_a_step * (len(steps) + self._farthest) - self._in_vain
 

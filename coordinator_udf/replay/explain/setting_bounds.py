@@ -27,7 +27,7 @@ _CAPACITY: Final = re.compile(r"maximum capacity of (\d+) members")
 
 
 def bounds_of(facts: LogFacts) -> Iterator[Bound]:
-    """What the answers of a log say of settings, or those of some shards of it."""
+    """Yields what the answers of a log say of settings, or those of some shards of it."""
     known = list(facts.entries.values())
     mixed = {
         str(entry.request.get("groupId"))
@@ -70,7 +70,10 @@ def _of_session(entry: Entry, answer: dict[str, Any]) -> Iterator[Bound]:
 
 
 def _of_join(entry: Entry, answer: dict[str, Any], sizes: dict[str, int]) -> Iterator[Bound]:
-    """What an answer to a member of a classic group says; ``sizes`` are the groups' numbers of members so far."""
+    """Yields what an answer to a member of a classic group says.
+
+    ``sizes`` are the groups' numbers of members so far.
+    """
     error, ts = answer.get("errorCode"), entry.log_ts
     members = answer.get("members") or ()
     group_id = str(entry.request.get("groupId"))

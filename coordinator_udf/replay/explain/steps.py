@@ -72,7 +72,7 @@ class Step:
         return self.row["api"] in _WAITING
 
     def brings_regex(self, *, known: bool) -> bool:
-        """Whether regular expressions may be resolved because of the request.
+        """Returns whether regular expressions may be resolved because of the request.
 
         Args:
             known: whether its group has some.
@@ -83,7 +83,7 @@ class Step:
         return known and api == "JoinGroup"
 
     def is_answered_by(self, body: str) -> bool:
-        """Whether the broker said the same of the group as this JSON does."""
+        """Returns whether the broker said the same of the group as this JSON does."""
         if self.answer is None:
             return True
         ours = msgspec.json.decode(body)
@@ -106,7 +106,7 @@ class SharedEvent:
 
 
 def part_of(api: str, body: Mapping[str, Any], group_id: str) -> Any:
-    """What an answer says of one group, in canonical form."""
+    """Returns what an answer says of one group, in canonical form."""
     canonical = canonical_answer(api, body, of_many_shards=True)
     for name in _GROUPS_OF_ANSWERS:
         if api in SPANNING and isinstance(canonical.get(name), list):
@@ -116,7 +116,7 @@ def part_of(api: str, body: Mapping[str, Any], group_id: str) -> Any:
 
 
 def named_groups(row: Row) -> Iterator[str]:
-    """The groups that a row asks about; none for a list of all."""
+    """Yields the groups that a row asks about; none for a list of all."""
     if row["group_id"] is not None:
         yield row["group_id"]
     elif row["body"] is not None and row["api"] in SPANNING:
@@ -127,7 +127,7 @@ def named_groups(row: Row) -> Iterator[str]:
 
 
 def loads_another(row: Row, group_id: str) -> bool:
-    """Whether a control row loads a record of another group."""
+    """Returns whether a control row loads a record of another group."""
     if row["api"] != "LoadGroup" or row["body"] is None:
         return False
     key = msgspec.json.decode(row["body"]).get("key") or {}
@@ -135,7 +135,7 @@ def loads_another(row: Row, group_id: str) -> bool:
 
 
 def split_by_group(rows: Sequence[Row], wanted: Collection[tuple[int, str]] | None = None) -> list[Row]:
-    """The rows, with those that ask about several groups split into one a group: each may have its own moment.
+    """Returns the rows, with those that ask about several groups split into one a group: each may have its own moment.
 
     Args:
         wanted: shards and groups; rows that ask about none of them stay as they are. None for all.
@@ -171,7 +171,7 @@ def _split(row: Row) -> Iterator[Row]:
 def steps_of(
     rows: Sequence[Row], group_id: str, entries: Mapping[str, Entry], answers: Mapping[str, Answer], prompt: Prompt
 ) -> list[Step]:
-    """A group's steps in the estimated order.
+    """Returns a group's steps in the estimated order.
 
     Args:
         rows: the group's requests in that order.
@@ -260,12 +260,12 @@ def _arrived_us(entry: Entry) -> int:
 
 
 def shared_event(row: Row, slack_ms: int, number: int) -> SharedEvent:
-    """A control row as an event of a group."""
+    """Returns a control row as an event of a group."""
     return SharedEvent(row, Request(*(row[name] for name in _REQUEST_FIELDS)), row["log_ts"], slack_ms, number)
 
 
 def not_before(event: SharedEvent, at_ms: int) -> SharedEvent:
-    """The event, no earlier than a time; by when it has happened stays as it is."""
+    """Returns the event, no earlier than a time; by when it has happened stays as it is."""
     if event.at_ms >= at_ms:
         return event
     slack_ms = max(event.slack_ms - (at_ms - event.at_ms), 0)
@@ -273,7 +273,7 @@ def not_before(event: SharedEvent, at_ms: int) -> SharedEvent:
 
 
 def with_news_after_loading(rows: Sequence[Row]) -> list[Row]:
-    """A shard's rows with what it hears of topics that came while it wasn't loaded right after it is, at that time.
+    """Returns a shard's rows, with topics that came while it wasn't loaded told right after it is loaded.
 
     A broker makes a change of its metadata known to one part after another, the groups' coordinator last: creating the
     partitions that a shard is loaded from may keep what came after them waiting. Source: BrokerMetadataPublisher.
@@ -293,7 +293,7 @@ def with_news_after_loading(rows: Sequence[Row]) -> list[Row]:
 
 
 def served_from(rows: Sequence[Row], entries: Mapping[str, Entry]) -> list[int]:
-    """By a shard's row, when the first answer to a request behind it was given, before the shard was lost (ms)."""
+    """Returns by a shard's row when the first answer behind it was given before the shard was lost, in ms."""
     found: list[int] = []
     first_ms = 0
     for row in reversed(rows):

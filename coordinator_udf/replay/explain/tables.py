@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def explanation_tables(source: ReplaySource, unexplained: Sequence[Row]) -> dict[str, pa.Table]:
-    """Both tables of one source.
+    """Returns both tables of one source.
 
     Args:
         unexplained: the rows of those that were found in the end.
@@ -30,12 +30,12 @@ def explanation_tables(source: ReplaySource, unexplained: Sequence[Row]) -> dict
 
 
 def table_of_unexplained(rows: Sequence[Row]) -> pa.Table:
-    """The table unexplained of its rows."""
+    """Returns the table unexplained of its rows."""
     return pa.Table.from_pylist(list(rows), unexplained_arrow())
 
 
 def explanation_lines(source: ReplaySource) -> Iterator[str]:
-    """One line an explanation, with what was moved and by how much."""
+    """Yields one line an explanation, with what was moved and by how much."""
     for row, found in _explained(source):
         moves = ", ".join(_move_text(move) for move in row["moved"])
         fewer = f"with fewer than {len(found.moved)} changes" if len(found.moved) > 1 else "without a change"
@@ -53,7 +53,7 @@ def explanation_lines(source: ReplaySource) -> Iterator[str]:
 
 
 def _adoption_lines(source: ReplaySource) -> Iterator[str]:
-    """One line a group that was put in the state that later answers tell, and where."""
+    """Yields one line a group that was put in the state that later answers tell, and where."""
     explained = source.explained
     for (_, group_id), outcome in explained.outcomes.items() if explained is not None else ():
         for adopted in outcome.adopted:
@@ -73,7 +73,7 @@ def _adoption_lines(source: ReplaySource) -> Iterator[str]:
 
 
 def unexplained_line(row: Row) -> str:
-    """One line of an answer that nothing explains."""
+    """Returns one line of an answer that nothing explains."""
     others = f", in other orders {len(row['ours']) - 1} more answers" if len(row["ours"]) > 1 else ""
     ours = row["ours"][0] if row["ours"] else "nothing"
     return (
@@ -94,7 +94,7 @@ def _by_ms(moved_ms: int) -> str:
 
 
 def _placed(source: ReplaySource) -> Iterator[Row]:
-    """The rows of lists of all groups of which a shard's part was made at another moment than usual."""
+    """Yields the rows of lists of all groups of which a shard's part was made at another moment than usual."""
     for placed in source.explained.placed if source.explained is not None else ():
         yield {
             "source": source.source,
@@ -131,7 +131,7 @@ def _explained(source: ReplaySource) -> Iterator[tuple[Row, Explanation]]:
 
 
 def _moves(move: Option, outcome: Outcome) -> Iterator[Row]:
-    """What a change of the usual order moved: a step, or what was due, and what was late for it."""
+    """Yields what a change of the usual order moved: a step, or what was due, and what was late for it."""
     if move.place is None:
         yield {"request_id": None, "ts": move.at_ms, "moved_ms": 0}
         return
@@ -142,7 +142,7 @@ def _moves(move: Option, outcome: Outcome) -> Iterator[Row]:
 
 
 def unexplained_rows(source: ReplaySource, differences: Sequence[Difference]) -> Iterator[Row]:
-    """The rows of answers that nothing explains.
+    """Yields the rows of answers that nothing explains.
 
     Args:
         differences: those that were found in the end.
@@ -181,6 +181,6 @@ def _apis(source: ReplaySource) -> dict[str, str]:
 
 
 def json_of(side: Any) -> str:
-    """What was said, as the tables have it."""
+    """Returns what was said, as the tables have it."""
     body = side["body"] if isinstance(side, Mapping) and "body" in side else side
     return msgspec.json.encode(body).decode()

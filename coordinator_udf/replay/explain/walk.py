@@ -31,7 +31,7 @@ class Walk:
         bounds: Bounds,
         excused: Callable[[Step, str], bool],
     ) -> None:
-        """A walk that begins before all steps.
+        """Begins before all steps.
 
         Args:
             excused: whether an answer may differ, for the log itself can't tell what is right.
@@ -69,20 +69,20 @@ class Walk:
         return self.first == len(self.steps) and self._shared_next == len(self._shared)
 
     def lost_from(self) -> int:
-        """The next step that found the shard lost, by the usual order; how many steps there are if none did."""
+        """Returns the next step that found the shard lost, by the usual order; how many steps there are if none did."""
         lost = (event.at_ms for event in self._shared[self._shared_next :] if event.row["api"] == "Unload")
         at_ms = next(lost, NEVER_MS)
         later = (step.place for step in self.steps[self.first :] if step.natural_ms >= at_ms)
         return next(later, len(self.steps))
 
     def has_happened(self, place: int) -> bool:
-        """Whether a step has happened."""
+        """Returns whether a step has happened."""
         return place < self.first or place in self.done
 
     # -- there and back -------------------------------------------------------------------------------------------
 
     def point(self) -> Point:
-        """Where the walk is now."""
+        """Returns where the walk is now."""
         return Point(
             self.machine.snapshot(),
             self.first,
@@ -97,7 +97,7 @@ class Walk:
         )
 
     def tail(self, since: Point) -> Tail:
-        """What was noted after a point, for a return to where the walk is now."""
+        """Returns what was noted after a point, for a return to where the walk is now."""
         return Tail(
             since.course,
             self.course[since.course :],
@@ -134,7 +134,7 @@ class Walk:
     # -- what may happen ------------------------------------------------------------------------------------------
 
     def next_event(self) -> tuple[int, int]:
-        """When the next timer or event of the shard is due, and by how much it may be late, in milliseconds."""
+        """Returns when the next timer or event of the shard is due, and by how much it may be late, in milliseconds."""
         deadline_ms, number = self.machine.next_timer()
         if self._shared_next < len(self._shared):
             event = self._shared[self._shared_next]
@@ -148,7 +148,7 @@ class Walk:
         return self.bounds.late_ms + (self._armed_slack_ms[place] if place >= 0 else 0)
 
     def _may_be_late(self, until_ms: int) -> bool:
-        """Whether all that is due before a time may happen as late as that."""
+        """Returns whether all that is due before a time may happen as late as that."""
         timers = self.machine.due_by(until_ms)
         events = (event for event in self._shared[self._shared_next :] if event.at_ms < until_ms)
         return all(due_ms + self._timer_slack_ms(number) >= until_ms for due_ms, number in timers) and all(
@@ -156,7 +156,7 @@ class Walk:
         )
 
     def usual(self) -> Option | None:
-        """What is taken to happen next; None if everything has happened."""
+        """Returns what is taken to happen next; None if everything has happened."""
         due_ms, _ = self.next_event()
         if self.first == len(self.steps):
             return None if self._shared_next == len(self._shared) else Option(None, due_ms, True)
@@ -169,7 +169,7 @@ class Walk:
         return Option(None, due_ms, True) if due_ms <= at_ms else Option(self.first, at_ms, True)
 
     def options(self) -> Iterator[Option]:
-        """What may happen next, the usual first."""
+        """Yields what may happen next, the usual first."""
         found = []
         for option in self._orders():
             found.append(option)
@@ -182,7 +182,7 @@ class Walk:
                 yield option._replace(usual=False, resolves_late=True)
 
     def _orders(self) -> Iterator[Option]:
-        """What may happen next with regular expressions resolved at once, the usual first."""
+        """Yields what may happen next with regular expressions resolved at once, the usual first."""
         due_ms, slack_ms = self.next_event()
         now_ms = self.machine.now_ms
         candidates, latest_ms = self._candidates()
@@ -210,7 +210,7 @@ class Walk:
         yield from self._around_intervals(candidates, times, latest_ms)
 
     def _event_before_timers(self, latest_ms: int) -> Iterator[Option]:
-        """The next event of the shard before timers that are due by then, which are late."""
+        """Yields the next event of the shard before timers that are due by then, which are late."""
         if self._shared_next == len(self._shared):
             return
         event = self._shared[self._shared_next]
@@ -222,7 +222,7 @@ class Walk:
             yield Option(None, at_ms, False, at_ms + 1 - timers[0][0])
 
     def _at_ms(self, place: int, latest_ms: int) -> int:
-        """When a step is taken to happen if it is the next, and another has happened by ``latest_ms``."""
+        """Returns when a step is taken to happen if it is the next, and another has happened by ``latest_ms``."""
         step = self.steps[place]
         if step.is_read and place != self.first:
             # It takes no time from what it comes before.
@@ -230,7 +230,7 @@ class Walk:
         return max(self.machine.now_ms, step.arrived_ms, min(step.natural_ms, latest_ms))
 
     def _before(self, due_ms: int, slack_ms: int, place: int, at_ms: int, *, usual: bool) -> Iterator[Option]:
-        """A step before what is due next: at a time before that, or else what is due is late."""
+        """Yields a step before what is due next: at a time before that, or else what is due is late."""
         step = self.steps[place]
         if at_ms >= due_ms > max(self.machine.now_ms, step.arrived_ms):
             at_ms = due_ms - 1
@@ -240,7 +240,7 @@ class Walk:
             yield from self._late_if_due(place, at_ms, due_ms, usual=usual)
 
     def _late_if_due(self, place: int, at_ms: int, due_ms: int, *, usual: bool) -> Iterator[Option]:
-        """A step at a time; what is due by then is late, if it may be."""
+        """Yields a step at a time; what is due by then is late, if it may be."""
         late_ms = max(0, at_ms + 1 - due_ms)
         if not late_ms or self._may_be_late(at_ms + 1):
             yield Option(place, at_ms, usual, late_ms)
@@ -262,7 +262,10 @@ class Walk:
                 yield from self._late_if_due(place, at_ms, due_ms, usual=False)
 
     def _candidates(self) -> tuple[list[int], int]:
-        """The steps that may come next, in the estimated order; and by when one of those to come has happened."""
+        """Returns the steps that may come next, in the estimated order.
+
+        Returns, too, by when one of those to come has happened.
+        """
         candidates: list[int] = []
         connections: set[str] = set()
         latest_ms = NEVER_MS
@@ -304,7 +307,7 @@ class Walk:
         return found
 
     def _begun_at(self, begin_ms: int) -> list[int]:
-        """The steps that happened at a time."""
+        """Returns the steps that happened at a time."""
         first = bisect_left(self.course, begin_ms, key=_time)
         return [place for place, _ in self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]]
 
@@ -404,7 +407,7 @@ class Walk:
         self.inserted.append(Inserted(len(self.course), at_ms, api, body))
 
     def _overdue(self, place: int | None, given: Sequence[Given]) -> Iterator[Mismatch]:
-        """The answers that wait although the broker had given them for certain."""
+        """Yields the answers that wait although the broker had given them for certain."""
         parked = self._parked
         if place is not None and self.steps[place].waits:
             answer = self.steps[place].answer

@@ -27,7 +27,7 @@ class Window:
     """The search of the windows before one answer that differs."""
 
     def __init__(self, walk: Walk, goal: int, place: int, since: Point, given_up: Container[int]) -> None:
-        """A window that begins with no point before ``since``; what is given up needn't be explained again."""
+        """Begins at no point before ``since``; what is given up needn't be explained again."""
         self._walk = walk
         self._given_up = given_up
         self._here, self._tail = walk.point(), walk.tail(since)
@@ -49,11 +49,14 @@ class Window:
         self._begun: int | None = None
 
     def search(self, start: Point, changes: int, limit: int) -> Path | None:
-        """An order from a point on with so many changes at most that explains all up to the goal; None within tries."""
+        """Returns an order from a point on with so many changes at most that explains all up to the goal.
+
+        Returns None where none was found within the tries.
+        """
         return self._from(start, (), changes, limit)
 
     def follow(self, start: Point, moved: Option, changes: int, limit: int) -> Path | None:
-        """The usual order from a point on, where a step has another time, if it explains all up to the goal.
+        """Returns the usual order from a point on, where a step has another time, if it explains all up to the goal.
 
         Args:
             changes: how many more there may be.
@@ -71,7 +74,7 @@ class Window:
         return self._path(self._walk.point()) if self._go_on(self._walk.point(), changes, frozenset()) else None
 
     def _go_on(self, here: Point, changes: int, asleep: frozenset[int]) -> bool:
-        """Whether the goal can be reached from where the walk is, with at most so many changes.
+        """Returns whether the goal can be reached from where the walk is, with at most so many changes.
 
         Args:
             here: where the walk is.
@@ -110,7 +113,7 @@ class Window:
         return False
 
     def _was_seen(self, here: Point, changes: int, asleep: frozenset[int]) -> bool:
-        """Whether it was gone on from the same state before, with as many changes and as many steps to try."""
+        """Returns whether it was gone on from the same state before, with as many changes and as many steps to try."""
         key = (here.first, here.done, here.shared, here.held_ms, here.snapshot.key(self._until_ms))
         before = self._visited.get(key)
         if before is not None and before[0] >= changes and before[1] <= asleep:

@@ -336,7 +336,7 @@ class SessionColumns:
 
 @lru_cache(maxsize=KEPT_INDEXES)
 def _unpacked(packed: bytes) -> tuple[_Table, dict[str, int]]:
-    """What was packed but for times, and the places of the groups. Nobody changes it: it is given out again."""
+    """Returns what was packed but for times, and the places of the groups. Nobody changes it: it is given out again."""
     index = _decoder.decode(packed)
     sizes = np.frombuffer(index.sizes, np.int32).astype(np.int64)
     offsets = b"\0\0\0\0" + index.ends

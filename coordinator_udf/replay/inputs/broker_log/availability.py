@@ -326,7 +326,7 @@ def _is_served_by_another(seen: _Seen, known: Collection[int], before: Moment, a
 
 
 def silences_of(requests: Sequence[Moment]) -> list[Silence]:
-    """When nothing at all happened in a log for a second or longer."""
+    """Returns when nothing at all happened in a log for a second or longer."""
     moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
     return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
 
