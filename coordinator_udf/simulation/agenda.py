@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 
 from coordinator_udf.simulation import events as e
 
@@ -41,15 +42,16 @@ class Agenda:
         _, _, _, is_of_plan, event = heapq.heappop(self._queue)
         return is_of_plan, event
 
-    def leave_out(self, by_ms: int) -> None:
-        """Lets time go on with nothing happening: all events that the plan doesn't have come so much later."""
+    def put_off(self, by_ms: int, processes: Collection[str] | None) -> None:
+        """Lets the events of some processes, or (None) of all, come so much later, but for those that the plan has."""
         self._queue = [
-            (ts_ms if is_of_plan else ts_ms + by_ms, place, order, is_of_plan, event)
+            (ts_ms + by_ms, place, order, False, event)
+            if not is_of_plan and (processes is None or e.process_of(event) in processes)
+            else (ts_ms, place, order, is_of_plan, event)
             for ts_ms, place, order, is_of_plan, event in self._queue
             if is_of_plan or not _is_over(event)
         ]
         heapq.heapify(self._queue)
-        self.now_ms += by_ms
 
 
 def _is_over(event: e.Event) -> bool:

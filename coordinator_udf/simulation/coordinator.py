@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -163,9 +163,10 @@ class Coordinator:
         found = self.shard.shard.store.offsets.get(group_id, partition.topic, partition.partition)
         return 0 if found is None else found.offset
 
-    def sessions(self) -> int | None:
-        """Returns how many sessions are open; None if the coordinator is down or waits for anything else of a group."""
-        kinds = [entry[KEY].kind for entry in self.shard.shard.ctx.timers.entries()]
+    def sessions(self, groups: Collection[str]) -> int | None:
+        """Returns how many sessions of some groups are open; None if it is down or waits for anything else of them."""
+        keys = [entry[KEY] for entry in self.shard.shard.ctx.timers.entries()]
+        kinds = [key.kind for key in keys if key.group_id in groups]
         waits = self._is_down or {JOIN, SYNC, REBALANCE}.intersection(kinds)
         return None if waits else kinds.count(SESSION)
 
@@ -174,9 +175,9 @@ class Coordinator:
         _, _, hot, cold = encode(self.shard.shard, all_to_columns=False)
         return len(hot) + len(cold)
 
-    def put_off(self, by_ms: int) -> None:
-        """Lets sessions end so much later."""
-        self.shard.shard.ctx.timers.put_off_sessions(by_ms)
+    def put_off(self, by_ms: int, groups: Collection[str]) -> None:
+        """Lets sessions of some groups end so much later."""
+        self.shard.shard.ctx.timers.put_off_sessions(by_ms, groups)
 
     def next_deadline_ms(self, by_ms: int) -> int | None:
         """Returns the time of the next timer, or None where none is due by a time."""

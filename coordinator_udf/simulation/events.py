@@ -255,6 +255,15 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
             yield member.crash_at_ms, Crashes(member.name)
 
 
+def process_of(event: Event) -> str | None:
+    """Returns the process that an event concerns; None if it concerns all."""
+    if isinstance(event, Start):
+        return event.plan.name
+    connection = getattr(event, "connection", None)
+    name: str | None = getattr(event, "member", None) if connection is None else connection.member
+    return name
+
+
 def member_of(event: Event) -> str | None:
     """Returns the process that an event happens in, which waits for it to go on if it hangs; None if in none."""
     match event:

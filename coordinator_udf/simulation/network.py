@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import log1p
 from random import Random
@@ -82,14 +83,15 @@ class Network:
             for request in connection.in_flight.values()
         )
 
-    def is_calm(self, now_ms: int) -> bool:
-        """Tells whether all that is in flight is on its way, and takes no longer than it mostly does."""
+    def is_calm(self, now_ms: int, members: Collection[str]) -> bool:
+        """Tells whether all that some members have in flight is on its way, and takes no longer than mostly."""
         latest_ms = now_ms + self._plan.latency_ms[1]
         return all(
             connection.there_ms <= latest_ms
             and connection.back_ms <= latest_ms
             and connection.lost.isdisjoint(connection.in_flight)
             for connection in self._connections.values()
+            if connection.member in members
         )
 
     def send(self, connection: Connection, request: Request, now_ms: int) -> Moment | None:
@@ -118,9 +120,11 @@ class Network:
             return low
         return low + drawn_by_time(self._salt, member, now_ms * 2 + is_back) % (high - low + 1)
 
-    def put_off(self, by_ms: int) -> None:
-        """Lets everything that is on its way be so much later."""
+    def put_off(self, by_ms: int, members: Collection[str]) -> None:
+        """Lets everything that is on its way to or from some members be so much later."""
         for connection in self._connections.values():
+            if connection.member not in members:
+                continue
             connection.there_ms += by_ms
             connection.back_ms += by_ms
             for req in connection.arrived_ms:

@@ -9,7 +9,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import lcm
 
@@ -53,17 +53,24 @@ def rhythm(plan: WorldPlan, processes: Collection[Process], consumer_heartbeat_m
     Args:
         consumer_heartbeat_ms: the heartbeat interval that the coordinator tells KIP-848 members.
     """
-    grows = any(topic.at_ms > 0 for topic in plan.topics)
     intervals = {plan.cadence_ms} if plan.cadence_ms else set()
-    refreshes = set()
     for process in processes:
         config = process.config
         intervals.add(consumer_heartbeat_ms if process.is_threaded else config.heartbeat_interval_ms)
         intervals.add(config.auto_commit_interval_ms if config.enable_auto_commit else config.max_poll_interval_ms // 3)
-        if grows:
-            refreshes.add(config.metadata_max_age_ms)
     settling_ms = max(intervals, default=0) + 2 * plan.network.latency_ms[1] + _SLACK_MS
-    return Rhythm(lcm(*intervals, *refreshes), settling_ms)
+    return Rhythm(lcm(*intervals), settling_ms)
+
+
+def learned_ms(plan: WorldPlan, processes: Iterable[Process]) -> int:
+    """Returns when processes have learned of all topics' growth, in milliseconds from the start; at 0 if none grows.
+
+    Classic ones see it when they next ask for metadata, and that comes later each time by as long as the last answer
+    took: so such a stretch doesn't repeat itself.
+    """
+    grown_ms = max((topic.at_ms for topic in plan.topics), default=0)
+    ages = (process.config.metadata_max_age_ms for process in processes if not process.is_threaded)
+    return grown_ms + max(ages, default=0) + _SLACK_MS if grown_ms > 0 else 0
 
 
 def requests_of(processes: Collection[Process], consumer_heartbeat_ms: int) -> Iterator[tuple[str, int]]:

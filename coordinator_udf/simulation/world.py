@@ -9,8 +9,7 @@ members do by themselves, in the order of their processes.
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 
 from coordinator_udf.members import inputs
@@ -39,18 +38,10 @@ from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import MemberPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
-from coordinator_udf.simulation.stretches import (
-    boundaries_ms,
-    is_settled,
-    repeats_itself,
-    requests_of,
-    rhythm,
-)
+from coordinator_udf.simulation.skipping import Skipping
+from coordinator_udf.simulation.stretches import repeats_itself
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.watcher import Watcher
-
-#: As often as it is looked at most whether a world only repeats itself.
-_LOOK_MS = 1_000
 
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
 
@@ -86,7 +77,6 @@ class World:
         self._coordinator = self._make_coordinator(settings)
         self._processes: dict[str, Process] = {}
         self._deadlines: list[tuple[int, int, str]] = []
-        self._look_ms = plan.start_ms
         self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, _partitions_at_end(plan.topics))
         self.history.misbehaving = frozenset(member.name for member in plan.members if member.habit is not None)
         self._delivery = Delivery(
@@ -101,17 +91,24 @@ class World:
             watcher=watcher,
         )
         self._applications = self._make_applications()
-        self._consumer_heartbeat_ms = settings.group_consumer_heartbeat_interval_ms
-        self._skips = skips and repeats_itself(plan)
+        self._skipping = self._make_skipping(settings) if skips and repeats_itself(plan) else None
         self._has_hangs = any(member.hangs for member in plan.members)
-        self._happened_ms = plan.start_ms
-        boundaries = [plan.start_ms + time for time in boundaries_ms(plan.members)]
         for time, event in e.planned(plan):
             self._agenda.at(plan.start_ms + time, event, is_of_plan=True)
-            boundaries.append(plan.start_ms + time)
-        self._boundaries = deque(sorted([*boundaries, plan.start_ms + plan.end_ms]))
 
     # ---- what it is made of
+
+    def _make_skipping(self, settings: Settings) -> Skipping:
+        return Skipping(
+            self._plan,
+            settings.group_consumer_heartbeat_interval_ms,
+            agenda=self._agenda,
+            network=self._network,
+            coordinator=self._coordinator,
+            processes=self._processes,
+            history=self.history,
+            put_off_deadlines=self._put_off_deadlines,
+        )
 
     def _make_network(self) -> Network:
         return Network(self._plan.network, self._draws)
@@ -158,49 +155,17 @@ class World:
 
     # ---- time
 
-    def _skip_stretch(self) -> None:
-        """Leaves out what only repeats itself until the plan has something in store."""
-        living = [process for process in self._processes.values() if process.lives]
-        while self._boundaries and self._boundaries[0] <= self._agenda.now_ms:
-            # Members are cut off or slow from then on, or no longer.
-            self._happened_ms = max(self._happened_ms, self._boundaries.popleft())
-        stands = any(self._hangs_until_ms(process) is not None for process in living)
-        is_calm = not stands and self._network.is_calm(self._agenda.now_ms)
-        if not living or not self._boundaries or not is_settled(living) or not is_calm:
-            self._look_ms = self._agenda.now_ms + _LOOK_MS
-            return
-        found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
-        self._look_ms = self._happened_ms + found.settling_ms
-        periods = (self._boundaries[0] - self._agenda.now_ms - found.settling_ms) // found.period_ms
-        if self._look_ms > self._agenda.now_ms or periods < 1 or self._coordinator.sessions() != len(living):
-            self._look_ms = max(self._look_ms, self._agenda.now_ms + _LOOK_MS)
-            return
-        sent = list(requests_of(living, self._consumer_heartbeat_ms))
-        in_period = sum(found.period_ms // interval_ms for _, interval_ms in sent)
-        before_loss = self._network.requests_before_loss
-        if before_loss is not None and in_period:
-            periods = min(periods, before_loss // in_period)
-        by_ms = periods * found.period_ms
-        if not by_ms:
-            self._look_ms = self._agenda.now_ms + _LOOK_MS
-            return
-        for api, interval_ms in sent:
-            self.history.count(api, by_ms // interval_ms)
-        self._network.leave_out(periods * in_period)
-        self._put_off(living, by_ms)
-
-    def _put_off(self, living: list[Process], by_ms: int) -> None:
-        self._deadlines = [(deadline + by_ms, wakes, name) for deadline, wakes, name in self._deadlines]
-        for process in living:
-            process.put_off(by_ms)
-        self._network.put_off(by_ms)
-        self._coordinator.put_off(by_ms)
-        self._agenda.leave_out(by_ms)
-        self._happened_ms = self._look_ms = self._agenda.now_ms
+    def _put_off_deadlines(self, processes: Collection[str], by_ms: int) -> None:
+        self._deadlines = [
+            (deadline + by_ms if name in processes else deadline, wakes, name)
+            for deadline, wakes, name in self._deadlines
+        ]
+        heapq.heapify(self._deadlines)
 
     def _step(self, end_ms: int) -> bool:
-        if self._skips and self._agenda.now_ms >= self._look_ms:
-            self._skip_stretch()
+        skipping = self._skipping
+        if skipping is not None and self._agenda.now_ms >= skipping.look_ms:
+            skipping.look()
         planned = self._agenda.next_ms()
         queued = end_ms + 1 if planned is None else planned
         member = self._next_member()
@@ -216,12 +181,12 @@ class World:
         if call is not None and call_ms == now_ms:
             self._applications.take(call[1], inputs.Tick())
         elif timer == now_ms:
-            self._happened_ms = now_ms
+            self._happened(None)
             self._delivery.send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
             is_of_plan, event = self._agenda.pop()
             if is_of_plan:
-                self._happened_ms = now_ms
+                self._happened(e.process_of(event))
             self._happen(event)
         elif member is not None:
             heapq.heappop(self._deadlines)
@@ -253,6 +218,11 @@ class World:
             heapq.heappush(self._deadlines, entry)
 
     # ---- events
+
+    def _happened(self, process: str | None) -> None:
+        """Takes note that something happened to a process, or (None) to all, that isn't what settled members do."""
+        if self._skipping is not None:
+            self._skipping.happened(process)
 
     def _hangs_until_ms(self, process: Process) -> int | None:
         """Returns when a process goes on that hangs now; None if it doesn't."""
@@ -383,7 +353,7 @@ class World:
                 self.end(process)
             case ClassicStateChange() | ConsumerStateChange():
                 process.is_settled = waits_for_time(output)
-                self._happened_ms = self._agenda.now_ms
+                self._happened(name)
                 if output.member_id:
                     self.history.process_of[output.member_id] = name
             case ErrorRaised(op, class_name, message):
@@ -398,7 +368,7 @@ class World:
     ) -> None:
         """Takes note of something that an application did or was told."""
         plan = process.plan
-        self._happened_ms = self._agenda.now_ms
+        self._happened(plan.name)
         told = MemberEvent(
             self._agenda.now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail
         )

@@ -234,10 +234,10 @@ class Timers:
             earliest = min(earliest, self._columns.next_deadline_ms())
         return None if earliest == NEVER_MS else earliest
 
-    def put_off_sessions(self, by_ms: int) -> None:
-        """Puts every session's deadline off by so much, as heartbeats of all members would have."""
-        for entry in self.entries():
-            if entry[KEY].kind == SESSION:
+    def put_off_sessions(self, by_ms: int, groups: Iterable[str]) -> None:
+        """Puts the deadlines of some groups' sessions off by so much, as heartbeats of all members would have."""
+        for group_id in groups:
+            for entry in self.sessions_of(group_id).values():
                 entry[DEADLINE] += by_ms
 
     def entries(self) -> Iterable[Entry]:
