@@ -8,9 +8,10 @@ A member handles one input at a time, at a time given with it. An application is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+import msgspec
 
 from coordinator_udf.members.cluster_view import ClusterView
 
@@ -30,33 +31,28 @@ class Membership(StrEnum):
     DEFAULT = "DEFAULT"
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(msgspec.Struct, frozen=True):
     """The application calls poll with no time to wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """The member's own deadline is here (`next_deadline_ms`). At any other time it does no harm."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """The answer to a request, its body in Kafka's JSON names."""
 
     req: int
     body: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnect:
+class Disconnect(msgspec.Struct, frozen=True):
     """The connection to a node is lost, and what was in flight on it."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """The answer to the last `MetadataRequest`: the cluster, of which the topics that were asked for count.
 
     Attributes:
@@ -76,49 +72,42 @@ class CallbackError(NamedTuple):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackDone:
+class CallbackDone(msgspec.Struct, frozen=True):
     """The rebalance callback that is running returns, or throws."""
 
     method: str
     error: CallbackError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(msgspec.Struct, frozen=True):
     """The application subscribes to topics by name."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SubscribePattern:
+class SubscribePattern(msgspec.Struct, frozen=True):
     """The application subscribes to what matches a Java pattern, matched by the member."""
 
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class SubscribeRegex:
+class SubscribeRegex(msgspec.Struct, frozen=True):
     """The application subscribes to what matches a pattern of RE2, matched by the broker (KIP-848 only)."""
 
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(msgspec.Struct, frozen=True):
     """The application takes back its subscription. Ends with `OperationDone` or `ErrorRaised`."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnforceRebalance:
+class EnforceRebalance(msgspec.Struct, frozen=True):
     """The application asks for a rebalance."""
 
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Seek:
+class Seek(msgspec.Struct, frozen=True):
     """The application's positions are now these, where the partitions are assigned.
 
     Inside of a callback only the positions change; else the member also does what is due at this moment.
@@ -127,30 +116,26 @@ class Seek:
     offsets: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
+class Consumed(msgspec.Struct, frozen=True):
     """The application has read up to these positions, where the partitions are assigned. Nothing else comes of it."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitAsync:
+class CommitAsync(msgspec.Struct, frozen=True):
     """The application commits offsets (None: its positions). Ends with `CommitDone`, in a later call perhaps."""
 
     offsets: Mapping[TopicPartition, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitSync:
+class CommitSync(msgspec.Struct, frozen=True):
     """The application commits offsets (None: its positions) and waits, at most so long, in milliseconds."""
 
     timeout_ms: int
     offsets: Mapping[TopicPartition, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """The application closes the member, waiting at most so long, in milliseconds. The member is gone afterwards."""
 
     timeout_ms: int

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.members.inputs import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request to send now.
 
     Attributes:
@@ -29,40 +29,35 @@ class Request:
     body: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsendable:
+class Unsendable(msgspec.Struct, frozen=True):
     """A request that can't be expressed in the version allowed (UnsupportedVersionException)."""
 
     api: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRequest:
+class MetadataRequest(msgspec.Struct, frozen=True):
     """The member wants a `Metadata` input: topics by name and by id, all topics where ``topics`` is None."""
 
     topics: tuple[str, ...] | None
     topic_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(msgspec.Struct, frozen=True):
     """The member drops its connection to a node. What was in flight there has failed already."""
 
     node: str
     reqs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
+class Callback(msgspec.Struct, frozen=True):
     """The application's rebalance callback is to run now. The member waits for `CallbackDone`."""
 
     method: str
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(msgspec.Struct, frozen=True):
     """The leader's assignor ran: what it saw of the topics, and its result by member id."""
 
     assignor: str
@@ -70,8 +65,7 @@ class Assign:
     result: Mapping[str, tuple[TopicPartition, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class OnAssignment:
+class OnAssignment(msgspec.Struct, frozen=True):
     """The assignor was told its member's own assignment."""
 
     assignor: str
@@ -80,15 +74,13 @@ class OnAssignment:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(msgspec.Struct, frozen=True):
     """A KIP-848 member is now in this state."""
 
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicStateChange:
+class ClassicStateChange(msgspec.Struct, frozen=True):
     """What is true of a classic member at the end of an input, given when it changed."""
 
     state: str
@@ -103,8 +95,7 @@ class ClassicStateChange:
     assignment: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerStateChange:
+class ConsumerStateChange(msgspec.Struct, frozen=True):
     """What is true of a KIP-848 member at the end of an input, given when it changed. Partitions by topic id."""
 
     state: str
@@ -119,8 +110,7 @@ class ConsumerStateChange:
 StateChange = ClassicStateChange | ConsumerStateChange
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRaised:
+class ErrorRaised(msgspec.Struct, frozen=True):
     """What a call (``op``) of the application threw. Kafka only logs those of ``network`` and ``background``.
 
     The classes are Java's simple names, as ``CommitFailedException``.
@@ -133,16 +123,14 @@ class ErrorRaised:
     cause_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitDone:
+class CommitDone(msgspec.Struct, frozen=True):
     """A `CommitAsync` is done: None, or the class of its error."""
 
     error: str | None = None
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OperationDone:
+class OperationDone(msgspec.Struct, frozen=True):
     """A call that waits (commitSync, unsubscribe, close) has returned."""
 
     op: str

@@ -7,7 +7,6 @@ at most t has fired; between two of them `advance` lets timers fire at their own
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,8 +25,7 @@ _ASSIGNMENT = {name: place for place, name in enumerate(COLUMNS["assignments"])}
 _decode = msgspec.json.decode
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """An answer, with the bytes of assignments in base64. ``ts_ms`` is when it was given."""
 
     request_id: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.groups.model.timers import JOIN, KEY, REBALANCE, SESSION, SYNC
 from coordinator_udf.log.rows import request_rows
@@ -24,8 +25,7 @@ BROKERS = 3
 _NONE, _COORDINATOR_NOT_AVAILABLE = 0, 15
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """An answer for the connection on which its request came."""
 
     connection: Connection

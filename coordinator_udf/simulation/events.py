@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.members.inputs import Input
 from coordinator_udf.members.outputs import Request
@@ -15,23 +16,20 @@ from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """A member's process starts."""
 
     plan: MemberPlan
 
 
-@dataclass(frozen=True, slots=True)
-class RequestArrives:
+class RequestArrives(msgspec.Struct, frozen=True):
     """A request arrives at its broker."""
 
     connection: Connection
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerArrives:
+class AnswerArrives(msgspec.Struct, frozen=True):
     """An answer arrives at its member."""
 
     connection: Connection
@@ -39,163 +37,141 @@ class AnswerArrives:
     body: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class NextRequest:
+class NextRequest(msgspec.Struct, frozen=True):
     """A broker looks for the next request of a connection."""
 
     connection: Connection
 
 
-@dataclass(frozen=True, slots=True)
-class TimesOut:
+class TimesOut(msgspec.Struct, frozen=True):
     """A member has waited as long as it does for an answer."""
 
     connection: Connection
     req: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """A connection is lost."""
 
     connection: Connection
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataArrives:
+class MetadataArrives(msgspec.Struct, frozen=True):
     """A member learns what the cluster looks like, mostly because it has asked."""
 
     member: str
     is_asked: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """The coordinator handles what has come since it last did."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicGrows:
+class TopicGrows(msgspec.Struct, frozen=True):
     """A topic appears, or has more partitions, or (none) is deleted."""
 
     name: str
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsAre:
+class TopicsAre(msgspec.Struct, frozen=True):
     """These are all topics from now on."""
 
     topics: tuple[Topic, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GoesDown:
+class GoesDown(msgspec.Struct, frozen=True):
     """The coordinator goes away, for a while or (None) until something brings it back, on a broker as `ComesBack`'s."""
 
     down_ms: int | None
     node: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ComesBack:
+class ComesBack(msgspec.Struct, frozen=True):
     """The coordinator is loaded on a broker, on the one after its last if none is said."""
 
     node: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionBreaks:
+class ConnectionBreaks(msgspec.Struct, frozen=True):
     """The connection of a member to a node is lost."""
 
     member: str
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class IsRefused:
+class IsRefused(msgspec.Struct, frozen=True):
     """All connections of a member are lost, and no broker takes another one."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """An application makes a call on its member, or returns from a callback."""
 
     member: str
     call: Input
 
 
-@dataclass(frozen=True, slots=True)
-class PlansCallback:
+class PlansCallback(msgspec.Struct, frozen=True):
     """An application plans when its next callback of a kind returns, or what it throws: a call of its says so then."""
 
     member: str
     method: str
 
 
-@dataclass(frozen=True, slots=True)
-class Looks:
+class Looks(msgspec.Struct, frozen=True):
     """A member sees what is due by now, before what comes after this in the millisecond."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Polls:
+class Polls(msgspec.Struct, frozen=True):
     """An application polls by itself, if it is still to do so at this time."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stalls:
+class Stalls(msgspec.Struct, frozen=True):
     """An application stops polling for a while."""
 
     member: str
     length_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resumes:
+class Resumes(msgspec.Struct, frozen=True):
     """An application polls again."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackOver:
+class CallbackOver(msgspec.Struct, frozen=True):
     """A rebalance callback returns."""
 
     member: str
     method: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resubscribes:
+class Resubscribes(msgspec.Struct, frozen=True):
     """An application subscribes to other topics."""
 
     member: str
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Closes:
+class Closes(msgspec.Struct, frozen=True):
     """An application closes its consumer."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class IsRemoved:
+class IsRemoved(msgspec.Struct, frozen=True):
     """An administrator removes a member."""
 
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crashes:
+class Crashes(msgspec.Struct, frozen=True):
     """A process is killed."""
 
     member: str

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.members.inputs import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class MemberEvent:
+class MemberEvent(msgspec.Struct, frozen=True):
     """Something that a member's application did or was told.
 
     Attributes:
@@ -32,8 +33,7 @@ class MemberEvent:
         return f"{self.client_id}/{self.run}"
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredRequest:
+class AnsweredRequest(msgspec.Struct, frozen=True):
     """A request of a process as its coordinator had it, with the answer. Times in milliseconds since the epoch."""
 
     process: str
@@ -45,8 +45,7 @@ class AnsweredRequest:
     response: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """A committed offset that was acknowledged.
 
     Attributes:

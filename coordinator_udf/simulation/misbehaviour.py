@@ -7,9 +7,10 @@ isn't right, and removes who doesn't take part. So what must hold in every world
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from coordinator_udf.members.classic import requests
 from coordinator_udf.members.inputs import Disconnect, Input, Response, Tick

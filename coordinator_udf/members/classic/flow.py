@@ -8,16 +8,16 @@ would; what waits goes on when nothing is left on top of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """What a call waits for: that ``done`` says True after some input, or that the deadline passes."""
 
     done: Callable[[], bool]

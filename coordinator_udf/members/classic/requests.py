@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.members.exceptions import ClientException
 
@@ -13,8 +14,7 @@ _MAX_REASON_CHARS = 255
 _INSTANCE_ID = "groupInstanceId"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A field's value, and the versions that carry it."""
 
     value: Any
@@ -22,8 +22,7 @@ class Field:
     last: int = 2**15 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBuilder:
+class RequestBuilder(msgspec.Struct, frozen=True):
     """A request before its version is known.
 
     Attributes:
@@ -55,8 +54,7 @@ class RequestBuilder:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _PerVersion:
+class _PerVersion(msgspec.Struct, frozen=True):
     """A value that depends on the version."""
 
     make: Callable[[int], Any]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.members.consumer.background_events import CallbackMethod
 from coordinator_udf.members.consumer.futures import CompletableFuture
@@ -12,8 +13,7 @@ from coordinator_udf.members.exceptions import ClientException, as_kafka_excepti
 from coordinator_udf.members.timers import FOREVER_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """What a call waits for: until ``done``, at most until the deadline. A callback waits for its `CallbackDone`."""
 
     done: Callable[[], bool]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from coordinator_udf.members.consumer.answers import check_answer
 from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.exceptions import ClientException, disconnect_exception, timeout_exception
@@ -20,8 +22,7 @@ from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer
 Body = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBuilder:
+class RequestBuilder(msgspec.Struct, frozen=True):
     """A request before its version is known.
 
     Attributes:
@@ -60,8 +61,7 @@ class UnsentRequest:
         self.answer.complete(body)
 
 
-@dataclass(frozen=True, slots=True)
-class PollResult:
+class PollResult(msgspec.Struct, frozen=True):
     """What a request manager wants sent, and how long it has nothing more to do, in milliseconds."""
 
     requests: tuple[UnsentRequest, ...] = ()

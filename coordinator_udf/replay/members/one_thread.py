@@ -7,7 +7,8 @@ for metadata), the first could go on only when that one had. So its call may hav
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from coordinator_udf.members.inputs import Input, Metadata
 
