@@ -270,7 +270,7 @@ class EmbeddedLog:
     def end_within(self, start: int, end: int, max_rows: int) -> int:
         """Returns the greatest bound of appends from `start` that hold at most `max_rows` rows.
 
-        One append at the least.
+        That is one append at the least.
         """
         return self._appends.end_within(start, end, max_rows)
 

@@ -45,7 +45,7 @@ class StoredAppends:
     def end_within(self, start: int, end: int, max_rows: int) -> int:
         """Returns the greatest bound of appends from `start` that hold at most `max_rows` rows.
 
-        One append at the least.
+        That is one append at the least.
         """
         budget = self.rows_until(start) + max_rows
         low, high = min(start + 1, end), end

@@ -27,7 +27,7 @@ class PlannedRows:
     def of(self, batch_id: int) -> int | None:
         """Returns the number of rows of the log that a micro-batch takes, ticks among them.
 
-        None where that isn't known.
+        Returns None where that isn't known.
         """
         number, start = self._before
         if number != batch_id - 1:

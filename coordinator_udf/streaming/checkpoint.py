@@ -51,7 +51,7 @@ def committed_append(checkpoint: CheckpointFiles) -> int | None:
 def append_needed(checkpoint: CheckpointFiles) -> int | None:
     """Returns the first append that a micro-batch can need again.
 
-    None where nothing is known, so that all may be needed.
+    Returns None where nothing is known, so that all may be needed.
 
     That is where the oldest committed micro-batch ends that the checkpoint has (it has as many as
     ``spark.sql.streaming.minBatchesToRetain`` says): the batches after it can run again, the batch itself can't, since

@@ -71,7 +71,7 @@ _read_report: Final = msgspec.json.Decoder(_Report).decode
 def collected_if_small(batch: DataFrame) -> pa.Table | None:
     """Returns a micro-batch's outputs on the driver.
 
-    None if they are more than it may collect (spark.driver.maxResultSize).
+    Returns None if they are more than it may collect (spark.driver.maxResultSize).
 
     How many there are is only known once the shards have run. Where they were too many, they run again from the same
     state and say the same.

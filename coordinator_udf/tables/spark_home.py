@@ -27,7 +27,7 @@ _ARTIFACT: Final = re.compile(r"-\d.*")
 def spark_home() -> Path | None:
     """Returns the home that scripts/setup made.
 
-    None where there is none, or one of another PySpark or whose jars are gone.
+    Returns None where there is none, or one of another PySpark or whose jars are gone.
     """
     version = SPARK_HOME / _VERSION
     if not version.is_file() or version.read_text(encoding="utf-8") != pyspark.__version__:

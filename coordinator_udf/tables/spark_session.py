@@ -130,7 +130,7 @@ def _end_quietly(session: SparkSession) -> None:
 def _jars(*, is_at_home: bool, with_kafka: bool) -> str | None:
     """Returns the jars that a session needs beside Spark's, as its setting ``spark.jars`` wants them.
 
-    None to resolve Delta's.
+    Returns None to resolve Delta's.
 
     Args:
         is_at_home: whether Spark has Delta's.

@@ -54,7 +54,7 @@ def _expires_at_ms(ctx: Context, group: Group, value: CommittedOffset) -> int:
 def next_expiry_ms(ctx: Context, store: GroupStore) -> int | None:
     """Returns when an offset's retention will be over, for looks at them in between do nothing.
 
-    None if there is none such.
+    Returns None if there is none such.
 
     One whose retention is over already is held by something that only a request or another timer can change.
     """

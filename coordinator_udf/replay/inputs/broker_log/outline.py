@@ -155,7 +155,7 @@ def _touched(
 ) -> Mapping[int, list[tuple[int, ...]]]:
     """Returns the shards where a producer committed offsets since its last marker, for each marker.
 
-    All if there are none.
+    Returns all if there are none.
     """
     open_commits: defaultdict[int, set[int]] = defaultdict(set)
     touched: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
