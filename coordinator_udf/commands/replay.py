@@ -8,6 +8,7 @@ import typer
 
 from coordinator_udf.commands.gateway_options import KafkaConfig
 from coordinator_udf.commands.replay_options import (
+    DEFAULT_DOUBT_FROM,
     BrokerSetting,
     Config,
     Differences,
@@ -52,7 +53,7 @@ def main(
     one_broker: OneBroker = False,
     explain: Explain = False,
     fail_on_difference: FailOnDifference = False,
-    doubt_from: DoubtFrom = 0.5,
+    doubt_from: DoubtFrom = DEFAULT_DOUBT_FROM,
     kafka_config: KafkaConfig = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from coordinator_udf.replay.inputs.detect import Format
+
+#: A person is told first not to believe tables if more of their input, most of it that is, is unreadable or
+#: contradicted.
+DEFAULT_DOUBT_FROM: Final = 0.5
 
 TimeZone = Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")]
 State = Annotated[

@@ -11,7 +11,7 @@ import typer
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
-from coordinator_udf.commands.replay_options import OneBroker, State, TimeZone
+from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, State, TimeZone
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.what_if import read_what_if
@@ -25,9 +25,6 @@ from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import InputError, UserError
-
-#: If more of an input is unreadable or contradicted, the page says first that it should not be believed.
-_DOUBT_FROM = 0.5
 
 
 def main(
@@ -70,7 +67,7 @@ def main(
             evidence: list[str] = []
             if folder is None:
                 reports = replay_inputs(request)
-                evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, _DOUBT_FROM)), *summary(reports)]
+                evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, DEFAULT_DOUBT_FROM)), *summary(reports)]
             groups = facts_of(folder or str(out), window)
             page.write_text(render(groups, form, evidence, predicted), encoding="utf-8")
             stage.send()

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from coordinator_udf.protocol.partitioner import java_hash
 
+#: HashMap.DEFAULT_INITIAL_CAPACITY.
 INITIAL_TABLE = 16
 
 

@@ -23,7 +23,9 @@ from coordinator_udf.user_errors import UserError
 #: The columns of the request log, on which the bytes stand too, are in the file by their names and types.
 FORMAT: Final = 2
 
-#: How long whoever opens the file waits for another process that holds it locked, in seconds, before it fails.
+#: How long whoever opens the file waits for another process that holds it locked, in seconds, before it fails. A fold,
+#: the longest, holds it for parts of a second (docs/performance.md), so half does as well; double keeps clients waiting
+#: for longer than they have patience (request.timeout.ms, 30 s).
 BUSY_TIMEOUT_S: Final = 60.0
 
 #: ``firsts``: for each partition the offset of its first row that is still here (0 where nothing is said); ``history``:

@@ -39,7 +39,8 @@ _RESULT_LIMIT: Final = "spark.driver.maxResultSize"
 #: What a task says at its end: a `_Report` as JSON.
 _REPORTS: Final = "report binary"
 
-#: How many rows go from Python to the JVM at a time.
+#: How many rows go from Python to the JVM at a time, as one Arrow batch: half of Spark's own default
+#: (spark.sql.execution.arrow.maxRecordsPerBatch), for a row may hold an assignment.
 _ROWS_AT_ONCE: Final = 5_000
 
 

@@ -42,7 +42,8 @@ PACKED_OUTPUTS: Final = StructType(
 #: The kind of the row that has a `Tally`.
 TALLY: Final = "tally"
 
-#: The most rows in one packed value, so that a great backlog doesn't become one great value.
+#: The most rows in one packed value, so that a great backlog doesn't become one great value: half of the rows that a
+#: micro-batch takes by default, all of which may be of one partition.
 MAX_ROWS: Final = 50_000
 
 _REQUESTS: Final = request_log_arrow()

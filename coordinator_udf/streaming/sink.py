@@ -40,7 +40,8 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 #: of a gigabyte of the driver, and less of its time than Spark's joins take for a few (docs/performance.md).
 DEFAULT_LARGE_BATCH_ROWS: Final = 500_000
 
-#: How many rows of a large micro-batch are told at a time.
+#: How many rows of a large micro-batch are told at a time: the driver holds no more of them. Clients of the first get
+#: their answers while the others are read.
 _TOLD_AT_ONCE: Final = 10_000
 
 

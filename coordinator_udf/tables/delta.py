@@ -44,7 +44,8 @@ PROPERTIES: Final = {
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
 
-#: After how many small commits a table is compacted. A commit costs 0.07 ms more for each file that the table has.
+#: After how many small commits a table is compacted. A commit costs 0.07 ms more for each file that the table has, so
+#: 2.2 ms on average; with half as many 1.1 ms, and twice the compactions; with double 4.5 ms.
 COMPACT_AFTER_COMMITS: Final = 64
 #: How great files compaction makes; mostly small ones, or else each time it would write all rows anew that the greater
 #: file doesn't have yet.

@@ -35,7 +35,8 @@ _READ_UNCOMMITTED: Final = 0
 #: It asks in this version, so in this one a partition ends where its reader stands.
 _KAFKA_GOS_VERSION: Final = 10
 
-#: How long before a client's maximum a Fetch is answered.
+#: How long before a client's maximum (fetch.max.wait.ms, 500 by default) a Fetch is answered, in milliseconds, so that
+#: the answer is there when the client's own time is over; a quarter of a shorter maximum.
 _EARLY_MS: Final = 100
 _END_OF_EPOCH: Final = 2**63 - 1
 

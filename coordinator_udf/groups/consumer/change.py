@@ -52,8 +52,8 @@ from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.java_order.walks import Target, target_in_kafka_order
 from coordinator_udf.protocol.errors import ApiError, Errors
 
-#: So long nobody looks at the topics unless they are known to have changed.
-METADATA_REFRESH_INTERVAL_MS = 300_000
+#: So long nobody looks at the topics unless they are known to have changed: 25 days, as in GroupMetadataManager.
+METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 
 
 class Change:

@@ -20,7 +20,8 @@ from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember,
 from coordinator_udf.groups.model.timers import TimerKey
 from coordinator_udf.protocol.errors import ApiError, Errors
 
-#: Between two resolutions of a group's expressions lie more than this.
+#: Between two resolutions of a group's expressions lie more than this: REGEX_BATCH_REFRESH_MIN_INTERVAL_MS in Kafka's
+#: GroupMetadataManager.
 MIN_REFRESH_INTERVAL_MS = 10_000
 
 

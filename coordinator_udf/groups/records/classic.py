@@ -20,7 +20,7 @@ GROUP_METADATA_VALUE_VERSION = 3
 #: The first version that can carry what the extensions add.
 _EXTENDED_VALUE_VERSION = 4
 
-#: A record batch's header.
+#: A record batch's header (DefaultRecordBatch.RECORD_BATCH_OVERHEAD).
 BATCH_OVERHEAD_BYTES = 61
 
 

@@ -24,7 +24,8 @@ from coordinator_udf.members.exceptions import ClientException, exception_for, k
 from coordinator_udf.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from coordinator_udf.protocol.errors import Errors
 
-#: The broker may hold a JoinGroup for the rebalance timeout; this is for small delays on top.
+#: The broker may hold a JoinGroup for the rebalance timeout; this is for small delays on top
+#: (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE).
 _JOIN_GROUP_LAPSE_MS = 5_000
 #: Errors of JoinGroup that are told as they are.
 _JOIN_ERRORS = frozenset(

@@ -23,7 +23,8 @@ from coordinator_udf.members.outputs import ClassicStateChange, ErrorRaised, Ope
 from coordinator_udf.members.subscription_state import SubscriptionState
 from coordinator_udf.members.timers import FOREVER_MS, Clock
 
-#: As often as a machine looks after an input whether there is still something to do at this moment.
+#: As often as a machine looks after an input whether there is still something to do at this moment; what is left then
+#: is done at its next input. All recordings of Kafka's members come to rest before; it bounds one that would not.
 _MAX_ROUNDS = 100
 
 

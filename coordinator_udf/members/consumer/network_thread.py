@@ -25,7 +25,7 @@ from coordinator_udf.members.exceptions import ClientException, timeout_exceptio
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.timers import Clock
 
-#: How long the background sleeps at most.
+#: How long the background sleeps at most (ConsumerNetworkThread.MAX_POLL_TIMEOUT_MS).
 MAX_POLL_TIMEOUT_MS = 5_000
 
 #: A background that still finds something to do after so many rounds goes on at its next deadline, a millisecond later.

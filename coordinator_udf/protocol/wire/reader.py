@@ -12,7 +12,8 @@ from coordinator_udf.protocol.requests import ZERO_UUID
 from coordinator_udf.protocol.wire.schema import Field, Message
 
 #: The most array elements that one message may have, all its arrays together: it bounds the memory that a frame of
-#: small elements blows up to.
+#: small elements blows up to. Measured with the smallest topics of an OffsetFetch: 0.6 MB of them take 50 MB and 0.6 s
+#: of CPU, half as many 25 MB and 0.3 s, twice as many 99 MB and 1 s, in which nobody else is served.
 MAX_ELEMENTS: Final = 200_000
 
 _VARINT_BYTES: Final = 5

@@ -10,7 +10,7 @@ from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
 from coordinator_udf.replay.inputs.documents import single_lines
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line
-from coordinator_udf.replay.inputs.look import is_trace_line
+from coordinator_udf.replay.inputs.look import TRACE_LINES, is_trace_line
 from coordinator_udf.replay.inputs.offsets_dump.lines import is_record_line
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.trace import read_trace
@@ -19,8 +19,6 @@ from coordinator_udf.replay.recording import Rejection, ReplaySource
 from coordinator_udf.user_errors import InputError
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-#: Among how many lines the first of a trace is looked for.
-_LOOK_AT_LINES = 200
 
 
 class Format(StrEnum):
@@ -62,7 +60,7 @@ def detect_format(path: Path) -> Format:
             return Format.INFO
         if is_record_line(line.text):
             return Format.OFFSETS
-        if number < _LOOK_AT_LINES and is_trace_line(line.text):
+        if number < TRACE_LINES and is_trace_line(line.text):
             return Format.TRACE
     raise InputError(
         f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "

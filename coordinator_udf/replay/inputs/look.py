@@ -21,8 +21,8 @@ from coordinator_udf.replay.recording import Rejection
 _CONNECTION: Final = re.compile(r'"connection":"(?P<id>(?P<broker>.*?)-.*?)"')
 _GROUP: Final = re.compile(r'"groupId":"(.*?)"')
 _OF_EVERY_GROUP: Final = frozenset({InfoEvent.GROUP_LOADED, InfoEvent.GROUP_UNLOADED})
-#: A file whose first lines are traces is one.
-_TRACE_LINES: Final = 200
+#: Among how many lines the first of a trace is looked for: before it there may be what Java or a build tool prints.
+TRACE_LINES: Final = 200
 
 
 class Look(msgspec.Struct):
@@ -70,7 +70,7 @@ def look_through(path: Path, zone: tzinfo = UTC) -> Look:
                 look.broken_off = line.reason
             continue
         text = line.text
-        if number < _TRACE_LINES and not look.requests and is_trace_line(text):
+        if number < TRACE_LINES and not look.requests and is_trace_line(text):
             look.is_trace = True
             return look
         if MARK in text:
