@@ -17,7 +17,16 @@ from typing import Final
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from coordinator_udf.background import BackgroundThread
@@ -54,6 +63,15 @@ _FILE_BYTES: Final = 32 * 1024 * 1024
 #: After how many compactions all files are looked at, and those that are needed no more are deleted: with two
 #: micro-batches a second each 8.5 minutes; as many more small files lie about with double.
 _THOROUGH_AFTER_COMPACTIONS: Final = 16
+#: Columns whose values hardly ever stand twice in a micro-batch, so that looking for those that do is work for nothing.
+#: Measured with the answers of 7,752 heartbeats (CPU time of a commit, three times): with dictionaries of them 5.7 to
+#: 5.9 ms and 181 kB, without 4.3 ms and 138 kB. Compaction, which has more rows, makes dictionaries.
+_DIFFERENT: Final = ("seq", "request_id", "answered_by", "member_id")
+#: Who names a property names the codec too: without properties delta-rs compresses so, with them it does not.
+_MICRO_BATCH: Final = WriterProperties(
+    compression="SNAPPY",
+    column_properties={name: ColumnProperties(dictionary_enabled=False) for name in _DIFFERENT},
+)
 #: How often an append is tried that meets a deletion of rows, which an append is no part of: as often in a row nothing
 #: but a compaction that runs all the time would win.
 _APPEND_ATTEMPTS: Final = 10
@@ -254,7 +272,14 @@ class OutputTables:
 def _commit(table: DeltaTable, rows: pa.Table | Sequence[TableFile], properties: CommitProperties) -> None:
     """Appends rows, or files that are there already, in one commit on the version of the table that is loaded."""
     if isinstance(rows, pa.Table):
-        write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=_NO_UPKEEP)
+        write_deltalake(
+            table,
+            rows,
+            mode="append",
+            writer_properties=_MICRO_BATCH,
+            commit_properties=properties,
+            post_commithook_properties=_NO_UPKEEP,
+        )
     else:
         table.create_write_transaction(
             [*added(rows)],
