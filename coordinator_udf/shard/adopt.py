@@ -26,6 +26,8 @@ from coordinator_udf.shard.state import ShardState
 
 #: The type of the entry of a shard's own log that a row AdoptGroup leaves, for the state to be loaded again.
 ADOPTED: Final = "AdoptGroup"
+#: Where a classic group is rebalancing its last generation alone is on record.
+_NOT_ON_RECORD = frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE})
 _KINDS = (kinds.SESSION, kinds.JOIN, kinds.SYNC, kinds.REBALANCE)
 
 
@@ -87,7 +89,8 @@ def adopt_group(shard: ShardState, row: Request) -> None:
         shard.store.groups.pop(group_id, None)
         return
     shard.store.groups[group_id] = group
-    if ctx.appended is not None:
+    rebalances = isinstance(group, ClassicGroup) and group.state in _NOT_ON_RECORD
+    if ctx.appended is not None and not rebalances:
         # What a coordinator didn't load stands in its log all the same, and may be loaded later.
         ctx.appended.append((ctx.end_offset, ADOPTED, {"body": row.body}, None, None))
     for timer in adoption.timers:

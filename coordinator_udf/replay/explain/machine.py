@@ -12,6 +12,7 @@ import msgspec
 
 from coordinator_udf.groups.consumer.change import METADATA_REFRESH_INTERVAL_MS
 from coordinator_udf.groups.consumer.regex import MIN_REFRESH_INTERVAL_MS
+from coordinator_udf.groups.context import LogEntry
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ResolvedRegex
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore, TopicOffsets
@@ -43,6 +44,13 @@ def control_row(partition: int, at_ms: int, api: str, body: str) -> Request:
     return Request(partition, 0, at_ms, None, api, 0, body=body)
 
 
+class Written(NamedTuple):
+    """What a shard's log got at one time, and before that."""
+
+    before: Written | None
+    entries: tuple[LogEntry, ...]
+
+
 class Snapshot(NamedTuple):
     """All that a group is, and all that its further course depends on."""
 
@@ -61,7 +69,7 @@ class Snapshot(NamedTuple):
     seen_twice: SeenTwice
     availability: Availability
     started: bool
-    log_length: int
+    log: Written | None
     resolving: dict[str, dict[str, ResolvedRegex]]
 
     def key(self, until_ms: int) -> tuple[Any, ...]:
@@ -91,6 +99,8 @@ class GroupMachine:
         """
         self._shard = Shard(partition, settings, keep_log=keep_log)
         self._assignments: dict[int, dict[str, bytes]] = {}
+        #: The shard's log, whose own list has nothing but while it is loaded: this goes back and forth without a copy.
+        self._log: Written | None = None
         self._interval_ms = settings.group_consumer_assignment_interval_ms
 
     @property
@@ -114,8 +124,22 @@ class GroupMachine:
         if row.api == "LoadGroup" and row.body is not None:
             offset, assignments = loaded_assignments(row.body)
             self._assignments[offset] = assignments
-        self._shard.handle_row(row, 0)
+        if row.api == "Failover" and self._shard.log is not None:
+            self._shard.log[:] = self._written()
+            self._shard.handle_row(row, 0)
+            self._shard.log.clear()
+        else:
+            self._shard.handle_row(row, 0)
         return self._take()
+
+    def _written(self) -> list[LogEntry]:
+        """All that the log has, in order."""
+        parts = []
+        written = self._log
+        while written is not None:
+            parts.append(written.entries)
+            written = written.before
+        return [entry for entries in reversed(parts) for entry in entries]
 
     def adopt(self, body: str) -> list[Given]:
         """Puts the group in the state that the body of a row AdoptGroup tells; the answers that came of it.
@@ -181,6 +205,10 @@ class GroupMachine:
         decided = self._shard.ctx.decisions
         for _, _, _, _, member_id, offset, payload in decided.assignments:
             self._assignments.setdefault(offset, {})[member_id] = payload
+        log = self._shard.log
+        if log:
+            self._log = Written(self._log, tuple(log))
+            log.clear()
         given = [(row[2], self._filled(row[9], row[10])) for row in decided.responses if row[2] is not None]
         for rows in decided.by_kind().values():
             rows.clear()
@@ -258,7 +286,7 @@ class GroupMachine:
             store.seen_twice,
             shard.availability,
             shard.started,
-            len(shard.log or ()),
+            self._log,
             dict(ctx.resolving),
         )
 
@@ -286,5 +314,4 @@ class GroupMachine:
         for rows in ctx.decisions.by_kind().values():
             rows.clear()
         shard.availability, shard.started = snapshot.availability, snapshot.started
-        if shard.log is not None:
-            del shard.log[snapshot.log_length :]
+        self._log = snapshot.log

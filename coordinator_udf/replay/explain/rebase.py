@@ -118,10 +118,18 @@ class Rebase:
         self._note(is_fruitful=not fewest)
         return chosen
 
-    def loaded(self, load: Point, until: int) -> list[str]:
-        """Returns the states that the broker may have loaded, those first with which the fewest answers differ.
+    def differing_as_it_is(self, until: int) -> int:
+        """Returns how many answers differ up to a step if the group goes on as it is; it stays where it was."""
+        here = self._walk.point()
+        tail = self._walk.tail(here)
+        differing = self._differing(until, None, 10**9)
+        self._walk.forward_to(here, tail)
+        return differing
 
-        There are a few of them at most.
+    def loaded(self, load: Point, until: int) -> list[tuple[int, str]]:
+        """Returns a few states that the broker may have loaded, and how many answers differ with each.
+
+        Those with which the fewest differ come first.
 
         The walk is where it was afterwards.
 
@@ -149,7 +157,7 @@ class Rebase:
             if differing < most:
                 found.append((differing, body))
         walk.forward_to(here, tail)
-        return [body for _, body in sorted(found, key=_first)[: walk.bounds.loaded_candidates]]
+        return sorted(found, key=_first)[: walk.bounds.loaded_candidates]
 
     def _note(self, *, is_fruitful: bool) -> None:
         """Notes whether all answers agree soon; where that fails again and again, fewer answers are tried.

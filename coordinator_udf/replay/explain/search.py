@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordinator_udf.replay.explain.points import Mismatch, OtherBegin, Point, Tail
-from coordinator_udf.replay.explain.rebase import Rebase
+from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, Window
@@ -61,6 +61,8 @@ class Search:
         self._in_vain = 0
         #: The loads of the shard (how much had happened then) of which it is known what the broker had loaded.
         self._known_loads: set[int] = set()
+        #: The answer that nothing explained where walking on up to a step ended; None if that was another reason.
+        self._stopped_at: int | None = None
 
     def run(self) -> Outcome:
         """Walks through the whole group."""
@@ -86,13 +88,15 @@ class Search:
             excused = walk.excused_now
             if any(mismatch.place not in self._rebase.given_up for mismatch in mismatches):
                 window = self._explain(mismatches)
-                if window is not None and not self._was_loaded_otherwise():
+                if window is not None and not (self._was_loaded_otherwise() or (excused and self._began(mismatches))):
                     if until is not None:
+                        self._stopped_at = mismatches[0].place
                         return False
                     self._give_up(mismatches, window)
                 kept_at = walk.first
             elif excused:
                 if until is not None:
+                    self._stopped_at = None
                     return False
                 self._put_right(None)
         return True
@@ -149,18 +153,30 @@ class Search:
         goal = min(walk.first + self._bounds.confirm, walk.lost_from())
         oldest = load if load.course < self._points[0].course else self._points[0]
         mark = self._mark(oldest, goal)
-        for body in self._rebase.loaded(load, goal):
-            walk.back_to(load)
-            self._points = [load]
-            explained = [e for e in mark.explanations if walk.has_happened(e.place)]
-            self._outcome.explanations[:] = explained
-            walk.adopt(self._rebase.group_id, body, of_load=True)
-            self._points.append(walk.point())
-            self._known_loads.add(load.course)
-            if self._go_on(goal):
+        first = walk.first
+        as_it_is = 1 + self._rebase.differing_as_it_is(goal)
+        for differing, body in self._rebase.loaded(load, goal):
+            if self._holds(load, body, goal, mark):
                 return True
-            self._known_loads.discard(load.course)
-            self._return_to(mark)
+            wrong = self._stopped_at
+            # With fewer such answers than if the group goes on as it is, one says nothing of what was loaded.
+            if wrong is not None and wrong >= first and differing < as_it_is and self._holds(load, body, wrong, mark):
+                return True
+        return False
+
+    def _holds(self, load: Point, body: str, goal: int, mark: _Mark) -> bool:
+        """Goes on up to a step from a state that was loaded, if that explains all answers; else nothing changes."""
+        walk = self._walk
+        walk.back_to(load)
+        self._points = [load]
+        self._outcome.explanations[:] = [e for e in mark.explanations if walk.has_happened(e.place)]
+        walk.adopt(self._rebase.group_id, body, of_load=True)
+        self._points.append(walk.point())
+        self._known_loads.add(load.course)
+        if self._go_on(goal):
+            return True
+        self._known_loads.discard(load.course)
+        self._return_to(mark)
         return False
 
     def _thin_out(self) -> None:
@@ -330,25 +346,39 @@ class Search:
         walk.forward_to(here, tail)
         return found
 
+    def _began(self, mismatches: list[Mismatch]) -> bool:
+        """Puts the group right before answers, if with the state that it is in then these are right, and the next ones.
+
+        That is so where a rebalance goes on of whose beginning the log has nothing.
+        """
+        before = self._before(mismatches[0].place)
+        chosen = None if before is None else self._rebase.choose(before, len(mismatches))
+        if chosen is None or chosen.differing or chosen.start is not before:
+            return False
+        self._go_from(chosen)
+        return True
+
     def _put_right(self, place: int | None) -> None:
         """Puts the group in the state that later answers tell, if they say that it is in another.
 
         Args:
             place: the answer that nothing explains; None where the log itself can't tell what is right.
         """
-        walk = self._walk
         differing = self._rebase.differing_soon()
         if not differing or self._goes_on_as_it_is():
             return
         chosen = self._rebase.choose(None if place is None else self._before(place), differing)
         if chosen is None:
             return
-        walk.back_to(chosen.start)
-        walk.adopt(self._rebase.group_id, chosen.body)
-        # What was before can't be searched any more: the state doesn't follow from it.
-        self._points = [walk.point()]
+        self._go_from(chosen)
         if not chosen.differing:
             self._last_bad = None
+
+    def _go_from(self, chosen: Chosen) -> None:
+        self._walk.back_to(chosen.start)
+        self._walk.adopt(self._rebase.group_id, chosen.body)
+        # What was before can't be searched any more: the state doesn't follow from it.
+        self._points = [self._walk.point()]
 
     def _follows(self, first: int) -> bool:
         """Returns whether what differs here may well follow from what differed before."""

@@ -23,7 +23,7 @@ from coordinator_udf.replay.explain.tables import (
     unexplained_rows,
 )
 from coordinator_udf.replay.explain.unexplained import with_unexplained
-from coordinator_udf.replay.inputs.broker_log.undecided import REBASED
+from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, REBASED
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
@@ -136,7 +136,8 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     outputs, verdict = judge()
     if source.facts is None:
         return outputs, verdict
-    decided = (difference for difference in verdict.differences if difference.undecided is None)
+    # A rebalance of which the log tells no more shows in other answers as well.
+    decided = (difference for difference in verdict.differences if difference.undecided in {None, ENDED})
     differing = {difference.request_id: difference for difference in decided if difference.request_id is not None}
     lists = lists_without_moment(source, source.facts, verdict.differences)
     explained = source.explained = explain(source, source.facts, differing, lists=lists)

@@ -27,7 +27,12 @@ _NEVER_US: Final = 2**63
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
 )
-_MEMBERS_ASK: Final = frozenset({"Heartbeat", "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"})
+#: The APIs that tell a member of a rebalance that others began.
+_TELL_OF_OTHERS: Final = frozenset({"Heartbeat", "SyncGroup"})
+#: What is answered where a shard isn't there: whoever doesn't wait is told nothing else.
+_OF_SHARDS: Final = frozenset(
+    {Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR}
+)
 #: The APIs whose answers tell what state a group is in.
 _TELL_STATES: Final = frozenset({"ListGroups", "DescribeGroups", "ConsumerGroupDescribe"})
 #: What is answered to members that the coordinator knows only.
@@ -136,7 +141,7 @@ class LogFacts:
         named = self._differing_groups(entry, difference)
         if difference.ours is None:
             # Who waits is told of a rebalance that somebody began whom nobody answered any more.
-            waits = entry.api in _MEMBERS_ASK and any(self._has_ended(group, entry, difference) for group in named)
+            waits = entry.api in _TELL_OF_OTHERS and any(self._has_ended(group, entry, difference) for group in named)
             return ENDED if waits else None
         if not _may_be_given(difference):
             return None
@@ -226,7 +231,10 @@ class LogFacts:
             )
         else:
             # Only a classic group waits for members, and then everybody may commit.
-            may_wait = group_id in self._joins and entry.api in _MEMBERS_ASK
+            may_wait = group_id in self._joins and entry.api in _TELL_OF_OTHERS
+            ours = Errors.NONE if difference.ours is None else answer_error(difference.ours["body"])
+            if entry.api == "Heartbeat" and ours in _OF_SHARDS:
+                return False
             going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
         if not going_on:
             return False
