@@ -134,19 +134,21 @@ class Delivery:
             if answer.request.api == "OffsetCommit":
                 for commit in acknowledged_commits(answer, self._topics.names()):
                     self._history.acknowledge(commit)
+            process = self._processes[connection.member]
+            late_ms = process.timekeeper.answered_late_ms(answer.request.api, arrived_ms)
             if self._plan.keeps_requests:
-                self._keep(answer, arrived_ms)
-            self._send_answer(answer)
+                self._keep(answer, arrived_ms, late_ms)
+            self._send_answer(answer, late_ms)
             if connection.waiting:
                 self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
 
-    def _send_answer(self, answer: Answered) -> None:
+    def _send_answer(self, answer: Answered, late_ms: int) -> None:
         connection, request = answer.connection, answer.request
         if self._is_cut(connection.member):
             connection.lost.add(request.req)
         elif connection.is_open:
-            slowed_ms = self._slowed_by_ms(connection.member)
-            arrives = self._network.answer(connection, request, self._agenda.now_ms + slowed_ms)
+            leaves_ms = self._agenda.now_ms + late_ms + self._slowed_by_ms(connection.member)
+            arrives = self._network.answer(connection, request, leaves_ms)
             if arrives is None:
                 connection.lost.add(request.req)
             else:
@@ -168,9 +170,11 @@ class Delivery:
             told = AnsweredRequest(ADMIN, plan.group_id, "LeaveGroup", now_ms, now_ms, body, answer)
             self._history.answered.append(told)
 
-    def _keep(self, answer: Answered, arrived_ms: int) -> None:
+    def _keep(self, answer: Answered, arrived_ms: int, late_ms: int) -> None:
         process, request = answer.connection.member, answer.request
         group_id = self._processes[process].plan.group_id
         self._history.answered.append(
-            AnsweredRequest(process, group_id, request.api, arrived_ms, answer.ts_ms, request.body, answer.body)
+            AnsweredRequest(
+                process, group_id, request.api, arrived_ms, answer.ts_ms + late_ms, request.body, answer.body
+            )
         )

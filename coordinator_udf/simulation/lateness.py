@@ -21,6 +21,7 @@ class Timekeeper:
         self._beats_ms = [start_ms + time for time in plan.beats_ms]
         self._looks_ms = [start_ms + time for time in plan.looks_ms]
         self._sent_ms = [(api, start_ms + came, start_ms + went) for api, came, went in plan.sent_ms]
+        self._late_answers_ms = [(api, start_ms + came, late) for api, came, late in plan.answered_late_ms]
         self._draws = draws
         # Heartbeats stand as far apart as their interval, or further: where a rebalance is between them.
         gaps_ms = sorted(later - earlier for earlier, later in pairwise(self._beats_ms))
@@ -56,6 +57,17 @@ class Timekeeper:
             if known == api and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS)
         ]
         return max(0, min(near)[1] - now_ms) if near else None
+
+    def answered_late_ms(self, api: str, came_ms: int) -> int:
+        """Returns how much longer the coordinator took for a request that came at a time than it mostly does."""
+        return next(
+            (
+                late_ms
+                for known, known_ms, late_ms in self._late_answers_ms
+                if known == api and abs(came_ms - known_ms) <= _SAME_MS
+            ),
+            0,
+        )
 
     def next_look_ms(self, now_ms: int, within_ms: int) -> int | None:
         """Returns when the application next looked, if that is known and not later than within a time."""

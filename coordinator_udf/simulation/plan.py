@@ -100,6 +100,7 @@ class MemberPlan:
         beats_ms: when heartbeats went out, where that is known: one that is due about then goes out then.
         looks_ms: when its application looked at what a thread behind it has for it, where that is known.
         sent_ms: requests (API) that answer to something, where it is known when that came and when they went.
+        answered_late_ms: requests (API) that the coordinator takes long for: when they come, and how long.
         resubscribes: the topics that it wants from a time on.
         learns_ms: when it learned of the cluster, where it is known that it did so without having to.
         member_ids: the ids that it has, one after the other; drawn where there are no more.
@@ -128,6 +129,7 @@ class MemberPlan:
     beats_ms: tuple[int, ...] = ()
     looks_ms: tuple[int, ...] = ()
     sent_ms: tuple[tuple[str, int, int], ...] = ()
+    answered_late_ms: tuple[tuple[str, int, int], ...] = ()
     resubscribes: tuple[tuple[int, tuple[str, ...]], ...] = ()
     learns_ms: tuple[int, ...] = ()
     member_ids: tuple[str, ...] = ()

@@ -183,6 +183,7 @@ def test_a_log_of_any_settings_happens_again(run: str) -> None:
         ("evidence/dev/subscriptions.request.log.gz", "subscriptions-b"),  # The leader sees that its topic grew.
         ("evidence/dev/kip848.request.log.gz", "kip848-b"),  # A static member is killed, and its successor refused.
         ("broker/logs-dev/migrate.log.gz", "migrate-g"),  # Members give partitions up between others' SyncGroups.
+        ("broker/logs-dev/storm.log.gz", "storm-g"),  # A request for an id, and the one with it, at the same time.
         ("broker/logs-dev/txn.log.gz", "txn-a"),  # One closes that was told to join again.
     ],
 )
@@ -199,6 +200,7 @@ def test_the_same_rebalances_happen_again(log: str, group_id: str) -> None:
     [
         ("evidence/dev/subscriptions.request.log.gz", "subscriptions-a"),  # One hangs for 31 s, and others wait for it.
         ("broker/logs-dev/subscriptions.log.gz", "subscriptions-a"),  # And here for longer than a request may take.
+        ("evidence/dev/kip848.request.log.gz", "kip848-a"),  # The coordinator takes 160 ms for the first heartbeat.
         ("evidence/dev/crash.request.log.gz", "crash-a"),  # One is killed after two commits.
     ],
 )
@@ -206,6 +208,24 @@ def test_the_same_rebalances_take_as_long_again(log: str, group_id: str) -> None
     room, folder, name = log.split("/")
     groups = read_groups(read_entries(shared(room, folder) / name), {})
     _happens_again(next(one for one in groups if one.group_id == group_id))
+
+
+@pytest.mark.parametrize(
+    ("log", "group_id", "said"),
+    [
+        ("fuzz-consumer", "fuzz-consumer-g0", "requests that don't follow from what it was told"),
+        ("connect", "connect-cluster", "it is no consumer (protocol type connect)"),
+        ("storm", "storm-g", None),
+    ],
+)
+def test_what_no_consumer_of_kafkas_does_is_said_and_of_others_nothing(
+    log: str, group_id: str, said: str | None
+) -> None:
+    groups = read_groups(read_entries(shared("broker", "logs-dev") / f"{log}.log.gz"), {})
+    group = next(one for one in groups if one.group_id == group_id)
+    told = {text for text in group.unknown if "don't follow" in text or "no consumer" in text}
+    assert bool(told) == (said is not None)
+    assert all(said is not None and said in text for text in told)
 
 
 def test_a_client_that_hung_is_told_of() -> None:

@@ -17,7 +17,10 @@ from coordinator_udf.simulation.what_if.hangs import hangs
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins
 from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, properties_of
 from coordinator_udf.simulation.what_if.restarts import Restarts
+from coordinator_udf.simulation.what_if.strange_requests import strange_requests
 
+#: A heartbeat that takes the coordinator longer tells of it, not of the network.
+_LATE_ANSWER_MS = 50
 #: A commit that comes so shortly before its member leaves is part of closing.
 _CLOSING_MS = 100
 #: A member that joins again so shortly after its SyncGroup was answered does it for what that told.
@@ -45,6 +48,7 @@ class Behaviour:
         beats_ms: when each heartbeat came.
         looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
         sent_ms: requests (API) that answer to something: when that was answered, and when they came.
+        answered_late_ms: heartbeats (API) that the coordinator took long for: when they came, and how long.
         learned_ms: when it joined again though nobody had told it to, and it wanted the same topics: those had changed.
         member_ids: its ids, one after the other.
         unknown: what the requests don't tell, in words.
@@ -68,6 +72,7 @@ class Behaviour:
     beats_ms: tuple[float, ...]
     looks_ms: tuple[float, ...]
     sent_ms: tuple[tuple[str, float, float], ...]
+    answered_late_ms: tuple[tuple[str, float, float], ...]
     learned_ms: tuple[float, ...]
     member_ids: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -89,6 +94,7 @@ def behaviour_of(
     subscriptions = list(_subscriptions(process))
     close_ms, crash_ms = _end(process, interval_ms, commit_ms, of_log_ms[-1], unknown)
     hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms, restarts))
+    unknown += strange_requests(process)
     unknown += [f"why {process.client_id} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
     return Behaviour(
         process,
@@ -109,6 +115,7 @@ def behaviour_of(
         tuple(_beats(process)),
         tuple(_looks(process)),
         tuple(_sent(process)),
+        tuple(_answered_late(process)),
         tuple(_learned(process)),
         tuple(_member_ids(process)),
         tuple(unknown),
@@ -275,6 +282,14 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
         elif entry.api == "SyncGroup" and joined_ms is not None:
             yield "SyncGroup", joined_ms, arrived_ms(entry)
             joined_ms, synced_ms = None, answered_ms(entry)
+
+
+def _answered_late(process: Process) -> Iterator[tuple[str, float, float]]:
+    """Yields the heartbeats for which the coordinator took long: a group's first, or on a machine that is busy."""
+    for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat"):
+        took_ms = answered_ms(entry) - arrived_ms(entry)
+        if took_ms > _LATE_ANSWER_MS:
+            yield entry.api, arrived_ms(entry), took_ms
 
 
 def _looks(process: Process) -> Iterator[float]:

@@ -171,6 +171,9 @@ def _member(
         beats_ms=sent(behaviour.beats_ms),
         looks_ms=sent(behaviour.looks_ms),
         sent_ms=tuple((api, round(came) - start_ms, sent([went])[0]) for api, came, went in behaviour.sent_ms),
+        answered_late_ms=tuple(
+            (api, round(came) - start_ms, round(took)) for api, came, took in behaviour.answered_late_ms
+        ),
         resubscribes=tuple((sent([time])[0], topics) for time, topics in behaviour.resubscribed_ms),
         learns_ms=sent(behaviour.learned_ms),
         member_ids=behaviour.member_ids,

@@ -133,6 +133,9 @@ def _starts_over(process: Process, entry: Entry) -> bool:
     """Returns whether a request joins without the id that the process has: by its own clock its session is over."""
     if entry.api != "JoinGroup" or entry.request.get("memberId") or entry.request.get("groupInstanceId"):
         return False
+    if (entry.response or {}).get("memberId") in process.member_ids:
+        # It is the request for that very id: the times of a log are not exact to the order of the two.
+        return False
     for before in reversed(process.entries):
         if before.api == "LeaveGroup" or _tells_it_is_gone(before.response or {}):
             return False
