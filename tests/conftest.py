@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,12 @@ time.tzset()
 # Every JVM of the tests, this one's session and those of drivers, jobs and tools, is young when it ends: what it would
 # compile well, and collect in several threads, it takes from the tests beside it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+# Jobs that tests kill can't clean up: what they, and all that tests start, put in a temporary place goes with the
+# tests. Its path is short, for a socket's address has no more than 108 bytes. Folders of single tests stay where pytest
+# has them.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+_TEMPORARY = tempfile.mkdtemp(prefix="mt-")
+os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
 #: How the reason of a skip begins where recordings are absent.
 NO_RECORDINGS = "no recordings at"
 
@@ -65,6 +73,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Refuses to run tests in several processes where their groups are not known to what spreads them."""
     if getattr(session.config.option, "loadgroup", False) and any("@" not in item.nodeid for item in session.items):
         raise pytest.UsageError("pytest-xdist doesn't keep groups of tests together with this version of pytest")
+
+
+def pytest_unconfigure() -> None:
+    """Removes what was put in temporary places."""
+    shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 
 #: The group of the tests that share the Spark session.
