@@ -166,7 +166,7 @@ class GroupFacts:
         return [life for life in self.lives if life.incarnation > 1]
 
     def ended_before(self, life: Life) -> str:
-        """Returns how the one before it ended, and when."""
+        """Returns how the process before it ended, and when."""
         older = [each for each in self.lives if each.identity == life.identity and each.incarnation < life.incarnation]
         if not older:
             return "not told"

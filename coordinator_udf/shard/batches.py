@@ -43,7 +43,7 @@ class ShardOutputs(NamedTuple):
         return self.decisions if self.heartbeats is None else [*self.decisions, self.heartbeats]
 
     def outputs(self) -> Outputs:
-        """Returns a table a kind."""
+        """Returns one table for each kind of output."""
         return Outputs.of(self.all())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -154,7 +154,7 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         end_ms=round(scenario.end_s * 1000),
         settings=scenario.coordinator,
         network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
-        failovers=_apart(failovers),
+        failovers=failovers_apart(failovers),
         cadence_ms=scenario.cadence_ms,
     )
     return replace(plan, end_ms=max(plan.end_ms, _last_fault_ms(plan) + round(scenario.quiet_s * 1000)))
@@ -274,7 +274,7 @@ def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:
     )
 
 
-def _apart(failovers: list[Failover]) -> tuple[Failover, ...]:
+def failovers_apart(failovers: Iterable[Failover]) -> tuple[Failover, ...]:
     """Returns the failovers of which none begins before the one before it is over."""
     apart: list[Failover] = []
     for failover in sorted(failovers, key=lambda one: one.at_ms):

@@ -27,6 +27,7 @@ from coordinator_udf.simulation.plan import (
     TopicPlan,
     WorldPlan,
 )
+from coordinator_udf.simulation.scenario import failovers_apart
 from coordinator_udf.simulation.what_if.rebalances import MEMBER_LEFT, simulated_rebalances
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
@@ -174,16 +175,7 @@ def _faulty(draw: st.DrawFn) -> WorldPlan:
         members.append(replace(member, **changes[fault]))
     failovers = tuple(Failover(draw(times), draw(st.integers(0, 5_000))) for _ in range(draw(st.integers(0, 2))))
     survivor = MemberPlan("survivor", 1, "g", ("t",), draw(times), plan.members[0].properties)
-    return replace(plan, members=(*members, survivor), failovers=_apart(failovers))
-
-
-def _apart(failovers: tuple[Failover, ...]) -> tuple[Failover, ...]:
-    """Failovers of which none begins before the one before it is over."""
-    apart: list[Failover] = []
-    for failover in sorted(failovers, key=lambda one: one.at_ms):
-        if not apart or failover.at_ms > apart[-1].at_ms + apart[-1].down_ms:
-            apart.append(failover)
-    return tuple(apart)
+    return replace(plan, members=(*members, survivor), failovers=failovers_apart(failovers))
 
 
 @settings(

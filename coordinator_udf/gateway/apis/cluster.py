@@ -65,7 +65,7 @@ def api_versions(
 def software_error(version: int, request: Mapping[str, Any]) -> Errors:
     """Returns the error of an ApiVersions that tells no name or version of a client's software.
 
-    Old versions needn't.
+    Requests of old versions needn't tell them.
     """
     told = ("clientSoftwareName", "clientSoftwareVersion") if version >= _SOFTWARE_VERSION else ()
     is_told = all(_SOFTWARE.fullmatch(request[field]) for field in told)
