@@ -118,7 +118,7 @@ def rows_of_source(out: Path, name: str, source: str) -> list[dict[str, Any]]:
 
 
 def with_told_ends_of_joins(rows: list[dict[str, Any]], source: ReplaySource) -> list[dict[str, Any]]:
-    """Transitions in order, those that end a join phase at the first answer that the broker gave to who waited in it.
+    """Transitions in order, those that end a join phase between their time and the first answer to who waited in it.
 
     So are members that go then. Nobody waited in a phase that ended when it began.
     """
@@ -134,7 +134,8 @@ def with_told_ends_of_joins(rows: list[dict[str, Any]], source: ReplaySource) ->
         if row["to_state"] == "PreparingRebalance" and row["from_state"] != "PreparingRebalance":
             began[group] = row["ts"]
         if row["rule"] in {"ALL_JOINED", "JOIN_EXPIRED"} and began[group] < row["ts"]:
-            ended[group, row["ts"]] = min(answered[group, row["generation"]])
+            told = min(answered[group, row["generation"]])
+            ended[group, row["ts"]] = told - min((told - row["ts"]) // 2, 40)
     return [{**row, "ts": ended.get((row["group_id"], row["ts"]), row["ts"])} for row in rows]
 
 
