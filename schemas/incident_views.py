@@ -83,12 +83,22 @@ WITH came AS (
     LEFT JOIN connections USING (source, group_id, member_id)
 ), named AS (
     SELECT *, coalesce(instance_id, client_id, member_id) AS identity FROM each
+), numbered AS (
+    SELECT *, row_number() OVER (PARTITION BY source, group_id, identity ORDER BY ts, seq) AS incarnation FROM named
+), first_used AS (
+    SELECT source, group_id, identity, connection AS first_connection, min(incarnation) AS origin
+    FROM numbered LATERAL VIEW explode(used) AS connection GROUP BY source, group_id, identity, connection
 ), placed AS (
-    SELECT *, array_contains(lag(used) OVER following, first_connection) AS same_connection
-    FROM named WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY ts, seq)
+    -- Of two processes with one instance id each may put out the other many times.
+    SELECT numbered.*, origin < incarnation AS same_connection, origin
+    FROM numbered LEFT JOIN first_used USING (source, group_id, identity, first_connection)
+), counted AS (
+    SELECT *, count_if(NOT coalesce(same_connection, false)) OVER (
+        PARTITION BY source, group_id, identity ORDER BY ts, seq
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS processes
+    FROM placed
 )
-SELECT source, group_id, identity, instance_id AS group_instance_id,
-       row_number() OVER following AS incarnation, member_id, client_id, client_host,
+SELECT counted.source, counted.group_id, counted.identity, instance_id AS group_instance_id, counted.incarnation, member_id, client_id, client_host,
        timestamp_millis(ts) AS since,
        timestamp_millis(coalesce(gone.ts, CASE WHEN instance_id IS NOT NULL THEN lead(ts) OVER following END)) AS until,
        CASE WHEN gone.event IS NOT NULL THEN gone.event
@@ -97,11 +107,11 @@ SELECT source, group_id, identity, instance_id AS group_instance_id,
        lag(member_id) OVER following AS member_id_before, lag(gone.event) OVER following AS ended_before,
        ts - lag(gone.ts) OVER following AS away_ms,
        coalesce(own_client_id, client_id) AS current_client_id, same_connection,
-       count_if(NOT coalesce(same_connection, false)) OVER (
-           PARTITION BY source, group_id, identity ORDER BY ts, seq
-           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS process
-FROM placed
-WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY ts, seq)
+       coalesce(earlier.processes, counted.processes) AS process
+FROM counted LEFT JOIN (SELECT source, group_id, identity, incarnation AS origin, processes FROM counted) earlier
+    ON same_connection AND earlier.source = counted.source AND earlier.group_id = counted.group_id
+       AND earlier.identity = counted.identity AND earlier.origin = counted.origin
+WINDOW following AS (PARTITION BY counted.source, counted.group_id, counted.identity ORDER BY ts, seq)
 """
 
 #: Who had which partition from when to when, as stored: a classic group's at the end of each rebalance, a consumer

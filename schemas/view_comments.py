@@ -69,7 +69,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "away_ms": "from the end of the one before",
     "current_client_id": "as its process calls itself; the coordinator goes on calling a static member by "
     "its first one",
-    "same_connection": "whether it asked on a connection that the incarnation before had used: then it is the same "
+    "same_connection": "whether it asked on a connection that an incarnation before had used: then it is the same "
     "process; null where the evidence names no connections",
     "process": "counts the processes behind the identity from 1, one that connected anew as another",
     "ended_before": "how the incarnation before it ended",

@@ -14,7 +14,7 @@ _LINE: Final = re.compile(r"(?P<at>\S+ \S+) (?:t\+\S+ )?(?P<what>.*)")
 _SPAWN: Final = re.compile(r"spawn \w+ (?P<client>\S+) group=(?P<group>\S+) (?P<options>\{.*\})")
 _COMMAND: Final = re.compile(r"(?P<client>\S+) <- (?P<what>close|stall|sub)(?: (?P<argument>\S+))?")
 _START: Final = re.compile(r"start (?P<client>c\d+) \(process \d+ of it\)")
-_BLOCK: Final = re.compile(r"(?P<client>c\d+) blocks in processing for (?P<s>\d+) s")
+_BLOCK: Final = re.compile(r"(?P<client>c\d+) blocks in processing for (?P<s>[\d.]+) s")
 _SETTING: Final = re.compile(r"([a-z][\w.]*)=(\S+)")
 
 
@@ -120,7 +120,7 @@ class _Reader:
             else:
                 self._running(told["client"]).subscribed.append(at)
         elif blocked := _BLOCK.match(what):
-            self._running(blocked["client"]).stalls.append((at, int(blocked["s"]) * 1000))
+            self._running(blocked["client"]).stalls.append((at, round(float(blocked["s"]) * 1000)))
 
     def _read_around(self, at: datetime, words: list[str]) -> None:
         timeline = self.timeline
