@@ -98,7 +98,8 @@ WITH came AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS processes
     FROM placed
 )
-SELECT counted.source, counted.group_id, counted.identity, instance_id AS group_instance_id, counted.incarnation, member_id, client_id, client_host,
+SELECT counted.source, counted.group_id, counted.identity, instance_id AS group_instance_id,
+       counted.incarnation, member_id, client_id, client_host,
        timestamp_millis(ts) AS since,
        timestamp_millis(coalesce(gone.ts, CASE WHEN instance_id IS NOT NULL THEN lead(ts) OVER following END)) AS until,
        CASE WHEN gone.event IS NOT NULL THEN gone.event
