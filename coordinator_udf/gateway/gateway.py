@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
 import threading
@@ -25,6 +24,7 @@ from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.security.operations import OperationsHandler
 from coordinator_udf.gateway.server.connection import FREE_FRAME_BYTES, Connection
 from coordinator_udf.gateway.server.dispatch import Dispatcher
+from coordinator_udf.gateway.server.garbage import Garbage
 from coordinator_udf.gateway.server.group_commit import GroupCommit
 from coordinator_udf.gateway.server.interfaces import Handler, Passage, Shared
 from coordinator_udf.gateway.server.limits import ByteBudget
@@ -44,10 +44,6 @@ _log = logging.getLogger(__name__)
 #: append may wait for another process that holds the file for up to BUSY_TIMEOUT_S; service managers give a stop 30 s
 #: (Kubernetes) or 90 s (systemd) in all, so double is never reached there.
 _STOP_S: Final = 30.0
-
-#: After how many new objects Python looks for cyclic garbage, and after how many such looks at older objects: by
-#: default after 700, which is a third of the CPU time of a request, and finds next to nothing.
-_COLLECT_AFTER: Final = (50_000, 20, 50)
 
 
 class Gateway:
@@ -108,6 +104,7 @@ class Gateway:
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._closed: Counter[str] = Counter()
+        self._garbage = Garbage()
         self._connections: set[asyncio.Task[None]] = set()
         self._pending: PendingRequests
         self._commit: GroupCommit
@@ -248,7 +245,6 @@ class Gateway:
     async def _serve(self) -> None:
         settings = self._settings
         self._stop = asyncio.Event()
-        _collect_garbage_rarely()
         self._commit = GroupCommit(
             self._request_log,
             linger_ms=settings.append_linger_ms,
@@ -272,6 +268,7 @@ class Gateway:
             await self._behind.open()
         server = await serve(listener, self._accept_any, limit=FREE_FRAME_BYTES)
         committing = asyncio.create_task(self._commit.run())
+        collecting = asyncio.create_task(self._garbage.collect())
         self._loop = asyncio.get_running_loop()
         _log.info("listening on %s:%d, known to clients as %s:%d", settings.host, self.port, node.host, node.port)
         self._ready.set()
@@ -286,9 +283,9 @@ class Gateway:
                 self._behind.close()
             if self._peers is not None:
                 self._peers.stop()
-            for task in (*self._connections, stopping, committing):
+            for task in (*self._connections, stopping, committing, collecting):
                 task.cancel()
-            await asyncio.gather(*self._connections, stopping, committing, return_exceptions=True)
+            await asyncio.gather(*self._connections, stopping, committing, collecting, return_exceptions=True)
 
     def _handler(self, node: Node) -> Handler:
         """Returns what answers requests, of this log or before a cluster, authorized and measured if asked."""
@@ -369,10 +366,6 @@ class Gateway:
         task.add_done_callback(self._connections.discard)
 
     def _count_close(self, reason: str) -> None:
+        self._garbage.note_gone()
         # The first words: the rest is peculiar to one connection, and these are kept for ever.
         self._closed[" ".join(reason.split()[:3])] += 1
-
-
-def _collect_garbage_rarely() -> None:
-    """Spares this process most of its searches for cyclic garbage."""
-    gc.set_threshold(*_COLLECT_AFTER)
