@@ -23,6 +23,8 @@ class UpstreamSettings:
             None: any free ports, which nobody finds again after a restart.
         refresh_ms: how often it is looked which topics and brokers there are.
         connect_timeout_ms: how long a connection to a broker may take, until it can be used.
+        start_timeout_ms: how long a gateway that starts looks for a broker where none is there: as long as for one of a
+            log that is a topic.
         tls: how brokers are spoken to; None without TLS.
         credentials: what the gateway is known by in the cluster.
     """
@@ -31,6 +33,7 @@ class UpstreamSettings:
     first_broker_port: int | None
     refresh_ms: int = 2_000
     connect_timeout_ms: int = 10_000
+    start_timeout_ms: int = 30_000
     tls: ssl.SSLContext | None = None
     credentials: Credentials | None = None
 
@@ -60,6 +63,10 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(parse_address(part.strip()) for part in text.split(","))
 
 
+class BrokerAway(ConnectionError):
+    """Nobody answers at a broker's address now; somebody may later."""
+
+
 async def open_streams(
     settings: UpstreamSettings, host: str, port: int, limit: int = 64 * 1024
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -69,7 +76,8 @@ async def open_streams(
         limit: how many bytes are read ahead.
 
     Raises:
-        ConnectionError: nobody answers there, or the gateway is not let in.
+        BrokerAway: nobody answers there.
+        ConnectionError: the gateway is not let in.
     """
     writer: asyncio.StreamWriter | None = None
     try:
@@ -84,4 +92,5 @@ async def open_streams(
         if isinstance(error, asyncio.CancelledError):
             raise
         text = str(error) or "no answer"
-        raise ConnectionError(f"the broker at {host}:{port} can't be reached: {text}") from error
+        kind = BrokerAway if isinstance(error, (ConnectionRefusedError, TimeoutError)) else ConnectionError
+        raise kind(f"the broker at {host}:{port} can't be reached: {text}") from error

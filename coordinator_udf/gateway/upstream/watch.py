@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from coordinator_udf.gateway.upstream.cluster_state import (
     read_served,
     read_state,
 )
-from coordinator_udf.gateway.upstream.settings import CLIENT_ID, UpstreamSettings, open_streams
+from coordinator_udf.gateway.upstream.settings import CLIENT_ID, BrokerAway, UpstreamSettings, open_streams
 from coordinator_udf.members.driver.connection import BrokerConnection
 from coordinator_udf.protocol.requests import Topic
 
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 #: How long a look at the cluster may take, in seconds, with all that is asked in it: as Java's request.timeout.ms.
 _ANSWER_S = 30.0
+#: After which pause a cluster is looked for again of which no broker is there when a gateway starts, in seconds.
+_AGAIN_S = 1.0
 #: Every so many looks the brokers are asked what they serve, too: with looks each two seconds, twice a minute. As late
 #: as that clients are told of an upgrade; half asks each broker twice as often for what hardly ever changes.
 _ASK_SERVED_EACH = 15
@@ -64,18 +67,24 @@ class UpstreamCluster:
         self._thread = BackgroundThread(watch, "upstream")
 
     def look_first(self) -> None:
-        """Asks the cluster for its state once, before `start`.
+        """Asks the cluster for its state once, before `start`; waits for a broker where none is there.
 
         Raises:
             GatewaySettingsError: no broker can be asked.
         """
-        try:
-            asyncio.run(self._look())
-        except (OSError, TimeoutError) as error:
-            known = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap)
-            raise GatewaySettingsError(
-                f"the cluster at --upstream {known} can't be asked what it has: {error}"
-            ) from error
+        known = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap)
+        until = time.monotonic() + self.settings.start_timeout_ms / 1000
+        while True:
+            try:
+                asyncio.run(self._look())
+            except (OSError, TimeoutError) as error:
+                told = f"the cluster at --upstream {known} can't be asked what it has: {error}"
+                if not isinstance(error, BrokerAway) or time.monotonic() > until:
+                    raise GatewaySettingsError(told) from error
+                _log.warning("%s; trying again", told)
+                time.sleep(_AGAIN_S)
+            else:
+                return
 
     def start(self, take: Callable[[ClusterState], None]) -> None:
         """Looks again and again in a thread, which hands on what has changed."""
@@ -109,7 +118,7 @@ class UpstreamCluster:
     async def _ask(self, connection: BrokerConnection) -> tuple[ClusterState, set[str]]:
         seen = await read_state(connection, self._racks)
         if not seen.brokers:
-            raise ConnectionError("a broker names no brokers; it is starting")
+            raise BrokerAway("a broker names no brokers; it is starting")
         names = {topic.name for topic in seen.topics}
         return seen, await missing_topics(connection, [t for t in self.state.topics if t.name not in names])
 
@@ -132,13 +141,14 @@ class UpstreamCluster:
         return tuple(new[name] for name in sorted(new))
 
     async def _ask_any(self, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
-        failures = []
+        failures: list[OSError] = []
         for host, port in self.addresses():
             try:
                 return await self._ask_one(host, port, ask)
             except OSError as error:
-                failures.append(str(error))
-        raise ConnectionError("; ".join(failures))
+                failures.append(error)
+        kind = BrokerAway if all(isinstance(error, BrokerAway) for error in failures) else ConnectionError
+        raise kind("; ".join(map(str, failures)))
 
     async def _ask_one(self, host: str, port: int, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         connection = BrokerConnection(*await open_streams(self.settings, host, port), CLIENT_ID)

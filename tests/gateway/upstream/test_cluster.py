@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
+from coordinator_udf.gateway.upstream.settings import UpstreamSettings
+from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from tests.gateway.clients.built import java_command
 from tests.gateway.fleet import Fleet, wait
 from tests.gateway.in_process import Front
@@ -169,6 +175,45 @@ def test_a_group_outlives_its_broker_and_reads_on_when_that_is_back(tmp_path: Pa
         assert _poll(consumer, 1) == 1
         assert len(generations) == 1
         consumer.close()
+
+
+@contextmanager
+def forwarding(port: int, address: str) -> Iterator[None]:
+    """Another address of a broker, as long as the context lasts."""
+    host, _, broker_port = address.rpartition(":")
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(65_536):
+            target.sendall(data)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                behind = socket.create_connection((host, int(broker_port)))
+                for ends in ((client, behind), (behind, client)):
+                    threading.Thread(target=pump, args=ends, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", port)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_gateway_that_starts_waits_for_a_broker(broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = UpstreamSettings(bootstrap=(("127.0.0.1", port),), first_broker_port=None, start_timeout_ms=600_000)
+    with pytest.raises(GatewaySettingsError, match="can't be reached"):
+        UpstreamCluster(dataclasses.replace(settings, start_timeout_ms=0)).look_first()
+    cluster = UpstreamCluster(settings)
+    looking = threading.Thread(target=cluster.look_first)
+    looking.start()
+    wait(lambda: "trying again" in caplog.text, "it has looked in vain")
+    with forwarding(port, broker.address):
+        looking.join(120)
+        assert {"t1", "t2"} <= {topic.name for topic in cluster.state.topics}
 
 
 def test_transactions_pass_but_offsets_in_them_are_refused(front: Front) -> None:
