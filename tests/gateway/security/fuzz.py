@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import socket
 import tempfile
@@ -109,7 +110,12 @@ class Target:
         in_flight = asyncio.Semaphore(self.settings.max_in_flight)
         admission = None if security is None else security.admission
         return Shared(
-            self.settings, self.handler, self.budget, in_flight, lambda why: self.closed.update([why]), admission
+            self.settings,
+            self.handler,
+            self.budget,
+            in_flight,
+            lambda why: self.closed.update([" ".join(why.split()[:5])]),
+            admission,
         )
 
 
@@ -153,6 +159,8 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many, half of them before authentication")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
+    # Each connection that is closed has its line.
+    logging.disable(logging.WARNING)
 
     async def run() -> None:
         rng = random.Random(asked.seed)
