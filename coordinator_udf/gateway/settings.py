@@ -58,19 +58,21 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
         gateways: where clients reach all gateways before this log, this one among them; none: there is only this one.
         max_connections: further ones are closed at once.
         max_request_bytes: a longer frame closes its connection (Kafka: socket.request.max.bytes, 100 MiB).
-        queued_bytes_max: memory for requests that are not yet in the log; beyond it reading waits.
+        queued_bytes_max: memory for requests that are not yet in the log, four of the largest; beyond it reading waits.
         max_in_flight_per_connection: unanswered requests of one connection; beyond it its reading waits.
         max_in_flight: unanswered requests of all connections; beyond it reading waits.
         unanswered_rows_max: rows that the log takes while the coordinator has not answered those before; further ones
             wait here, where they can still be dropped. About what it answers in half a second.
         idle_timeout_ms: a connection without a request for so long is closed (connections.max.idle.ms).
-        frame_timeout_ms: a frame that was begun and doesn't end within this time closes its connection.
-        write_timeout_ms: a client that takes no answer for so long is disconnected.
+        frame_timeout_ms: a frame that was begun and doesn't end within this time closes its connection: after as long
+            as clients wait for an answer (request.timeout.ms).
+        write_timeout_ms: a client that takes no answer for so long is disconnected; likewise.
         request_timeout_ms: how long the coordinator may take; a JoinGroup and a SyncGroup get the rebalance timeout on
             top, as they wait for others.
         loading_hold_ms: how long a request waits for a coordinator that loads before it is told so; less than clients'
             shortest request timeouts (5 s).
-        append_linger_ms: how long a group of requests is gathered before it is appended to the log.
+        append_linger_ms: how long a group of requests is gathered before it is appended to the log: half makes twice
+            the durable writes, of some milliseconds each, and answers come 12 ms earlier.
         append_rows_max: rows of one append at the most.
         client_assignors: whether the coordinator asks members to compute assignments
             (group.consumer.client.assignors.enable).

@@ -96,6 +96,7 @@ def int_order(numbers: Collection[int], table: int | None = None) -> list[int]:
 
 #: The size of a TimelineHashMap's table before anything is in it.
 INITIAL_TIMELINE_TABLE = 2
+#: The multiplier of Knuth's Fibonacci hashing, as in Kafka's BaseHashTable.findSlot.
 _FIBONACCI = -7_046_029_254_386_353_131
 _MASK64 = 2**64 - 1
 

@@ -25,6 +25,7 @@ from kio.serial.errors import SerialError
 
 from coordinator_udf.offsets_topic.messages import Array, Field, Struct
 
+#: The longest text that Kafka's STRING can hold: its length has two bytes (Short.MAX_VALUE).
 MAX_STRING_BYTES: Final = 32767
 
 #: Readers and writers of numbers: kio's.

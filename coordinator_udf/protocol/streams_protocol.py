@@ -12,6 +12,7 @@ from coordinator_udf.protocol.java_bytes import JavaBytes, MalformedBytes
 
 #: The name of Streams' assignor (StreamsPartitionAssignor.name).
 STREAMS_ASSIGNOR: Final = "stream"
+#: StreamsAssignmentProtocolVersions.LATEST_SUPPORTED_VERSION.
 NEWEST: Final = 11
 #: From which version on there is a field, or another form of one.
 _LATEST, _ERROR, _DICTIONARY, _STANDBY_HOSTS, _NEXT_REBALANCE = 3, 4, 5, 6, 7

@@ -22,7 +22,8 @@ SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 #: As in Kafka; RFC 7677 asks for 4,096 at least.
 _ITERATIONS: Final = 8_192
 
-#: Of users and of who isn't there alike: a length would tell.
+#: Of users and of who isn't there alike: a length would tell. RFC 5802 names no length; a salt has to be another one
+#: for each user, for which half would do as well.
 _SALT_BYTES: Final = 32
 
 #: What of PLAIN's message is left with a name beside it.

@@ -37,8 +37,9 @@ _BYTES_MAX: Final = 1 << 20
 _TIMEOUT_S: Final = 5.0
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
-#: How long nothing is asked again after an unknown key id or a failure: whoever sends tokens could make the gateway
-#: ask all the time otherwise.
+#: How long nothing is asked again after an unknown key id or a failure, in seconds: whoever sends tokens could make the
+#: gateway ask all the time otherwise. As late as that a token is good that was signed with a key of today; half asks
+#: the provider twice as often while such tokens come.
 _PAUSE_S: Final = 10.0
 
 #: (key id, algorithm) -> key.

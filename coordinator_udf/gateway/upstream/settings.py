@@ -21,8 +21,10 @@ class UpstreamSettings:
         bootstrap: addresses of some of its brokers.
         first_broker_port: the gateway's port for the broker with id 0; the one with id 7 has the port seven further.
             None: any free ports, which nobody finds again after a restart.
-        refresh_ms: how often it is looked which topics and brokers there are.
-        connect_timeout_ms: how long a connection to a broker may take, until it can be used.
+        refresh_ms: how often it is looked which topics and brokers there are: as late as that a new topic is seen. Half
+            asks a broker for all topics twice as often.
+        connect_timeout_ms: how long a connection to a broker may take, until it can be used; as Java's
+            socket.connection.setup.timeout.ms.
         start_timeout_ms: how long a gateway that starts looks for a broker where none is there: as long as for one of a
             log that is a topic.
         tls: how brokers are spoken to; None without TLS.

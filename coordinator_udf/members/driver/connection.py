@@ -11,7 +11,8 @@ from typing import Any
 from coordinator_udf.protocol.wire import MalformedFrame, request_bytes, split_response
 
 _LENGTH = struct.Struct(">i")
-#: No answer about groups is larger; a broker that claims so is none.
+#: No answer about groups is larger; a broker that claims so is none. As much as a broker takes of a request
+#: (socket.request.max.bytes, 100 MiB).
 _MAX_FRAME_BYTES = 100 << 20
 
 
