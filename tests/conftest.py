@@ -32,8 +32,10 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 # tests. Its path is short, for a socket's address has no more than 108 bytes. Folders of single tests stay where pytest
 # has them.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-_TEMPORARY = tempfile.mkdtemp(prefix="mt-")
-os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
+#: Of the process that runs the tests or starts others that do; those have its environment.
+_TEMPORARY = None if "PYTEST_XDIST_WORKER" in os.environ else tempfile.mkdtemp(prefix="mt-")
+if _TEMPORARY is not None:
+    os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
 #: How the reason of a skip begins where recordings are absent.
 NO_RECORDINGS = "no recordings at"
 
@@ -76,8 +78,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Removes what was put in temporary places."""
-    shutil.rmtree(_TEMPORARY, ignore_errors=True)
+    """Removes what was put in temporary places, once all processes of tests have ended."""
+    if _TEMPORARY is not None:
+        shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 
 #: The group of the tests that share the Spark session.

@@ -140,7 +140,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder whose path is short, for the address of a socket in it has no more than 108 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=os.environ["PYTEST_DEBUG_TEMPROOT"]) as folder:
         yield Path(folder)
 
 
