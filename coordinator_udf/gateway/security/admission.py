@@ -39,12 +39,12 @@ _LENGTH: Final = struct.Struct(">i")
 _FRAMES_MAX: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SecureAdmission:
     """Lets connections in.
 
     Attributes:
-        tls: what clients are met with; None without TLS.
+        tls: what clients are met with from now on; None without TLS.
         authenticator: of SASL; without it there are no mechanisms.
     """
 

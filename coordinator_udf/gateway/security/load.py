@@ -10,11 +10,12 @@ from pathlib import Path
 
 from coordinator_udf.gateway.security.acls import Acls
 from coordinator_udf.gateway.security.admission import SecureAdmission, Strangers
+from coordinator_udf.gateway.security.certificates import Certificates
 from coordinator_udf.gateway.security.oauthbearer import OAuthBearerExchange, TokenCheck
 from coordinator_udf.gateway.security.quotas import Quotas
 from coordinator_udf.gateway.security.sasl import OAUTHBEARER, Begin, user_mechanisms
 from coordinator_udf.gateway.security.sasl_authentication import Authenticator
-from coordinator_udf.gateway.security.settings import SecuritySettings, read_security, server_tls, upstream_tls
+from coordinator_udf.gateway.security.settings import SecuritySettings, read_security, upstream_tls
 from coordinator_udf.gateway.security.users import UserFile
 from coordinator_udf.gateway.security.web_keys import WebKeys
 from coordinator_udf.gateway.settings import GatewaySettingsError
@@ -29,7 +30,8 @@ class Security:
         directory: where the files are that the settings name.
 
     Args:
-        path: the file of --security. It and the file of users are read again when they are written to.
+        path: the file of --security. It, the file of users and those of certificates are read again when they are
+            written to.
 
     Raises:
         GatewaySettingsError: a file can't be used; the message names it.
@@ -47,9 +49,10 @@ class Security:
         if settings.has_sasl and settings.user_mechanisms and settings.users is not None:
             self._users = UserFile(self.directory / settings.users)
         self._tokens = _token_check(settings, self.directory) if settings.has_sasl else None
+        self._certificates = Certificates(settings, self.directory)
         self.admission = SecureAdmission(
             settings=settings,
-            tls=server_tls(settings, self.directory),
+            tls=self._certificates.tls,
             authenticator=Authenticator(
                 mechanisms=self._mechanisms(),
                 # One thread: who tries passwords takes no more than that.
@@ -75,12 +78,12 @@ class Security:
         return self._acls
 
     def look_again(self) -> None:
-        """Takes over new users and keys, and the ACLs and super users of the file of --security.
+        """Takes over new users, keys and certificates, and the ACLs and super users of the file of --security.
 
         Raises:
             GatewaySettingsError: some can't be read; what these say stays as it was, the others are taken over.
         """
-        looks = [self._look_at_acls]
+        looks = [self._look_at_acls, self._look_at_certificates]
         if self._users is not None:
             looks.append(self._users.look_again)
         if self._tokens is not None:
@@ -99,6 +102,9 @@ class Security:
         if (stamp := _stamp(self._path)) != self._stamp:
             self._acls = _acls(read_security(self._path))
             self._stamp = stamp
+
+    def _look_at_certificates(self) -> None:
+        self.admission.tls = self._certificates.look_again()
 
     def upstream_tls(self) -> ssl.SSLContext | None:
         """Returns the TLS context for connections to brokers of the cluster; None without TLS.

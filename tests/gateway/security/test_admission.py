@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from coordinator_udf.gateway.security.admission import Strangers
 from coordinator_udf.gateway.security.sasl import Refused, user_mechanisms
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
+from coordinator_udf.gateway.settings import GatewaySettingsError
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import MECHANISMS, PASSWORDS, Locked
@@ -159,6 +160,24 @@ def test_who_is_slow_is_closed(tmp_path: Path, locked: Locked) -> None:
             slow.settimeout(10)
             assert slow.recv(1) == b""
         wait(lambda: front.gateway.status().closed.get("it did not"), "it was closed for that")
+
+
+def test_certificates_are_taken_over_while_the_gateway_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    security = Locked(tmp_path).security()
+    keystore = tmp_path / "gateway.pem"
+    assert f"the certificate of {keystore} ends at" in caplog.text
+    with Front(tmp_path / "log.db", topics(t1=2), security=security) as front:
+        address = ("127.0.0.1", front.gateway.port)
+        before = ssl.get_server_certificate(address)
+        renewed = Locked(tmp_path)
+        front.gateway.look_at_users()
+        assert ssl.get_server_certificate(address) != before
+        assert set(admin(front, renewed).list_topics(timeout=120).topics) == {"t1"}
+        now = ssl.get_server_certificate(address)
+        keystore.write_text("half of a ")
+        with pytest.raises(GatewaySettingsError, match=r"gateway\.pem"):
+            front.gateway.look_at_users()
+        assert ssl.get_server_certificate(address) == now
 
 
 def test_a_user_is_added_while_the_gateway_runs(tmp_path: Path) -> None:
