@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: Of a hundred assignments of an id so many have to be to subscribers of a name: a subscription changes while its
-#: answer is on its way.
+#: answer is on its way. Measured with 14 recorded logs (tests/conformance/test_broker_logs.py): with 90 and with 98
+#: every answer is judged as with this.
 _LEAST_PERCENT = 95
 
 
