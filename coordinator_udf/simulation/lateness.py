@@ -60,6 +60,8 @@ class Timekeeper:
 
     def answered_late_ms(self, api: str, came_ms: int) -> int:
         """Returns how much longer the coordinator took for a request that came at a time than it mostly does."""
+        if not self._late_answers_ms:
+            return 0
         return next(
             (
                 late_ms

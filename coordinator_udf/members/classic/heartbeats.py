@@ -68,6 +68,15 @@ class HeartbeatLoop:
             return self._context.clock.now_ms if self._look_at_ms is None else self._look_at_ms
         return self._context.heartbeat.deadline_ms
 
+    def has_work(self) -> bool:
+        """Tells whether a pass would do anything but poll the network."""
+        if not self.is_enabled:
+            return False
+        if self._discovery.coordinator is None or self._look_at_ms is not None:
+            return True
+        is_over = self.failure is not None or self._context.membership.has_not_joined
+        return is_over or self._context.heartbeat.deadline_ms <= self._context.clock.now_ms
+
     def step(self) -> Flow[bool]:
         """Does one pass. Returns whether another one may have something to do at once."""
         if not self.is_enabled:

@@ -229,8 +229,9 @@ class ClassicMember:
                 except ClientException as error:
                     self._raise("network", error)
             has_more = False
-            if self._consumer.heartbeats is not None:
-                has_more = yield from self._consumer.heartbeats.step()
+            heartbeats = self._consumer.heartbeats
+            if heartbeats is not None and heartbeats.has_work():
+                has_more = yield from heartbeats.step()
                 if client.depth == 0 and client.has_work():
                     yield from client.poll_no_wakeup()
             if client.progress == before and not has_more:

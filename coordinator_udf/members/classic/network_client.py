@@ -129,7 +129,8 @@ class NetworkClient:
         Raises:
             ClientException: of an answer's handler.
         """
-        yield from self._fire_completed()
+        if self._completed:
+            yield from self._fire_completed()
         self._handle_disconnects()
         self._send_unsent()
         if not self._completed and (condition is None or condition()):
@@ -141,7 +142,8 @@ class NetworkClient:
         yield from self._poll_network(timeout_ms)
         timer.update()
         self._send_unsent()
-        yield from self._fire_completed()
+        if self._completed:
+            yield from self._fire_completed()
 
     def has_work(self) -> bool:
         """Tells whether a poll that doesn't wait would do anything."""
@@ -192,6 +194,8 @@ class NetworkClient:
             self.lose(node)
 
     def _send_unsent(self) -> None:
+        if not self._unsent:
+            return
         unsent, self._unsent = self._unsent, {}
         for requests in unsent.values():
             for request in requests:

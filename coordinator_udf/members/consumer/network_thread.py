@@ -21,6 +21,7 @@ from coordinator_udf.members.consumer.heartbeat_request_manager import Heartbeat
 from coordinator_udf.members.consumer.membership_manager import MembershipManager
 from coordinator_udf.members.consumer.network_client import NetworkClient
 from coordinator_udf.members.consumer.offset_commit_request import Offsets
+from coordinator_udf.members.consumer.states import MemberState
 from coordinator_udf.members.exceptions import ClientException, timeout_exception
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.timers import Clock
@@ -30,6 +31,9 @@ MAX_POLL_TIMEOUT_MS = 5_000
 
 #: A background that still finds something to do after so many rounds goes on at its next deadline, a millisecond later.
 _MAX_ROUNDS = 100
+
+#: What has happened, what the application is yet to take, the member's state, and the time.
+_Stand = tuple[int, int, MemberState, int]
 
 
 class NetworkThread:
@@ -72,6 +76,8 @@ class NetworkThread:
         self._tracked: list[CompletableEvent] = []
         self.is_running = True
         self._deadline_ms = clock.now_ms
+        #: How it stood when a round last did nothing: as long as it stands so, another one does nothing either.
+        self._quiet: _Stand | None = None
 
     def add(self, event: ApplicationEvent) -> None:
         """Takes an event of the application and does all that can be done now."""
@@ -80,17 +86,23 @@ class NetworkThread:
 
     def settle(self) -> None:
         """Runs until nothing happens any more."""
-        if not self.is_running:
+        if not self.is_running or (not self._application_events and self._stand() == self._quiet):
             return
         for _ in range(_MAX_ROUNDS):
-            before = self._network.progress + len(self._background_events)
+            before = self._stand()
             try:
                 self.run_once()
             except ClientException as error:
                 self._on_error(error)
-            if before == self._network.progress + len(self._background_events) and not self._application_events:
+            after = self._stand()
+            if before[0] + before[1] == after[0] + after[1] and not self._application_events:
                 break
+        self._quiet = after if before == after and not self._application_events else None
         self._deadline_ms = self._clock.now_ms + max(1, self._network.poll_timeout_ms)
+
+    def _stand(self) -> _Stand:
+        events = len(self._background_events)
+        return self._network.progress, events, self._membership.state, self._clock.now_ms
 
     def run_once(self) -> None:
         """Does one round.
