@@ -49,6 +49,7 @@ def explain(
     bounds: Bounds = Bounds(),  # noqa: B008 - a tuple
     *,
     lists: Collection[str] = (),
+    known: Explained | None = None,
 ) -> Explained:
     """Changes the order and times of a source's rows so that they explain the broker's answers, as far as any do.
 
@@ -56,6 +57,7 @@ def explain(
         facts: what the log tells that the rows don't.
         differing: the answers that differ as the rows stand, by request; the groups in which they do are looked at.
         lists: the requests for lists of all groups of which what is told of a group is looked at as well.
+        known: what came of groups in the same rows before that was looked at; it stands for the others.
     """
     explained = Explained()
     listed = _listed(source, {each: differing[each] for each in lists if each in differing}, facts)
@@ -71,9 +73,12 @@ def explain(
     for partition, in_order in sorted(by_shard.items()):
         of_shard = with_news_after_loading(in_order)
         shard = _Shard(partition, of_shard, source, facts=facts, answers=answers, bounds=bounds, listed=listed)
+        if known is not None:
+            shard.know(known)
         shard.search([group_id for place, group_id in wanted if place == partition])
         explained.outcomes |= shard.outcomes
         explained.broken |= shard.broken
+        explained.events_ms[partition] = shard.events_ms
         source.rows += shard.rows_in_order()
     number_offsets(source.rows)
     return explained
@@ -101,7 +106,7 @@ class _Shard:
         self.outcomes: dict[GroupKey, Outcome] = {}
         self.broken: dict[GroupKey, str] = {}
         self._partition, self._source, self._facts = partition, source, facts
-        self._answers, self._bounds, self._rows = answers, bounds, rows
+        self._answers, self._bounds, self._rows, self._listed = answers, bounds, rows, listed
         self._own: defaultdict[str, list[Row]] = defaultdict(list)
         for row in rows:
             in_list = (group_id for shard, group_id in listed.get(row["request_id"], ()) if shard == partition)
@@ -112,10 +117,26 @@ class _Shard:
         self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
         self._steps: dict[str, list[Step]] = {}
 
+    @property
+    def events_ms(self) -> list[int]:
+        """When what happened to the shard did."""
+        return [event.at_ms for event in self._shared]
+
+    def know(self, known: Explained) -> None:
+        """Takes over what came of groups of which no list tells more than was looked at."""
+        told = {key for keys in self._listed.values() for key in keys}
+        self._shared = list(_not_before(self._shared, known.events_ms.get(self._partition, self.events_ms)))
+        for key, outcome in known.outcomes.items():
+            if key[0] == self._partition and key not in told:
+                self.outcomes[key], self._steps[key[1]] = outcome, self._steps_of(key[1])
+
+    def _steps_of(self, group_id: str) -> list[Step]:
+        return steps_of(self._own[group_id], group_id, self._facts.entries, self._answers, self._prompt)
+
     def search(self, wanted: Sequence[str]) -> None:
         """Searches groups. Where one needs an event later than it usually is, the others are searched with that."""
-        groups = list(wanted)
-        while groups:
+        groups = [group_id for group_id in wanted if (self._partition, group_id) not in self.outcomes]
+        while True:
             for group_id in groups:
                 self._search(group_id)
             late_ms = self._late_ms()
@@ -127,7 +148,7 @@ class _Shard:
             groups = [group_id for group_id in self._own if self._is_touched(group_id, spans)]
 
     def _search(self, group_id: str) -> None:
-        steps = steps_of(self._own[group_id], group_id, self._facts.entries, self._answers, self._prompt)
+        steps = self._steps_of(group_id)
         key = (self._partition, group_id)
         shared = [event for event in self._shared if not loads_another(event.row, group_id)]
         try:

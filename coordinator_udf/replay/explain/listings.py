@@ -26,6 +26,8 @@ from schemas.requests import CONTROL_APIS
 
 Row = dict[str, Any]
 _US = 1_000
+#: In place of a time, of a part that is right where it usually is.
+_AS_USUAL = -1
 _FIELDS = Request._fields
 
 
@@ -60,21 +62,6 @@ def place_listings(
         source.rows[:] = [row for _, rows in sorted(by_shard.items()) for row in rows]
         number_offsets(source.rows)
     return placed
-
-
-def lists_without_moment(
-    source: ReplaySource,
-    facts: LogFacts,
-    differences: Iterable[Difference],
-    bounds: Bounds = Bounds(),  # noqa: B008
-) -> set[str]:
-    """Returns the lists that differ because some shard never has what the broker said, as the rows stand."""
-    by_shard = _by_shard(source)
-    found: set[str] = set()
-    for partition, wanted in _wanted(source, facts, differences, by_shard):
-        asked = {by_shard[partition][listing.place]["request_id"] for listing in wanted}
-        found |= asked - {placed.request_id for placed in _place(source, facts, by_shard[partition], wanted, bounds)}
-    return found
 
 
 def _by_shard(source: ReplaySource) -> dict[int, list[Row]]:
@@ -133,23 +120,31 @@ def _place(
     ranges = {listing.place: _range(rows, listing, facts, bounds) for listing in wanted}
     last = max(end for _, end in ranges.values())
     found: dict[int, tuple[int, int]] = {}
+    coming = sorted(wanted, key=lambda listing: ranges[listing.place], reverse=True)
+    looking: list[Listing] = []
     shard = Shard(partition, source.settings, keep_log=any(row["api"] == "Failover" for row in rows))
     try:
         for number, row in enumerate(rows[: last + 1]):
-            looking = [w for w in wanted if ranges[w.place][0] <= number <= ranges[w.place][1]]
+            while coming and ranges[coming[-1].place][0] <= number:
+                looking.append(coming.pop())
+            looking = [listing for listing in looking if number <= ranges[listing.place][1]]
             while (deadline_ms := shard.ctx.timers.next_deadline_ms()) is not None and deadline_ms <= row["log_ts"]:
                 # What a timer ends long before the list was asked for isn't in it.
                 until_us = (deadline_ms + bounds.late_ms) * _US
                 _look(shard, [w for w in looking if w.entry.arrived_us <= until_us], number, facts, found)
                 shard.run_timers(deadline_ms, 0)
-            _look(shard, looking, number, facts, found)
+            here = [listing for listing in looking if listing.place == number]
+            _look(shard, here, number, facts, found, is_usual=True)
+            _look(shard, [listing for listing in looking if listing.place != number], number, facts, found)
             shard.handle_row(Request(*(row[name] for name in _FIELDS)), 0)
             for said in shard.ctx.decisions.by_kind().values():
                 said.clear()
     except PoisonRow:
         return
-    moving = {place: rows[place] for place in found}
+    moving = {place: rows[place] for place, (_, at_ms) in found.items() if at_ms != _AS_USUAL}
     for place, (number, at_ms) in sorted(found.items(), key=lambda item: item[1], reverse=True):
+        if at_ms == _AS_USUAL:
+            continue
         row = moving[place]
         yield Placed(row["request_id"], partition, at_ms, at_ms - row["log_ts"])
         rows.insert(number, {**row, "log_ts": at_ms})
@@ -158,12 +153,19 @@ def _place(
 
 
 def _look(
-    shard: Shard, looking: Sequence[Listing], number: int, facts: LogFacts, found: dict[int, tuple[int, int]]
+    shard: Shard,
+    looking: Sequence[Listing],
+    number: int,
+    facts: LogFacts,
+    found: dict[int, tuple[int, int]],
+    *,
+    is_usual: bool = False,
 ) -> None:
     """Notes, of the moments at which the shard has what the broker said, the one nearest to the usual one."""
     for listing in looking:
         known = found.get(listing.place)
-        if known is not None and abs(known[0] - listing.place) <= abs(number - listing.place):
+        nearer = known is not None and abs(known[0] - listing.place) <= abs(number - listing.place)
+        if nearer and not is_usual:
             continue
         if shard.availability is Availability.LOADING:
             # The whole list would be refused.
@@ -175,7 +177,7 @@ def _look(
             for group_id, told in listing.groups.items()
             for name, value in told.items()
         ):
-            found[listing.place] = number, shard.ctx.now_ms
+            found[listing.place] = number, _AS_USUAL if is_usual else shard.ctx.now_ms
 
 
 def _range(rows: Sequence[Row], listing: Listing, facts: LogFacts, bounds: Bounds) -> tuple[int, int]:

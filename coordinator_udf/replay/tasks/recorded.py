@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
-from coordinator_udf.replay.explain.listings import lists_without_moment, place_listings
+from coordinator_udf.replay.explain.listings import place_listings
 from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.tables import (
     explanation_lines,
@@ -139,13 +140,25 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     # A rebalance of which the log tells no more shows in other answers as well.
     decided = (difference for difference in verdict.differences if difference.undecided in {None, ENDED})
     differing = {difference.request_id: difference for difference in decided if difference.request_id is not None}
-    lists = lists_without_moment(source, source.facts, verdict.differences)
-    explained = source.explained = explain(source, source.facts, differing, lists=lists)
-    if explained.outcomes:
-        outputs, verdict = judge()
-    explained.placed += place_listings(source, source.facts, verdict.differences)
-    if explained.placed:
-        outputs, verdict = judge()
+    usual = [(row, row["log_ts"]) for row in source.rows]
+    lists = {request_id for request_id, difference in differing.items() if difference.api == "ListGroups"}
+    known: Explained | None = None
+    for looked_at in (set[str](), lists):
+        explained = source.explained = explain(source, source.facts, differing, lists=looked_at, known=known)
+        known = explained
+        explained.placed += place_listings(source, source.facts, verdict.differences)
+        if explained.outcomes or explained.placed:
+            outputs, verdict = judge()
+        again = place_listings(source, source.facts, verdict.differences)
+        if again:
+            explained.placed += again
+            outputs, verdict = judge()
+        lists &= {difference.request_id or "" for difference in verdict.differences if difference.undecided is None}
+        if not lists:
+            break
+        if not looked_at:
+            # What such a list tells of groups says when something happened to them.
+            source.rows[:] = [{**row, "log_ts": log_ts} for row, log_ts in usual]
     if explained.moved:
         note = "order or time of requests within what the log leaves open, taken from their answers"
         source.notes[note] += explained.moved

@@ -21,6 +21,8 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 #: How long nothing at all may happen in a log before that is a silence, in microseconds. Measured with 14 recorded logs
 #: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
 _SILENCE_US = 1_000_000
+#: How long a broker may take to load a shard that nobody asks for meanwhile.
+_LONGEST_LOAD_US = 10_000_000
 #: So many shards must have been lost for another to have been lost as well that nobody asked then.
 _WITNESSES = 2
 
@@ -242,6 +244,9 @@ def _loaded_ms(loading_us: int, entry: Moment, others_us: Sequence[int]) -> int:
         others_us: when other shards were first seen to be loaded; a broker that starts loads them one after the other.
     """
     between_us = entry.handled_by_us - loading_us
+    if _SILENCE_US < between_us <= _LONGEST_LOAD_US:
+        # Members' sessions begin then: what begins later may end later, but not earlier.
+        return loading_us // 1000 + 1
     if not 0 < between_us <= _SILENCE_US:
         return entry.log_ts
     first_us = min((us for us in others_us if us > loading_us), default=entry.handled_by_us)
