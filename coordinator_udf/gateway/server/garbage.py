@@ -16,10 +16,10 @@ from typing import Final
 #: default after 700, which is a third of the CPU time of a request, and finds next to nothing.
 _COLLECT_AFTER: Final = (50_000, 20, 50)
 
-#: How many connections have to be gone before all objects are looked at (64 MiB under TLS), and how long fewer are left
-#: alone, in seconds. A look takes some ten milliseconds, in which nothing else is done.
+#: How many connections have to be gone before all objects are looked at, which takes ten to a hundred milliseconds in
+#: which nothing else is done; under TLS they hold 64 MiB. With half of them a flood costs clients twice the time, with
+#: double twice the memory stays.
 _MANY: Final = 256
-_FEW_WAIT_S: Final = 60.0
 #: How often it is looked how many have gone, in seconds.
 _LOOK_S: Final = 1.0
 
@@ -37,14 +37,12 @@ class Garbage:
     async def collect(self) -> None:
         """Collects until it is cancelled."""
         gc.set_threshold(*_COLLECT_AFTER)
-        waited_s = 0.0
         while True:
             await asyncio.sleep(_LOOK_S)
-            waited_s += _LOOK_S
-            if self._gone >= _MANY or (self._gone and waited_s >= _FEW_WAIT_S):
-                self._gone, waited_s = 0, 0.0
+            if self._gone >= _MANY:
+                self._gone = 0
                 gc.collect()
-                _trim()
+                _trim(0)
 
 
 def _trim_of_libc() -> Callable[[int], int]:
@@ -53,8 +51,4 @@ def _trim_of_libc() -> Callable[[int], int]:
     return (lambda _: 0) if trim is None else trim
 
 
-_malloc_trim: Final = _trim_of_libc()
-
-
-def _trim() -> None:
-    _malloc_trim(0)
+_trim: Final = _trim_of_libc()

@@ -11,8 +11,9 @@ from tests.gateway.fleet import wait
 from tests.gateway.security.attack import ATTACKS, Client, locked_gateway, memory_mib
 from tests.gateway.security.locked import PASSWORDS
 
-#: Connections of an attack, and how much memory may be left of them; under TLS each takes a quarter of a MiB.
-CONNECTIONS, LEFT_MIB = 400, 50
+#: Connections of an attack, and how much memory may be left of them: under TLS each takes a quarter of a MiB, and what
+#: 255 leave behind may stay.
+CONNECTIONS, LEFT_MIB = 600, 80
 
 
 @pytest.mark.slow
