@@ -122,12 +122,15 @@ WITH joins AS (
     FROM refused WHERE error = 'INCONSISTENT_GROUP_PROTOCOL' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'zombie commits', count(*), NULL,
-           concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after it was put out'),
-           CASE WHEN bool_or(error = 'FENCED_INSTANCE_ID') THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END,
+           concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after being put out'),
+           -- Processes that share an instance id put each other out.
+           CASE WHEN bool_or(is_shared) THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END,
            min(at),
            'refused',
            'why LIKE "zombie%"'
-    FROM refused WHERE why LIKE 'zombie%' GROUP BY source, group_id
+    FROM refused LEFT JOIN (SELECT source, group_id, true AS is_shared FROM refused
+                            WHERE error = 'FENCED_INSTANCE_ID' GROUP BY source, group_id) USING (source, group_id)
+    WHERE why LIKE 'zombie%' GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
            concat(sum(rebalances), ' rebalances, each an effect of the one before',

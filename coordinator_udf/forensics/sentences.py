@@ -76,12 +76,12 @@ def _trigger(r: Rebalance, facts: GroupFacts) -> str:
 
 def _removal(r: Rebalance, facts: GroupFacts) -> str:
     """Tells of an administrator's removal: the one who asked for it is no member."""
-    names = [facts.name_of(member_id, None) or "" for member_id in r.members_left or ()] or [
-        # A broker's own log doesn't list members, but tells each that goes.
+    # Others are away since the rebalance before, too: static members that came back under other ids.
+    names = [
         facts.name_of(life.member_id, life.client_id) or life.identity
         for life in facts.lives
         if life.ended_by == "left" and life.until is not None and abs(life.until - r.started) <= _AT_ONCE
-    ]
+    ] or [facts.name_of(member_id, None) or "" for member_id in r.members_left or ()]
     by = f" ({r.trigger_client_id})" if r.trigger_client_id not in {None, *names} else ""
     return f"an administrator{by} removed {', '.join(names) or 'a member that is not told'}"
 

@@ -74,6 +74,20 @@ def facts() -> GroupFacts:
     )  # fmt: skip
 
 
+def test_an_administrator_removed_those_alone_who_went_then(facts: GroupFacts) -> None:
+    """Static members that came back under other ids since the rebalance before are away, too."""
+    removed = rebalance(
+        14.9, trigger="MEMBER_LEFT", client_reason="member was removed by an admin", trigger_client_id="admin-java",
+        members_left=("f1", "replaced"),
+    )  # fmt: skip
+    left = [
+        replace(facts.lives[0], ended_by="left"),
+        Life("i", "replaced", "other", 1, at(1), at(3), "replaced", False),
+    ]
+    sentence = rebalance_sentence(removed, replace(facts, lives=left))
+    assert sentence.startswith("an administrator (admin-java) removed flapper-1;")
+
+
 def test_a_sentence_tells_the_trigger_whom_all_waited_for_and_the_silence(facts: GroupFacts) -> None:
     first, second, third = (rebalance_sentence(r, facts) for r in facts.rebalances)
     assert first == (
