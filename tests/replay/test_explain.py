@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_udf.replay.explain.steps import Prompt
+from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
@@ -111,8 +112,11 @@ def test_one_answer_after_a_load_that_the_next_ones_deny_is_unexplained(tmp_path
         log.heartbeat("m-1", arrives=5_400 + 10 * number)
     late = log.heartbeat("m-1", 22, arrives=6_000)
     log.heartbeat("m-1", arrives=6_100)
-    _, verdict = run_and_compare(read(log, tmp_path))
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
     assert [(each.request_id, each.undecided) for each in verdict.differences] == [(soon, None), (late, None)]
+    for row in unexplained_rows(source, verdict.differences):
+        assert "no order with up to 4 changes in the last 48 steps explains it" in unexplained_line(row)
 
 
 def test_a_broker_may_have_loaded_another_generation_than_the_log_tells(tmp_path: Path) -> None:

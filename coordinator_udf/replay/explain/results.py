@@ -61,11 +61,15 @@ class Explanation(NamedTuple):
 
 
 class Unexplained(NamedTuple):
-    """An answer that no order explains: the step, and what ours would be in the usual order and in those tried."""
+    """An answer that no order explains: the step, and what ours would be in the usual order and in those tried.
+
+    ``searched`` says how far that is known: of which orders none explains it, or which bound ended the search.
+    """
 
     place: int
     ours: tuple[str, ...]
     tries: int
+    searched: str
 
 
 @dataclass(slots=True)

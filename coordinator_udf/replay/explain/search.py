@@ -212,7 +212,9 @@ class Search:
         if path is not None:
             return path
         limit = min(window.tries + most, self._budget())
-        return self._least_changed(window, self._starts(here.first), limit)
+        path = self._least_changed(window, self._starts(here.first), limit)
+        window.is_cut = path is None and window.tries >= limit
+        return path
 
     def _least_changed(self, window: Window, starts: Sequence[Point], limit: int) -> Path | None:
         """Returns the least changed order, of those the one from the nearest point; None up to that number of tries.
@@ -323,11 +325,19 @@ class Search:
         for mismatch in mismatches:
             others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
             if mismatch.place not in self._rebase.given_up:
-                self._outcome.unexplained.append(Unexplained(mismatch.place, tuple(others), window.tries))
+                found = Unexplained(mismatch.place, tuple(others), window.tries, self._searched(window))
+                self._outcome.unexplained.append(found)
             self._rebase.given_up.add(mismatch.place)
         self._last_bad = self._walk.first
         self._farthest = max(self._farthest, self._walk.first)
         self._put_right(mismatches[0].place)
+
+    def _searched(self, window: Window) -> str:
+        """Returns which orders were tried for an answer that none of them explains, or what ended that."""
+        if window.is_cut:
+            return f"not decided: the bound of {window.tries} steps was reached before all orders were tried"
+        bounds = self._bounds
+        return f"no order with up to {bounds.changes} changes in the last {max(bounds.back)} steps explains it"
 
     def _before(self, place: int) -> Point | None:
         """Returns the point before an answer came to be that the walk has just come by.

@@ -14,6 +14,8 @@ from coordinator_udf.replay.recording import ReplaySource
 from schemas.explanations import EXPLANATIONS_TABLE, UNEXPLAINED_TABLE, explanations_arrow, unexplained_arrow
 
 Row = dict[str, Any]
+#: Of an answer that isn't one group's, or that a group gave otherwise once its answers were put together.
+_NOT_SEARCHED = "its groups' orders explain all else"
 
 
 def explanation_tables(source: ReplaySource, unexplained: Sequence[Row]) -> dict[str, pa.Table]:
@@ -78,7 +80,7 @@ def unexplained_line(row: Row) -> str:
     ours = row["ours"][0] if row["ours"] else "nothing"
     return (
         f"unexplained: {row['api']} {row['request_id']} of group {row['group_id']}: the broker said "
-        f"{row['recorded']}, the usual order gives {ours}{others} ({row['tries']} steps tried)"
+        f"{row['recorded']}, the usual order gives {ours}{others} ({row['tries']} steps tried); {row['searched']}"
     )
 
 
@@ -165,6 +167,7 @@ def unexplained_rows(source: ReplaySource, differences: Sequence[Difference]) ->
             "recorded": None if difference.recorded is None else json_of(difference.recorded),
             "ours": shown if found is None else [*shown, *found.ours[1:]],
             "tries": 0 if found is None else found.tries,
+            "searched": _NOT_SEARCHED if found is None else found.searched,
         }
 
 

@@ -39,6 +39,8 @@ class Window:
         self._visited: dict[Hashable, tuple[int, frozenset[int]]] = {}
         self._limit = 0
         self.tries = 0
+        #: Whether the search ended before all orders within its bounds were tried.
+        self.is_cut = False
         #: When the farthest answer differed that `follow` came to.
         self.failed_ms = 0
         #: The order that explains most of what comes next, if none explains all up to the goal.
