@@ -228,6 +228,12 @@ def _bounds(recording: Recording) -> Iterator[_Bounds]:
 def _candidates(recording: Recording, bounds: _Bounds, deadlines_ms: Iterable[int]) -> Iterator[Failover]:
     """Yields failovers within the bounds, those first before which no timer fires."""
     gone = [(bounds.gone[1], bounds.gone[0])]
+    # Who waited beside it, and was killed before it saw its answer, was told as the coordinator went, too.
+    gone += [
+        (line["ts"], number)
+        for number, line in recording.lines[bounds.there[0] : bounds.gone[0] - 1]
+        if bounds.is_exact and line["ts"] == bounds.gone[1] and line["dir"] == "coord" and line["type"] == "response"
+    ]
     if not bounds.is_exact:
         # Some that came in between may have found it gone: those whose answers nobody saw.
         gone += [
