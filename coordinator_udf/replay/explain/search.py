@@ -166,7 +166,7 @@ class Search:
 
     def _holds(self, load: Point, body: str, goal: int, mark: _Mark) -> bool:
         """Goes on up to a step from a state that was loaded, if that explains all answers; else nothing changes."""
-        walk = self._walk
+        walk, in_vain = self._walk, self._in_vain
         walk.back_to(load)
         self._points = [load]
         self._outcome.explanations[:] = [e for e in mark.explanations if walk.has_happened(e.place)]
@@ -177,6 +177,8 @@ class Search:
             return True
         self._known_loads.discard(load.course)
         self._return_to(mark)
+        # What a wrong state cost isn't missing where answers are looked at that come later.
+        self._in_vain = in_vain
         return False
 
     def _thin_out(self) -> None:
