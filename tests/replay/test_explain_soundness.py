@@ -22,10 +22,10 @@ from tests.conftest import shared
 
 MARK = "Completed request:"
 #: Changed answers a log. All of them have to be found at their own requests, and nothing else in the log.
-CHANGES = {"assignors": 20, "migrate": 20, "kip848": 20, "static-restart": 20}
+CHANGES = {"assignors": 20, "migrate": 20, "kip848": 20, "static-restart": 20, "broker-restart": 2}
 #: More of them, also in a log of random requests. Of a hundred 99 have to be found: an answer
 #: may be changed to one that another order within the windows explains as well.
-MANY = {"assignors": 40, "migrate": 40, "static-restart": 40, "kip848": 40, "fuzz-consumer": 40}
+MANY = {"assignors": 40, "migrate": 40, "static-restart": 40, "kip848": 40, "fuzz-consumer": 40, "broker-restart": 40}
 LEAST_PERCENT = 99
 NUMBERS = ("generationId", "memberEpoch", "committedOffset", "partitions")
 ERRORS = (0, 22, 25, 27, 79, 82, 110)
