@@ -206,6 +206,9 @@ class Rebase:
             settings.group_consumer_assignment_interval_ms,
         )
         world = World(machine.topics, session_ms, interval_ms)
+        if not self._told.has_consumers and consumer is None:
+            yield from (adoption if offsets is None else replace_offsets(adoption, offsets) for adoption in of_classic)
+            return
         of_consumer = consumer_adoptions(self._told, at, consumer, timers, world)
         first, second = (of_consumer, of_classic) if self._is_consumer(at, ours) else (of_classic, of_consumer)
         for adoption in chain(first, second):

@@ -82,6 +82,11 @@ class GroupTold:
         """Reads the steps once and returns what was told, in the order of the steps."""
         return [told for step in self._steps if (told := _told(step)) is not None]
 
+    @cached_property
+    def has_consumers(self) -> bool:
+        """Tells whether anybody asks as a member of KIP-848; else the group is never of that kind."""
+        return any(told.api == "ConsumerGroupHeartbeat" for told in self.all)
+
     def before(self, place: int) -> Iterator[Told]:
         """Yields what was told before a step, the last first."""
         return (told for told in reversed(self.all) if told.place < place)
