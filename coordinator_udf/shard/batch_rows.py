@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import VERSIONS
 
-#: The end of the year 9999, after which no table's timestamp goes. Time never goes back, so nothing may take it there.
+#: The end of the year 9999, the latest that a timestamp of Spark's may be. A row of a later time is refused: a shard's
+#: time never goes back, so all rows after it would have that time, too.
 LAST_TIME_MS: Final = 253_402_300_799_999
 
 #: The columns that no row can do without.
@@ -21,7 +22,7 @@ _REQUIRED: Final = ("partition", "offset", "log_ts", "api")
 
 BEAT_COLUMNS: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch", "group_instance_id")
 
-#: Whether a row is a heartbeat whose columns say all, and then what decides about it: the values of `BEAT_COLUMNS`.
+#: Whether a row is a heartbeat without a body (its columns say all); then the values of `BEAT_COLUMNS`.
 HeartbeatRow = tuple[bool, int, Any, Any, Any, Any]
 
 #: What decides about a heartbeat that is handled together with others.
@@ -30,16 +31,14 @@ _DECIDES: Final = ("log_ts", "group_id", "member_id", "generation_or_epoch")
 #: Columns of texts that are hardly ever the same twice.
 _DIFFERENT: Final = frozenset({"request_id", "body"})
 
-#: From so many rows on it is worth while to look for texts that are the same, whose hash is then computed once.
-#: Measured with texts that each stand ten times, looked up once (CPU time a row, the best of eleven): 74 ns without and
-#: 76 with it; with half as many rows 72 and 82, with double 75 and 71. With 16 rows 55 and 780: it costs 12 us whatever
-#: the rows.
+#: From so many rows on equal texts of a column become one Python object (dictionary encoding), hashed once. Measured
+#: where each text stands ten times, CPU time a row without and with it: 512 rows 72 and 82 ns, 1,024 rows 74 and 76,
+#: 2,048 rows 75 and 71; it costs 12 us however few they are.
 _MANY: Final = 1_024
 
-#: From how many plain heartbeats on it is worth while to look at them all at once, and to how many other rows. Measured
-#: (CPU time of a call with nothing else, by heartbeat, three times, within a fifth of each other): 20 take 29 to 37 us
-#: together and 45 to 57 one by one, 40 take 13 to 17 and 21 to 28, 80 take 6 to 12 and 12 to 17. With half as many
-#: little changes; with four times as many, which it was, a shard with few members pays twice.
+#: Heartbeats are handled together where there are at least `BULK_ROWS` of them, and at most `_OTHERS_A_BEAT` other rows
+#: for each. Measured, CPU time a heartbeat together and one by one: of 20 29 to 37 and 45 to 57 us, of 40 13 to 17 and
+#: 21 to 28, of 80 6 to 12 and 12 to 17. Half as many changes little; with 100 a shard of few members pays twice.
 BULK_ROWS: Final = 25
 _OTHERS_A_BEAT: Final = 3
 
@@ -69,14 +68,14 @@ class PlainHeartbeats(NamedTuple):
 
 
 class BatchRows:
-    """Rows of a record batch. Those that are no plain heartbeats are made into Python values at once."""
+    """Rows of a record batch. All but heartbeats without a body are made into Python values at once."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch.select(list(Request._fields))
         self._plain = _where(pc.equal(batch.column("api"), "Heartbeat"))
         if batch.column("body").null_count < batch.num_rows:
             self._plain &= np.asarray(pc.is_null(batch.column("body")))
-        #: Plain heartbeats that say who they are of, and are of no static member.
+        #: Those of them that name a group, a member and a generation, and no instance: the `PlainHeartbeats`.
         self._simple = self._plain.copy()
         if batch.column("group_instance_id").null_count < batch.num_rows:
             self._simple &= np.asarray(pc.is_null(batch.column("group_instance_id")))
@@ -93,7 +92,7 @@ class BatchRows:
         """Returns one row."""
         found = self._others.get(index)
         if found is None:
-            # A heartbeat after all.
+            # Heartbeats become Python values only when they are asked for.
             found = self._others[index] = Request._make([column[index].as_py() for column in self._batch.columns])
         return found
 

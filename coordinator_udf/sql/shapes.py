@@ -36,7 +36,10 @@ def table_path(folder: str, table: str) -> str:
 
 
 def files_alone(path: str) -> list[str] | None:
-    """Returns the Parquet files of a table as it is now, if their rows are exactly the table's; else None."""
+    """Returns the Parquet files of a Delta table's newest version, where reading them without its log gives its rows.
+
+    None where it doesn't: the table has partition columns or deletion vectors, or is at a URI; or there is none.
+    """
     if is_uri(path) or not deltalake.DeltaTable.is_deltatable(path):
         return None
     table = deltalake.DeltaTable(path)

@@ -25,14 +25,17 @@ NEVER_MS = 2**63 - 1
 
 # An entry is a list, for it is changed millions of times: its places are named here.
 DEADLINE, SEQ, HEAPED, TIMEOUT, KEY, DATA = range(6)
-#: [deadline or None once it is disarmed, seq, its item in the heap if any, session timeout if heartbeats may put it off
-#: without looking at the group, key, data].
+#: In this order: the deadline, None once it is disarmed; seq; its item in the heap, if it has one; the session timeout,
+#: in a group where a heartbeat does nothing but put its timer off, else None; the key; data.
 Entry = list[Any]
 _Item = tuple[int, int, Entry]
 
 
 class SessionTimers(Protocol):
-    """Session timers kept as columns: they have no entries until somebody wants one."""
+    """Session timers as a shard keeps them between micro-batches: as Arrow columns (shard/sessions).
+
+    An `Entry` of one is made only when somebody asks for those of its group.
+    """
 
     places: dict[str, int]
     bound_ms: int
@@ -54,7 +57,7 @@ class SessionTimers(Protocol):
 
 
 class TimerKey(NamedTuple):
-    """One timer a key: arming it again replaces it."""
+    """Names a timer. Arming a second one of the same name replaces the first."""
 
     kind: str
     group_id: str = ""
@@ -138,7 +141,7 @@ class Timers:
     def sessions_of(self, group_id: str) -> dict[str, Entry]:
         """Returns the entries of a group's session timers by member id.
 
-        Whoever changes one only ever puts its deadline off.
+        A caller may change an entry only by moving its deadline later, which the heap allows for.
         """
         if self._columns is not None and group_id in self._columns.places:
             self._columns.to_objects(self, group_id)
@@ -151,7 +154,7 @@ class Timers:
 
     def take_sessions(self, group_id: str) -> dict[str, Entry]:
         """Gives away the entries of a group's session timers, which are in the columns from now on."""
-        # The heap would keep what was left of them: it is built again when it is needed.
+        # The heap still has items of these entries. It is dropped, and built again when it is needed.
         self._heap = None
         return self._sessions.pop(group_id)
 
@@ -224,7 +227,8 @@ class Timers:
                 return item[0], item[1], entry
             heapq.heappop(heap)
             if entry[HEAPED] is item and entry[DEADLINE] is not None:
-                self._push(heap, entry)  # put off since; else disarmed, or brought forward
+                # It was put off. An entry that was disarmed needs no item, one that was brought forward has another.
+                self._push(heap, entry)
         return NEVER_MS, 0, None
 
     def next_deadline_ms(self) -> int | None:
@@ -235,7 +239,7 @@ class Timers:
         return None if earliest == NEVER_MS else earliest
 
     def put_off_sessions(self, by_ms: int, groups: Iterable[str]) -> None:
-        """Puts the deadlines of some groups' sessions off by so much, as heartbeats of all members would have."""
+        """Moves the deadlines of all sessions of some groups later by ``by_ms`` milliseconds."""
         for group_id in groups:
             for entry in self.sessions_of(group_id).values():
                 entry[DEADLINE] += by_ms
