@@ -18,12 +18,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
+from coordinator_udf.streaming.packing import pack_requests
+from coordinator_udf.streaming.sources.packed import PackedSource
 from schemas.requests import LIVE, request_log_arrow
 
 #: The source's name: ``spark.readStream.format("coordinator_clock")``.
@@ -35,7 +36,7 @@ LAST: Final = 2**63 - 1
 _SCHEMA: Final = request_log_arrow()
 
 
-class ClockSource(DataSource):
+class ClockSource(PackedSource):
     """Ticks for every partition, packed (columns: packing.PACKED_REQUESTS).
 
     Options:
@@ -44,14 +45,7 @@ class ClockSource(DataSource):
         topics: the topics that exist, as JSON (the body of a TopicMetadata row); told when they change.
     """
 
-    @classmethod
-    def name(cls) -> str:
-        """Returns how Spark finds the source."""
-        return FORMAT
-
-    def schema(self) -> StructType:
-        """Returns the columns that it delivers."""
-        return PACKED_REQUESTS
+    format_name = FORMAT
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """Returns the reader that Spark drives."""

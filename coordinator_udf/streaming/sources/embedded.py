@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from coordinator_udf.log.embedded import EmbeddedLog
-from coordinator_udf.streaming.packing import PACKED_REQUESTS
 from coordinator_udf.streaming.shard_keys import shard_key
+from coordinator_udf.streaming.sources.packed import PackedSource
 
 #: The source's name: ``spark.readStream.format("embedded_log").option("path", ...)``.
 FORMAT: Final = "embedded_log"
@@ -28,7 +28,7 @@ _MAX_BYTES: Final = 32 * 1024 * 1024
 DEFAULT_MAX_ROWS: Final = 100_000
 
 
-class EmbeddedLogSource(DataSource):
+class EmbeddedLogSource(PackedSource):
     """Reads an embedded log, packed by partition (columns: packing.PACKED_REQUESTS).
 
     Options:
@@ -37,14 +37,7 @@ class EmbeddedLogSource(DataSource):
         maxRowsPerBatch: the most rows that a micro-batch takes, but at least one append.
     """
 
-    @classmethod
-    def name(cls) -> str:
-        """Returns how Spark finds the source."""
-        return FORMAT
-
-    def schema(self) -> StructType:
-        """Returns the columns that it delivers."""
-        return PACKED_REQUESTS
+    format_name = FORMAT
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """Returns the reader that Spark drives.
