@@ -88,12 +88,20 @@ def test_parts_of_a_request_become_one_answer() -> None:
         part(2, ["c"], 5),
         response("Heartbeat", {"errorCode": 0}, request_id="h"),
         part(0, ["a"], 9),
-        part(1, ["b"], 7, error=14),
+        part(1, ["b"], 7),
         part(0, ["alone"], 9, request_id="incomplete"),
     )
     done = complete_assignments(said, nothing).responses.to_pylist()
     assert [row["request_id"] for row in done] == ["h", "r", "incomplete"]
     merged = json.loads(done[1]["body"])
     assert [group["groupId"] for group in merged["groups"]] == ["a", "b", "c"]
-    assert (done[1]["partition"], done[1]["ts"], done[1]["error_code"]) == (0, 9, 14)
+    assert (done[1]["partition"], done[1]["ts"], done[1]["error_code"]) == (0, 9, 0)
     assert json.loads(done[2]["body"])["groups"] == [{"groupId": "alone"}]
+
+
+def test_a_list_of_groups_that_lacks_a_shard_is_an_error_without_groups() -> None:
+    bodies = [{"errorCode": 0, "groups": [{"groupId": "a"}]}, {"errorCode": 14, "groups": []}]
+    parts = [response("ListGroups", body, parts=2, partition=place, ts=place) for place, body in enumerate(bodies)]
+    (done,) = complete_assignments(outputs(*parts), nothing).responses.to_pylist()
+    merged = json.loads(done["body"])
+    assert (merged["errorCode"], merged["groups"], done["error_code"]) == (14, [], 14)
