@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from coordinator_udf.background import BackgroundThread
 from tests.conftest import ROOT
 from tests.gateway import history
+from tests.gateway.clients.built import java_command
 from tests.gateway.security.locked import PASSWORDS, Locked
 from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, write_kafka_config
 from tests.members.kafka_broker import KafkaBroker
@@ -39,10 +41,10 @@ from tests.spark.kafka_fleet import KafkaFleet, make_topics
 TOPIC, PARTITIONS = "orders", 6
 USER = "alice"
 SESSION_MS = 45_000
-#: The groups: each member's library, and the group's protocol.
+#: The groups: each member's library, and the group's protocol. Java's wants Maven to be at hand.
 GROUPS = {
-    "classic": ("classic", ("confluent", "kafka-python", "aiokafka")),
-    "new": ("consumer", ("confluent", "confluent")),
+    "classic": ("classic", ("confluent", "kafka-python", "aiokafka", "java")),
+    "new": ("consumer", ("confluent", "confluent", "java")),
 }
 #: The pause before the next kill, and of what was killed before it is started again, in seconds.
 PAUSE_S, AWAY_S = (6.0, 14.0), (0.0, 6.0)
@@ -57,7 +59,7 @@ Record = tuple[int, int]
 
 
 class Reader:
-    """A member in a process of its own (tests/gateway/reader.py), started again under the same name."""
+    """A member in a process of its own (reader.py or Reader.java below tests/gateway), started again under its name."""
 
     def __init__(self, config: dict[str, Any], log: Path) -> None:
         self._config = config
@@ -68,11 +70,9 @@ class Reader:
         self.start()
 
     def start(self) -> None:
-        program = Path(history.__file__).with_name("reader.py")
+        command = java_reader(self._config) if self._config["client"] == "java" else python_reader(self._config)
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(program), json.dumps(self._config)], stdout=subprocess.PIPE, stderr=log, text=True
-            )
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
 
     def kill(self) -> None:
@@ -93,6 +93,30 @@ class Reader:
                 self.committed += [(group, TOPIC, partition, offset) for partition, offset in told["offsets"]]
             else:
                 self.refused += 1
+
+
+def python_reader(config: dict[str, Any]) -> list[str]:
+    """What runs a member of one of Python's libraries."""
+    return [sys.executable, str(Path(history.__file__).with_name("reader.py")), json.dumps(config)]
+
+
+def java_reader(config: dict[str, Any]) -> list[str]:
+    """What runs a member of Kafka's Java client."""
+    login = f'username="{config["user"]}" password="{config["password"]}"'
+    settings = {
+        "topic": config["topic"],
+        "bootstrap.servers": config["address"],
+        "group.id": config["group"],
+        "group.protocol": config["protocol"],
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": config["ca"],
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f"org.apache.kafka.common.security.scram.ScramLoginModule required {login};",
+    }
+    if config["protocol"] == "classic":
+        settings |= {"session.timeout.ms": str(config["session_ms"]), "heartbeat.interval.ms": "3000"}
+    return [*java_command(), "Reader", *(word for setting in settings.items() for word in setting)]
 
 
 class Writer:
@@ -261,13 +285,21 @@ def everything(
         readers: dict[str, list[Reader]] = {}
         for group, (protocol, libraries) in GROUPS.items():
             readers[group] = []
-            for number, library in enumerate(libraries):
+            for number, library in enumerate(library for library in libraries if is_at_hand(library)):
                 settings = {"client": library, "address": fleet.bootstrap, "group": group, "protocol": protocol}
                 settings |= {"topic": TOPIC, "ca": str(locked.ca), "user": USER, "password": PASSWORDS[USER]}
                 reader = Reader(settings | {"session_ms": SESSION_MS}, directory / f"{group}-{number}.log")
                 stack.callback(reader.kill)
                 readers[group].append(reader)
         yield Nemesis(fleet, broker, readers, seed), fleet, writer, readers
+
+
+def is_at_hand(library: str) -> bool:
+    """Whether members of a library can be run here."""
+    missing = [tool for tool in ("java", "javac", "mvn") if library == "java" and shutil.which(tool) is None]
+    if missing:
+        print(f"no member of the Java client: {', '.join(missing)} is missing", flush=True)
+    return not missing
 
 
 def unread(writer: Writer, readers: dict[str, list[Reader]]) -> dict[str, int]:

@@ -42,7 +42,7 @@ def java_command(client: str = "java") -> list[str]:
     def build(made: Path) -> None:
         options = [f"-Dkafka.artifact={artifact}", f"-Dkafka.version={version}", f"-DoutputDirectory={made}"]
         _run(["mvn", "-q", "-B", "dependency:copy-dependencies", *options], SOURCES / "java")
-        _run(["javac", "-cp", f"{made}/*", "-d", str(made), "Member.java"], SOURCES / "java")
+        _run(["javac", "-cp", f"{made}/*", "-d", str(made), "Member.java", "Reader.java"], SOURCES / "java")
 
     made = _built(f"java-{version}", SOURCES / "java", build)
     return ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{made}/*:{made}"]
