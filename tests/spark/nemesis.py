@@ -116,6 +116,8 @@ def java_reader(config: dict[str, Any]) -> list[str]:
     }
     if config["protocol"] == "classic":
         settings |= {"session.timeout.ms": str(config["session_ms"]), "heartbeat.interval.ms": "3000"}
+        # The one that aiokafka has by default.
+        settings["partition.assignment.strategy"] = "org.apache.kafka.clients.consumer.RoundRobinAssignor"
     return [*java_command(), "Reader", *(word for setting in settings.items() for word in setting)]
 
 
