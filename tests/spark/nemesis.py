@@ -33,7 +33,7 @@ from coordinator_udf.background import BackgroundThread
 from tests.conftest import ROOT
 from tests.gateway import history
 from tests.gateway.clients.built import java_command
-from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.security.locked import PASSWORDS, Locked, java_login
 from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, write_kafka_config
 from tests.members.kafka_broker import KafkaBroker
 from tests.spark.kafka_fleet import KafkaFleet, make_topics
@@ -102,17 +102,12 @@ def python_reader(config: dict[str, Any]) -> list[str]:
 
 def java_reader(config: dict[str, Any]) -> list[str]:
     """What runs a member of Kafka's Java client."""
-    login = f'username="{config["user"]}" password="{config["password"]}"'
     settings = {
         "topic": config["topic"],
         "bootstrap.servers": config["address"],
         "group.id": config["group"],
         "group.protocol": config["protocol"],
-        "security.protocol": "SASL_SSL",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": config["ca"],
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.jaas.config": f"org.apache.kafka.common.security.scram.ScramLoginModule required {login};",
+        **java_login(config["ca"], config["user"]),
     }
     if config["protocol"] == "classic":
         settings |= {"session.timeout.ms": str(config["session_ms"]), "heartbeat.interval.ms": "3000"}

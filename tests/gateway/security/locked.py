@@ -61,6 +61,18 @@ class Locked:
         return text
 
 
+def java_login(ca: Path | str, user: str) -> dict[str, str]:
+    """Returns the settings with which Kafka's Java client comes in by TLS and SCRAM."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(ca),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="{user}" password="{PASSWORDS[user]}";',
+    }
+
+
 def _certificate(
     name: str, key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate | None, signer: ec.EllipticCurvePrivateKey
 ) -> x509.Certificate:

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.gateway.clients.built import java_command
 from tests.gateway.in_process import Front
-from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.gateway.security.locked import PASSWORDS, Locked, java_login
 from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, locked_with_kafka_config
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
@@ -96,15 +96,8 @@ def test_clients_read_all_through_two_locked_doors(front: Front, locked: Locked,
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_kafkas_own_consumer_reads_all(front: Front, locked: Locked, protocol: str) -> None:
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    properties = [
-        f"group.protocol={protocol}",
-        "security.protocol=SASL_SSL",
-        "ssl.truststore.type=PEM",
-        f"ssl.truststore.location={locked.ca}",
-        "sasl.mechanism=SCRAM-SHA-512",
-        f'sasl.jaas.config={module} required username="alice" password="{PASSWORDS["alice"]}";',
-    ]
+    login = java_login(locked.ca, "alice")
+    properties = [f"group.protocol={protocol}", *(f"{name}={value}" for name, value in login.items())]
     command = java_command()
     found = consumers.java(command, front.address, "t1", f"java-{protocol}", len(WRITTEN), properties=properties)
     assert found == WRITTEN
@@ -125,16 +118,8 @@ def test_each_is_told_what_they_may_do_and_not_what_the_gateway_may(
 
 
 def test_kafkas_own_tool_shows_each_what_they_may_see(front: Front, locked: Locked, tmp_path: Path) -> None:
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     config = tmp_path / "bob.properties"
-    lines = [
-        "security.protocol=SASL_SSL",
-        "ssl.truststore.type=PEM",
-        f"ssl.truststore.location={locked.ca}",
-        "sasl.mechanism=SCRAM-SHA-512",
-        f'sasl.jaas.config={module} required username="bob" password="{PASSWORDS["bob"]}";',
-    ]
-    config.write_text("\n".join(lines))
+    config.write_text("\n".join(f"{name}={value}" for name, value in java_login(locked.ca, "bob").items()))
     tool = [*java_command(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", front.address]
     done = subprocess.run(
         [*tool, "--command-config", str(config), "--describe"], capture_output=True, text=True, timeout=180, check=False
