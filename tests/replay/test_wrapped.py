@@ -27,7 +27,6 @@ from tests.conftest import SAMPLE_LOG
 DOCKER_BYTES = 16_384
 AT = "2026-11-21T09:00:00.123456789Z"
 AT_MS = 1_795_251_600_123
-DAMAGED = Rejection("it is damaged")
 
 
 def lines() -> list[str]:
