@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from coordinator_udf.background import BackgroundThread, Watch
+from coordinator_udf.gateway.file_times import written_ns
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.settings.coordinator import SettingsError
@@ -38,13 +38,13 @@ def _watch_topics(gateway: Gateway, options: GatewayOptions) -> Watch:
 
     With a cluster the topics are its.
     """
-    seen = _stamp(options.config)
+    seen = written_ns(options.config)
 
     def look() -> None:
         nonlocal seen
         if options.upstream is not None:
             return
-        stamp = _stamp(options.config)
+        stamp = written_ns(options.config)
         if stamp != seen:
             seen = stamp
             gateway.set_topics(load_settings(options.config).topics)
@@ -58,10 +58,3 @@ def _watch_users(gateway: Gateway) -> Watch:
     """Takes over users, ACLs and the keys of tokens."""
     failed = "users, ACLs and keys of tokens could not be looked at"
     return Watch(gateway.look_at_users, _WATCH_S, _EXPECTED, "of users, ACLs and keys of tokens", failed, _log)
-
-
-def _stamp(config: Path | None) -> int | None:
-    try:
-        return None if config is None else config.stat().st_mtime_ns
-    except OSError:
-        return None

@@ -10,6 +10,7 @@ from typing import Final
 
 from cryptography import x509
 
+from coordinator_udf.gateway.file_times import written_ns
 from coordinator_udf.gateway.security.settings import SecuritySettings, server_tls
 
 _log: Final = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Certificates:
         return self.tls
 
     def _look(self) -> list[int | None]:
-        return [file.stat().st_mtime_ns if file.is_file() else None for file in self._files]
+        return [written_ns(file) for file in self._files]
 
     def _read(self) -> ssl.SSLContext | None:
         tls = server_tls(self._settings, self._directory)
