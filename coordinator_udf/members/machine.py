@@ -35,4 +35,7 @@ class MemberMachine(Protocol):
         """
 
     def poll_deadline_ms(self) -> int | None:
-        """Returns the time from which on a poll commits automatically, or None where none ever does."""
+        """Returns the time from which on a poll commits automatically.
+
+        None where none ever does, or one is due that waits for the answer to the last one.
+        """

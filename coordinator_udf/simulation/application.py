@@ -12,6 +12,7 @@ A poll at which nothing can happen is left out: a settled member's application p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.plan import TopicPlan
@@ -76,13 +77,7 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: float)
     if process.doing is not Doing.RUNNING or process.in_callback is not None:
         return None
     if process.is_settled:
-        # Before its max.poll.interval.ms is over in any case.
-        alive_ms = process.last_poll_ms + process.config.max_poll_interval_ms // 3
-        due_ms = process.commit_due_ms()
-        next_ms = alive_ms if due_ms is None else min(due_ms, alive_ms)
-        next_ms = next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
-        known_ms = process.timekeeper.next_look_ms(next_ms - 1, process.config.auto_commit_interval_ms)
-        return next_ms if known_ms is None else known_ms
+        return _next_settled_poll_ms(process, now_ms)
     if process.join_req is not None:
         # It is told of the answer, and until then polls find nothing.
         return max(now_ms + 1, process.last_poll_ms + process.config.max_poll_interval_ms // 3)
@@ -91,6 +86,35 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: float)
         cycle_ms = max(1, plan.poll_ms + plan.process_ms)
         return now_ms + cycle_ms - (now_ms - process.loop_ms) % cycle_ms
     return _next_look_ms(process, records, now_ms, chance)
+
+
+def _next_settled_poll_ms(process: Process, now_ms: int) -> int:
+    """Returns when an application polls next whose member is settled: when a commit is due."""
+    # Before its max.poll.interval.ms is over in any case.
+    next_ms = process.last_poll_ms + process.config.max_poll_interval_ms // 3
+    due_ms = process.commit_due_ms()
+    waits = due_ms is None and process.config.enable_auto_commit
+    if not waits:
+        process.idle_since_ms = None
+    elif process.idle_since_ms is None:
+        process.idle_since_ms = now_ms
+    if waits and process.plan.looks_ms:
+        next_ms = now_ms
+    elif due_ms is not None:
+        next_ms = min(due_ms, next_ms)
+    next_ms = next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
+    known_ms = process.timekeeper.next_look_ms(next_ms - 1, process.config.auto_commit_interval_ms)
+    return next_ms if known_ms is None else known_ms
+
+
+def first_poll_ms(process: Process, now_ms: int) -> int | None:
+    """Returns when a settled application that polled for nothing looks whether its last commit has ended, if it has."""
+    since_ms, due_ms = process.idle_since_ms, process.commit_due_ms()
+    if since_ms is None or due_ms is None:
+        return None
+    process.idle_since_ms = None
+    polls = max(1, ceil((now_ms - since_ms) / _NOTHING_ASSIGNED_MS))
+    return max(due_ms, since_ms + polls * _NOTHING_ASSIGNED_MS)
 
 
 def _next_look_ms(process: Process, records: Records, now_ms: int, chance: float) -> int:

@@ -9,7 +9,7 @@ from coordinator_udf.members import inputs
 from coordinator_udf.members.outputs import Callback
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.application import Records, next_poll_ms, processing_until_ms
+from coordinator_udf.simulation.application import Records, first_poll_ms, next_poll_ms, processing_until_ms
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.process import Committed, Doing, Process
 
@@ -151,17 +151,30 @@ class ApplicationLoops:
         concerns = isinstance(event, inputs.Metadata | inputs.CallbackDone) or (
             happened and not isinstance(event, inputs.Tick)
         )
-        if process.doing is not Doing.RUNNING or (was_settled and process.is_settled and not concerns):
+        if process.doing is not Doing.RUNNING:
+            return
+        if was_settled and process.is_settled and not concerns:
+            self._poll_after_commit(process)
             return
         if not process.is_threaded:
             until_ms = processing_until_ms(process, self._agenda.now_ms)
             if until_ms is not None:
                 self._poll_at(process, until_ms)
                 return
-            for _ in range(_POLLS_AT_ONCE):
+            # While a JoinGroup or SyncGroup waits for its answer, polls do nothing.
+            polls = _POLLS_AT_ONCE if process.join_req is None else 0
+            for _ in range(polls):
                 if not self._poll(process):
                     break
         self._plan_poll(process)
+
+    def _poll_after_commit(self, process: Process) -> None:
+        """Plans the poll that commits what was due when the last commit had no answer yet."""
+        if process.idle_since_ms is None or process.in_callback is not None:
+            return
+        at_ms = first_poll_ms(process, self._agenda.now_ms)
+        if at_ms is not None:
+            self._poll_at(process, at_ms)
 
     def call_back(self, process: Process, callback: Callback) -> None:
         """Runs a callback for as long as the plan says."""

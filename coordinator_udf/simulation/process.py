@@ -54,7 +54,8 @@ class Process:
         is_watching: whether that is when it next looks whether its thread has anything for it.
         has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
-        join_req: the JoinGroup that waits for its answer.
+        join_req: the JoinGroup or SyncGroup that waits for its answer.
+        idle_since_ms: since when polls do nothing, for a commit is due and the last one has no answer yet.
         skipped_ms: how much time was left out for it: its member's clock is so late.
     """
 
@@ -75,6 +76,7 @@ class Process:
     has_looked_twice: bool = False
     is_settled: bool = False
     join_req: int | None = None
+    idle_since_ms: int | None = None
     skipped_ms: int = 0
 
     @property
@@ -108,7 +110,7 @@ class Process:
         return None if deadline_ms is None else deadline_ms + self.skipped_ms
 
     def commit_due_ms(self) -> int | None:
-        """Returns the time from which on a poll commits automatically, or None where none ever does."""
+        """Returns the time from which on a poll commits automatically; None where none does, or none yet."""
         due_ms = self.machine.poll_deadline_ms()
         return None if due_ms is None else due_ms + self.skipped_ms
 
@@ -118,6 +120,8 @@ class Process:
         self.last_poll_ms += by_ms
         if self.poll_at_ms is not None:
             self.poll_at_ms += by_ms
+        if self.idle_since_ms is not None:
+            self.idle_since_ms += by_ms
 
     def reactions(self, callback: Callback, committed: Committed) -> Iterator[Input]:
         """Yields what the application does in a callback, its end included if it takes no time."""

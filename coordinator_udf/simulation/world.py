@@ -334,7 +334,7 @@ class World:
             self._watcher.did(process, self._agenda.now_ms, output)
         match output:
             case Request():
-                if output.api == "JoinGroup" and not is_added(output):
+                if output.api in {"JoinGroup", "SyncGroup"} and not is_added(output):
                     process.join_req = output.req
                 self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from coordinator_udf.members import inputs
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.simulation.application import Records
+from coordinator_udf.simulation.application_loops import ApplicationLoops, Applications
 from coordinator_udf.simulation.delivery import ADMIN
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
@@ -27,6 +30,7 @@ from coordinator_udf.simulation.plan import (
     TopicPlan,
     WorldPlan,
 )
+from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.scenario import failovers_apart
 from coordinator_udf.simulation.what_if.rebalances import MEMBER_LEFT, simulated_rebalances
 from coordinator_udf.simulation.world import World
@@ -237,6 +241,49 @@ def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, ca
     puts_off = cadence_ms > 0 and plan.members[0].properties.get("group.protocol") == "consumer"
     if loss == 0 and not puts_off:
         assert len(short.decisions) < len(whole.decisions)
+
+
+class _PollingOn(ApplicationLoops):
+    """Applications that poll each tenth of a second also while a commit that is due waits for the last one's answer."""
+
+    def _poll_after_commit(self, process: Process) -> None:
+        pass
+
+    def _plan_poll(self, process: Process) -> None:
+        super()._plan_poll(process)
+        if process.is_settled and process.idle_since_ms is not None:
+            self._poll_at(process, self._agenda.now_ms + 100)
+
+
+class _Counting(World):
+    """A world that counts its applications' polls."""
+
+    polls = 0
+
+    def give(self, process: Process, event: inputs.Input) -> bool:
+        self.polls += isinstance(event, inputs.Poll)
+        return super().give(process, event)
+
+
+class _CountingOn(_Counting):
+    def _make_applications(self) -> Applications:
+        return _PollingOn(self, self._agenda, Records(self._plan.topics, self._plan.start_ms), self.history)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+def test_polls_that_wait_for_a_commit_make_no_difference(protocol: str, seed: int) -> None:
+    """A member whose link is slow for a while commits as it would if its application asked each tenth of a second."""
+    plan = _plan(protocol, topics=(TopicPlan("t", _PARTITIONS, records_s=20.0),))
+    often = [
+        replace(member, properties={**member.properties, "auto.commit.interval.ms": 1_000}) for member in plan.members
+    ]
+    slow = replace(often[0], slow=(Slow(20_000, 25_000, 1_700 + 90 * seed),))
+    plan = replace(plan, members=(slow, *often[1:]))
+    waiting, polling = _Counting(plan, seed), _CountingOn(plan, seed)
+    happened = [(world.run().events, world.history.requests, world.history.commits) for world in (waiting, polling)]
+    assert happened[0] == happened[1]
+    assert (waiting.polls < polling.polls) == (protocol == "consumer")
 
 
 def test_what_an_administrator_is_answered_is_kept_and_only_a_member_that_was_there_has_left() -> None:

@@ -73,8 +73,12 @@ class CommitRequestManager:
         return self._auto_commit is not None
 
     def auto_commit_deadline_ms(self) -> int | None:
-        """Returns when the next commit by itself is due, or None where there is none."""
-        return None if self._auto_commit is None else self._auto_commit.deadline_ms
+        """Returns when the next commit by itself is due; None where there is none, or the last one isn't done."""
+        if self._auto_commit is None or (
+            self._auto_commit.in_flight and self._auto_commit.deadline_ms <= self._clock.now_ms
+        ):
+            return None
+        return self._auto_commit.deadline_ms
 
     def on_member_epoch(self, epoch: int | None, member_id: str) -> None:
         """Takes the member's id and epoch, which every commit holds."""

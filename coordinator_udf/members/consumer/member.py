@@ -171,7 +171,7 @@ class ConsumerMember:
         return None if wait is None or wait.deadline_ms == FOREVER_MS else wait.deadline_ms
 
     def poll_deadline_ms(self) -> int | None:
-        """Returns the time from which on a poll commits automatically, or None where none ever does."""
+        """Returns the time from which on a poll commits automatically; None where none does, or none yet."""
         return None if self._closed or self._made is None else self._made.commits.auto_commit_deadline_ms()
 
     def _emit(self, output: Output) -> None:
