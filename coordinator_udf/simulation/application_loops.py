@@ -89,7 +89,14 @@ class ApplicationLoops:
     def happen(self, event: e.Event) -> None:
         """Lets an application's loop go on, stall, or end."""
         match event:
-            case e.Polls(name) | e.Stalls(name) | e.Resumes(name) | e.CallbackOver(name) | e.Resubscribes(name):
+            case (
+                e.Polls(name)
+                | e.Stalls(name)
+                | e.Resumes(name)
+                | e.CallbackOver(name)
+                | e.Resubscribes(name)
+                | e.Rejoins(name)
+            ):
                 process = self._living(name)
                 if process is not None:
                     self._loop(process, event)
@@ -122,6 +129,9 @@ class ApplicationLoops:
             case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
                 self._history.subscribed[process.plan.group_id] = topics
                 self._members.give(process, inputs.Subscribe(topics))
+                self._go_on(process)
+            case e.Rejoins() if process.doing is Doing.RUNNING:
+                self._members.give(process, inputs.EnforceRebalance())
                 self._go_on(process)
             case e.CallbackOver(_, method):
                 process.in_callback = None

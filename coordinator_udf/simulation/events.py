@@ -159,6 +159,12 @@ class Resubscribes(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
 
 
+class Rejoins(msgspec.Struct, frozen=True):
+    """A member joins again of its own accord."""
+
+    member: str
+
+
 class Closes(msgspec.Struct, frozen=True):
     """An application closes its consumer."""
 
@@ -200,6 +206,7 @@ Event = (
     | Resumes
     | CallbackOver
     | Resubscribes
+    | Rejoins
     | Closes
     | IsRemoved
     | Crashes
@@ -225,6 +232,8 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
             yield at_ms, Resubscribes(member.name, topics)
         for at_ms in member.learns_ms:
             yield at_ms, MetadataArrives(member.name, is_asked=False)
+        for at_ms in member.rejoins_ms:
+            yield at_ms, Rejoins(member.name)
         if member.close_at_ms is not None:
             yield member.close_at_ms, Closes(member.name)
         if member.crash_at_ms is not None:
@@ -247,7 +256,7 @@ def member_of(event: Event) -> str | None:
             return connection.member
         case MetadataArrives(name) | ConnectionBreaks(name) | Polls(name) | Stalls(name) | Resumes(name):
             return name
-        case CallbackOver(name) | Resubscribes(name) | Closes(name) | IsRefused(name):
+        case CallbackOver(name) | Resubscribes(name) | Rejoins(name) | Closes(name) | IsRefused(name):
             return name
         case _:
             return None

@@ -202,6 +202,8 @@ def test_the_same_rebalances_happen_again(log: str, group_id: str) -> None:
         ("broker/logs-dev/subscriptions.log.gz", "subscriptions-a"),  # And here for longer than a request may take.
         ("evidence/dev/kip848.request.log.gz", "kip848-a"),  # The coordinator takes 160 ms for the first heartbeat.
         ("evidence/dev/crash.request.log.gz", "crash-a"),  # One is killed after two commits.
+        ("broker/logs-dev/limits.log.gz", "limits2-a"),  # One is refused for 16 s: group.max.size is in force.
+        ("broker/logs-dev/subscriptions.log.gz", "subscriptions-b"),  # librdkafka's member joins again as no leader.
     ],
 )
 def test_the_same_rebalances_take_as_long_again(log: str, group_id: str) -> None:

@@ -50,6 +50,7 @@ class Behaviour:
         sent_ms: requests (API) that answer to something: when that was answered, and when they came.
         answered_late_ms: heartbeats (API) that the coordinator took long for: when they came, and how long.
         learned_ms: when it joined again though nobody had told it to, and it wanted the same topics: those had changed.
+        rejoined_ms: those of these times when it was no leader: Java's members leave that to the leader, others don't.
         member_ids: its ids, one after the other.
         unknown: what the requests don't tell, in words.
     """
@@ -74,6 +75,7 @@ class Behaviour:
     sent_ms: tuple[tuple[str, float, float], ...]
     answered_late_ms: tuple[tuple[str, float, float], ...]
     learned_ms: tuple[float, ...]
+    rejoined_ms: tuple[float, ...]
     member_ids: tuple[str, ...]
     unknown: tuple[str, ...]
 
@@ -117,6 +119,7 @@ def behaviour_of(
         tuple(_sent(process)),
         tuple(_answered_late(process)),
         tuple(_learned(process)),
+        tuple(_learned(process, as_follower=True)),
         tuple(_member_ids(process)),
         tuple(unknown),
     )
@@ -300,18 +303,25 @@ def _looks(process: Process) -> Iterator[float]:
             yield arrived_ms(entry)
 
 
-def _learned(process: Process) -> Iterator[float]:
-    """Yields when a classic member joined again of its own accord: its metadata had changed."""
-    was_told = True
+def _learned(process: Process, *, as_follower: bool = False) -> Iterator[float]:
+    """Yields when a classic member joined again of its own accord: its metadata had changed.
+
+    Args:
+        as_follower: only those of a member that was no leader, and had nothing to give up of what it was just told.
+    """
+    was_told, is_leader, synced_ms = True, False, 0.0
     topics: tuple[str, ...] | None = None
     for entry in process.entries:
-        code = (entry.response or {}).get("errorCode")
+        body = entry.response or {}
+        code = body.get("errorCode")
         if entry.api == "JoinGroup":
-            if not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code:
+            is_own = not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code
+            if is_own and not (as_follower and (is_leader or arrived_ms(entry) - synced_ms <= _SOON_MS)):
                 yield arrived_ms(entry)
             topics, was_told = _subscribed(entry), True
+            is_leader = bool(body.get("leader")) and body.get("leader") == body.get("memberId")
         elif entry.api == "SyncGroup" and not code:
-            was_told = False
+            was_told, synced_ms = False, answered_ms(entry)
         elif entry.api in {"Heartbeat", "OffsetCommit", "LeaveGroup"}:
             was_told = was_told or bool(code)
 

@@ -13,6 +13,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refusal, Removal, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
+from coordinator_udf.simulation.what_if.group_sizes import size_settings
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
 from coordinator_udf.simulation.what_if.restarts import Restarts
@@ -85,6 +86,7 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
         for process in processes
         if not was_let_in(process)
     ]
+    sizes = size_settings(processes)
     processes = [process for process in processes if was_let_in(process)]
     behaviours = [behaviour_of(process, processes, log.of_log_ms, log.restarts) for process in processes]
     unknown += [text for behaviour in behaviours for text in behaviour.unknown]
@@ -101,7 +103,7 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
             replace(failover, at_ms=failover.at_ms - start_ms) for failover in log.restarts.failovers(group_id)
         ),
         end_ms=int(log.of_log_ms[-1]) - start_ms,
-        settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **settings},
+        settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},
     )
     return GroupLog(group_id, plan, _counted(topics), tuple(rebalances), tuple(unknown))
 
@@ -176,6 +178,7 @@ def _member(
         ),
         resubscribes=tuple((sent([time])[0], topics) for time, topics in behaviour.resubscribed_ms),
         learns_ms=sent(behaviour.learned_ms),
+        rejoins_ms=sent(behaviour.rejoined_ms),
         member_ids=behaviour.member_ids,
     )
 
