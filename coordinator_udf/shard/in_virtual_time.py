@@ -89,6 +89,8 @@ class VirtualTimeShard:
         return taken
 
     def _take_decisions(self) -> None:
+        if not any(self.shard.ctx.decisions.mark()):
+            return
         decided, self.shard.ctx.decisions = self.shard.ctx.decisions, Decisions()
         for kept in decided.assignments:
             record = kept[_ASSIGNMENT["record_offset"]], kept[_ASSIGNMENT["member_id"]]
