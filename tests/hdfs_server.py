@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from xml.sax.saxutils import escape
 
 import pyspark
 
+from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.clients.built import built_jars
 from tests.gateway.fleet import wait
@@ -26,10 +26,7 @@ _ANY = "127.0.0.1:0"
 def hdfs_server(directory: Path) -> Iterator[str]:
     """The file system's URI; there is one datanode, and a block has one replica."""
     jars = f"{built_jars('hdfs', ROOT / 'tests' / 'spark' / 'hdfs')}/*:{Path(pyspark.__path__[0]) / 'jars'}/*"
-    with socket.socket() as rpc, socket.socket() as http:
-        for probe in (rpc, http):
-            probe.bind(("127.0.0.1", 0))
-        uri, web = f"hdfs://127.0.0.1:{rpc.getsockname()[1]}", f"127.0.0.1:{http.getsockname()[1]}"
+    uri, web = f"hdfs://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     settings = {
         "fs.defaultFS": uri,
         "dfs.namenode.name.dir": f"file://{directory}/name",

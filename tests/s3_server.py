@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.ports import free_port
 from tests.gateway.fleet import wait
 
 BUCKET = "bucket"
@@ -22,9 +22,7 @@ BUCKET = "bucket"
 def s3_server(directory: Path) -> Iterator[str]:
     """A bucket's URI; the variables of the environment say where it is, while the context lasts."""
     pytest.importorskip("moto")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = (directory / "log").open("wb")
     server = subprocess.Popen(
         [sys.executable, "-c", "from moto.server import main; main()", "-p", str(port)], stdout=log, stderr=log

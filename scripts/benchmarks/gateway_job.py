@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from scripts.benchmarks.running import ROOT, BenchmarkError, wait_until
 from scripts.benchmarks.wire_client import TLS
+from scripts.ports import free_port
 
 START_S = 240.0
 
@@ -28,9 +28,7 @@ class LiveJob:
     def __init__(self, root: Path, delay_ms: int, kafka_log: str | None = None) -> None:
         self.root = root
         self.source = [] if kafka_log is None else ["--source", "kafka", "--log", kafka_log]
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.config = root / "coordinator.toml"
         self._log = root / "job.log"
         self.config.write_text(
@@ -128,9 +126,7 @@ def gateway_process(directory: Path, arguments: Sequence[str], *, tls: bool = Fa
     Raises:
         BenchmarkError: it doesn't start.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     log = directory / f"gateway-{address.rpartition(':')[2]}.log"
     command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--listen", address, *arguments]
     if tls:

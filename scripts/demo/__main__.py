@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from scripts.demo.sample import HERE, SAMPLE, run_sample, show
+from scripts.ports import free_port
 
 #: How long the coordinator may take until it lets clients in, in seconds.
 _WARM_UP = 300.0
@@ -38,7 +39,7 @@ def main(
 
 def run_fleet(root: Path, seconds: float, options: list[str]) -> None:
     """Starts the live coordinator, lets a few consumers join, one leave and then the others, and shows the tables."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     typer.echo(f"starting the live coordinator, its clients' address is {address}")
     sys.stdout.flush()
     job = [sys.executable, str(HERE / "jobs" / "coordinator_stream.py"), "--root", str(root), "--listen", address]
@@ -61,13 +62,6 @@ def run_fleet(root: Path, seconds: float, options: list[str]) -> None:
         typer.echo(f"the consumers ended with {status}, the coordinator with {stopped}, expected 0 and 0", err=True)
         raise typer.Exit(1)
     show(root)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(address: str, coordinator: subprocess.Popen[bytes]) -> None:

@@ -20,8 +20,9 @@ from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from scripts.benchmarks.broker_log import read, repeated, write
+from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
-from tests.gateway.test_own_process import free_port
+from tests.process_groups import is_group_running
 
 pytestmark = pytest.mark.slow
 
@@ -176,7 +177,7 @@ def test_a_command_that_is_told_to_stop_does_so_quietly(
         os.killpg(process.pid, case.number)
         status = process.wait(_PATIENCE_S)
         process.stdin.close()
-    wait_for(lambda: not is_group(process.pid), place)
+    wait_for(lambda: not is_group_running(process.pid), place)
     assert status == (128 + case.number if case.status is None else case.status), place.errors.read_text()
     said = place.errors.read_text()
     # What Java says of the options that it was given by the tests, and a gateway of a machine with no time for it.
@@ -194,12 +195,3 @@ def wait_for(condition: Callable[[], bool], place: Place) -> None:
     while not condition():
         assert time.monotonic() < end, (place.errors.read_text(), list(place.temporary.iterdir()))
         time.sleep(0.05)
-
-
-def is_group(number: int) -> bool:
-    """Whether any process of a group is there."""
-    try:
-        os.killpg(number, 0)
-    except ProcessLookupError:
-        return False
-    return True

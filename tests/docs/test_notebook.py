@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
 
 pytestmark = pytest.mark.slow
@@ -42,9 +42,7 @@ for cell in json.load(open(sys.argv[1]))["cells"]:
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
     replay(None, ReplayRequest((SAMPLE_LOG,), tmp_path / "tables", ReplayOptions()), print)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     job = str(ROOT / "jobs" / "query_tables.py")
     command = [sys.executable, job, "--root", str(tmp_path / "tables"), "--serve", address]
     said = tmp_path / "said.txt"

@@ -19,10 +19,10 @@ from coordinator_udf.log.opening import LogPlace
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.startup import StartupPhases
+from scripts.ports import free_port
 from tests.gateway.alone import KNOWN
 from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS
-from tests.gateway.test_own_process import free_port
 from tests.gateway.wire import HEARTBEAT, Wire
 
 CONFIG = CoordinatorConfig(Settings(), KNOWN)
@@ -94,7 +94,7 @@ def gateways(tmp_path: Path) -> Iterator[Any]:
 def test_it_says_that_it_listens_when_requests_go_to_the_log(gateways: Any, capsys: pytest.CaptureFixture[str]) -> None:
     gateway = gateways(is_new=False)
     wait(gateway.lets_in, "clients can wait for the coordinator")
-    with Wire(gateway.port, 60) as wire:
+    with Wire(gateway.port) as wire:
         # It is told that the coordinator loads, or waits until it has.
         wire.send("Heartbeat", 4, HEARTBEAT)
         assert gateway.asked() == []

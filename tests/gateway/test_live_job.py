@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,17 +17,19 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway import crowd, history
 from tests.gateway.fleet import Fleet, Member, Place, wait
 from tests.gateway.history import Commit
+from tests.process_groups import kill_group
 
 JOB = ROOT / "jobs" / "coordinator_stream.py"
 PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}
 BOTH = ("t1", "t2")
 
 #: A cold JVM on a busy machine.
-START_S = 180
+START_S = 300
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -45,9 +46,7 @@ class LiveJob:
             "group.consumer.session.timeout.ms = 10000\n"
             '[[topics]]\nname = "t1"\npartitions = 4\n[[topics]]\nname = "t2"\npartitions = 2\n'
         )
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.log = directory / "job.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -68,8 +67,7 @@ class LiveJob:
     def kill(self) -> None:
         """kill -9, of the JVM and of Python's workers too."""
         if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            kill_group(self.process)
 
     def stop(self) -> int:
         assert self.process is not None

@@ -25,6 +25,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.lease import take_over
 from coordinator_udf.tables.delta import OutputTables
 from schemas.tables import table_arrow
+from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway import history
 from tests.gateway.fleet import Fleet, wait
@@ -76,13 +77,6 @@ def test_a_table_that_was_replaced_is_followed_from_its_end(tmp_path: Path, monk
     assert read(table) == []
     write_deltalake(uri, answers("y"), mode="append")
     assert read(table) == ["y"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -12,9 +11,10 @@ from types import TracebackType
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from scripts.ports import free_port
 from tests.gateway.clients.built import built_jars
 
-_START_S = 120.0
+_START_S = 300.0
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _SETTINGS = """
 process.roles=broker,controller
@@ -48,7 +48,7 @@ class KafkaBroker:
 
     def __enter__(self) -> KafkaBroker:
         jars = built_jars("broker", Path(__file__).parent / "broker")
-        port, controller, more = _free_ports()
+        port, controller, more = (free_port() for _ in range(3))
         self.address = f"127.0.0.1:{port}"
         self.port_of_more = more
         text = _SETTINGS.format(port=port, controller=controller, directory=self._directory)
@@ -85,7 +85,7 @@ class KafkaBroker:
         while True:
             assert self._process.poll() is None, (self._directory / "server.log").read_text()[-2_000:]
             try:
-                # An answer that came late may have been about topics that are there now.
+                # Looked for even when they are made: the broker tells of them a moment after the controller has them.
                 there = admin.list_topics(timeout=120).topics
                 missing = {name: count for name, count in self._topics.items() if name not in there}
                 if not missing:
@@ -93,15 +93,6 @@ class KafkaBroker:
                 made = admin.create_topics([NewTopic(name, count, 1) for name, count in missing.items()])
                 for future in made.values():
                     future.result(10)
-            except Exception:  # noqa: BLE001  whatever the library says of a broker that isn't there yet
+            except Exception:  # noqa: BLE001  whatever the library says of a broker or topic that isn't there yet
                 assert time.monotonic() < deadline, (self._directory / "server.log").read_text()[-2_000:]
-                time.sleep(0.5)
-            else:
-                return
-
-
-def _free_ports() -> tuple[int, int, int]:
-    with socket.socket() as one, socket.socket() as other, socket.socket() as third:
-        for bound in (one, other, third):
-            bound.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1], third.getsockname()[1]
+            time.sleep(0.2)

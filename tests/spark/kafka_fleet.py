@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.fleet import wait
-from tests.gateway.upstream.test_two_gateways import free_range
+from tests.gateway.upstream.test_two_gateways import GATEWAY_PORTS
 from tests.members.kafka_broker import KafkaBroker
+from tests.process_groups import kill_group
 
-START_S = 180
+START_S = 300
 
 _SETTINGS = (
     "group.initial.rebalance.delay.ms = 500\n"
@@ -70,8 +71,7 @@ class Process:
     def kill(self) -> None:
         """kill -9, of all that it started, too."""
         if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            kill_group(self._process)
 
     def stop(self) -> int:
         assert self._process is not None
@@ -103,7 +103,7 @@ class KafkaFleet:
         self._job_options = job_options
         config = directory / "coordinator.toml"
         config.write_text(_SETTINGS)
-        self.ports = [free_range(), free_range()]
+        self.ports = [free_port(GATEWAY_PORTS), free_port(GATEWAY_PORTS)]
         self.addresses = [f"127.0.0.1:{port}" for port in self.ports]
         self.config = config
         shared = ["--root", str(self.root), "--log", log, "--config", str(config)]

@@ -17,6 +17,7 @@ import pyspark
 
 from coordinator_udf.tables.spark_session import resolved_jars
 from tests.conftest import ROOT
+from tests.process_groups import kill_group
 
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 #: A bound that only a machine that stands still would reach.
@@ -51,8 +52,7 @@ def submitted(
         yield driver
     finally:
         if driver.poll() is None:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
+            kill_group(driver)
 
 
 def kill_executor(driver: subprocess.Popen[bytes], folder: Path, is_time: Callable[[], bool]) -> None:

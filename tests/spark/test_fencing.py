@@ -18,11 +18,12 @@ from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.tables.delta import WRITE_ORDER
 from tests.conftest import ROOT
 from tests.gateway.fleet import wait
+from tests.process_groups import kill_group
 from tests.shard.edge import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-START_S = 180
+START_S = 300
 
 
 @contextmanager
@@ -33,8 +34,7 @@ def driver(root: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill_group(process)
 
 
 def rows(root: Path, name: str) -> pa.Table:

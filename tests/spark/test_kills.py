@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import FIELDS
 from tests.conftest import ROOT
+from tests.gateway.fleet import PATIENCE_S
+from tests.process_groups import kill_group
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -94,19 +96,13 @@ def _text(value: object) -> str:
 
 def kill(driver: subprocess.Popen[bytes]) -> None:
     """Kills the whole group, and waits until nobody of it is left to write anything."""
-    deadline = time.monotonic() + 10
-    with suppress(ProcessLookupError):
-        # Whoever is dead and not yet buried counts too, where process 1 doesn't care for orphans: not for ever then.
-        while time.monotonic() < deadline:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-            time.sleep(0.01)
+    kill_group(driver)
     if driver.stdin is not None:
         driver.stdin.close()
 
 
 def wait_for_death(root: Path, driver: subprocess.Popen[bytes]) -> None:
-    driver.wait(timeout=180)
+    driver.wait(timeout=PATIENCE_S)
     assert driver.returncode == -signal.SIGKILL, (root / "driver.log").read_text()[-4000:]
 
 
@@ -116,7 +112,7 @@ def batches_done(root: Path) -> int:
 
 def wait_for_progress(root: Path, driver: subprocess.Popen[bytes], done: int) -> bool:
     """Whether the driver did another batch; False if it ended."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + PATIENCE_S
     while batches_done(root) <= done:
         if driver.poll() is not None:
             return False

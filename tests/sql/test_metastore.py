@@ -20,8 +20,8 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.spark_session import resolved_jars
+from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
-from tests.gateway.test_own_process import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import socket
 import ssl
 import struct
 import subprocess
@@ -31,6 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.protocol.wire import request_bytes, split_response
+from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.in_process import PARTITIONS
 from tests.gateway.security.locked import PASSWORDS, Locked
@@ -296,9 +296,7 @@ def locked_gateway(directory: Path) -> Iterator[tuple[Door, int]]:
     locked = Locked(directory)
     locked.security("SASL_SSL")
     EmbeddedLog.create(directory / "log", PARTITIONS).close()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--listen", f"127.0.0.1:{port}"]
     command += ["--root", str(directory), "--security", str(locked.file)]
     with (directory / "gateway.log").open("wb") as log:

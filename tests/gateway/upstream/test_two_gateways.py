@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from deltalake import write_deltalake
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import Settings
+from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.alone import METADATA
 from tests.gateway.fleet import Fleet, wait
@@ -33,6 +33,8 @@ pytestmark = pytest.mark.slow
 CLIENTS = ("confluent", "aiokafka", "kafka-python", "java")
 PLACES = {("t1", number) for number in range(8)}
 SESSION_MS = 20_000
+#: A gateway's own port, and behind it one for each broker by its id, from 0 on.
+GATEWAY_PORTS = 5
 
 
 class GatewayProcess:
@@ -65,14 +67,6 @@ class GatewayProcess:
         self.process.wait(120)
 
 
-def free_range() -> int:
-    """The first of some ports that nobody uses."""
-    while True:
-        port = random.randrange(20_000, 30_000, 10)
-        if not any(_listens(port + number) for number in range(5)):
-            return port
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -89,7 +83,7 @@ def two_gateways(directory: Path, *options: str) -> Iterator[list[GatewayProcess
             write_deltalake(uri, table, mode="append")
 
     coordinator = InProcessCoordinator(log, Settings.from_kafka(FAST), store, 0.02)
-    ports = [free_range(), free_range()]
+    ports = [free_port(GATEWAY_PORTS), free_port(GATEWAY_PORTS)]
     known = ["--gateways", ",".join(f"127.0.0.1:{port}" for port in ports)]
     gateways = [GatewayProcess(directory, log.path, port, [*known, *options]) for port in ports]
     try:
