@@ -54,7 +54,7 @@ def start(fleet: Fleet, clients: Mapping[str, Sequence[str]], places: set[Place]
         members = [fleet.start(client, group=name, topics=topics, **more) for client in libraries]
         groups.append(Group(name, members, places))
     for group in groups:
-        wait(group.is_shared, f"{group.name} shares {len(places)} places", group.story, 120)
+        wait(group.is_shared, f"{group.name} shares {len(places)} places", group.story)
     return groups
 
 

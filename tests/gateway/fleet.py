@@ -20,7 +20,7 @@ from tests.gateway.clients import built
 MEMBER = Path(__file__).with_name("member.py")
 OURS = Path(__file__).parents[1] / "members" / "process.py"
 #: How long anything is waited for: it comes within seconds, or on a busy machine within a minute; else it never does.
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 
 PYTHON = ("kafka-python", "confluent", "aiokafka")
 
@@ -87,7 +87,7 @@ class Member:
         def said() -> list[dict[str, Any]]:
             return [event for event in self.events[before:] if event["event"] in (answer, "refused")]
 
-        wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail, 120)
+        wait(lambda: said() or self.process.poll(), f"{self.name} says {answer}", self.tail)
         assert said(), f"{self.name} ended with {self.process.poll()}\n{self.tail()}"
         return said()[0]
 
@@ -99,7 +99,7 @@ class Member:
     def close(self) -> None:
         """Lets it leave the group as its library does."""
         self.order("closed", do="close")
-        assert self.process.wait(120) == 0, self.tail()
+        assert self.process.wait(PATIENCE_S) == 0, self.tail()
 
     def kill(self) -> None:
         """kill -9."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.clients.built import java_command
-from tests.gateway.fleet import wait
+from tests.gateway.fleet import PATIENCE_S, wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.test_topics_and_ends import commit
 from tests.gateway.wire import Wire
@@ -58,7 +58,7 @@ def consumer(java: Sequence[str], address: str, name: str, protocol: str, log: P
             yield
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -50,7 +50,7 @@ def test_what_the_coordinator_has_not_answered_is_bounded_and_the_newest_go_on_f
         wire.close()
 
 
-@pytest.mark.parametrize("alone", [{"request_timeout_ms": 2_000}], indirect=True)
+@pytest.mark.parametrize("alone", [{"request_timeout_ms": 5_000}], indirect=True)
 def test_time_in_which_the_gateway_itself_stood_still_makes_no_request_time_out(alone: Alone) -> None:
     with alone.wire() as wire, alone.wire() as joins:
         wire.send("Heartbeat", 4, HEARTBEAT)
@@ -59,7 +59,7 @@ def test_time_in_which_the_gateway_itself_stood_still_makes_no_request_time_out(
         joins.send("JoinGroup", 5, JOIN | {"rebalanceTimeoutMs": 0})
         join = alone.wait_for_requests(2)[1]
         resume = alone.stand_still()
-        time.sleep(2 + STOOD_STILL_S + 0.5)
+        time.sleep(max(5, STOOD_STILL_S) + 0.5)
         resume()
         with alone.wire() as other:
             # Its turn comes after the timer's.

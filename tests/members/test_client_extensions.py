@@ -15,6 +15,7 @@ from coordinator_udf.members.client_assignors.spec import Assignment, ClientAssi
 from coordinator_udf.members.driver.member import DrivenMember
 from coordinator_udf.members.driver.transport import BrokerTransport
 from coordinator_udf.members.inputs import TopicPartition
+from tests.gateway.fleet import PATIENCE_S
 from tests.gateway.in_process import Front, topics
 from tests.gateway.test_topics_and_ends import create, new_topic
 from tests.gateway.wire import Wire
@@ -65,7 +66,7 @@ async def start(front: Front, name: str, **more: Any) -> DrivenMember:
 
 async def shared_out(members: Sequence[DrivenMember], partitions: int) -> None:
     wanted = [TopicPartition("t", number) for number in range(partitions)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while sorted(partition for member in members for partition in member.assignment) != wanted:
             await asyncio.sleep(0.02)
 
@@ -104,7 +105,7 @@ def test_an_assignor_that_fails_fails_the_whole_group_alike(front: Front, monkey
 
     async def scenario() -> None:
         members = [await start(front, f"c{number}") for number in range(2)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not all(any("2 members" in (error.message or "") for error in m.errors) for m in members):
                 await asyncio.sleep(0.02)
         told = [next(error for error in m.errors if "2 members" in (error.message or "")) for m in members]

@@ -119,16 +119,18 @@ def test_short_lives_are_packed_like_long_ones(tmp_path: Path) -> None:
 
 def test_what_compaction_replaced_is_deleted_after_its_retention(tmp_path: Path) -> None:
     tables = OutputTables(str(tmp_path))
-    for name, retention in (
-        ("delta.deletedFileRetentionDuration", "1 seconds"),
-        ("delta.logRetentionDuration", "0 days"),
-    ):
+
+    def keep(name: str, retention: str) -> None:
         tables.table("group_responses").alter.set_table_properties({name: f"interval {retention}"})
+
+    keep("delta.deletedFileRetentionDuration", "1 hours")
+    keep("delta.logRetentionDuration", "0 days")
     for number in range(20):
         tables.write(batch(number), "query", number)
     folder = tmp_path / "group_responses"
     compact(DeltaTable(str(folder)), vacuum=True)
     assert len(list(folder.glob("*.parquet"))) == 21, "somebody may read them yet"
+    keep("delta.deletedFileRetentionDuration", "1 seconds")
     # What tasks wrote of a large batch whose driver was killed before it committed that.
     TableFiles(str(tmp_path)).write({"group_responses": batch(20)["group_responses"]})
     time.sleep(1.5)

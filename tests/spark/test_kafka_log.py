@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 PLACES = {("t1", number) for number in range(4)}
 CROWD = {"mixed": ("confluent", "kafka-python", "aiokafka"), "new": ("confluent",)}
-WELL_S = 150
+WELL_S = 300
 #: So few rows that a batch with more than what members do in a moment is one of executors alone.
 LARGE_BATCH = "20"
 
@@ -70,7 +70,7 @@ def running(broker: KafkaBroker, locked: Locked, tmp_path_factory: pytest.TempPa
 def test_requests_that_ask_several_shards_have_one_answer(running: KafkaFleet) -> None:
     groups = [f"group {number}" for number in range(20)]
     for port in running.ports:
-        with Wire(port, 60) as wire:
+        with Wire(port) as wire:
             asked = {"groups": groups, "includeAuthorizedOperations": False}
             described = wire.ask("DescribeGroups", 5, asked)["groups"]
             assert sorted(group["groupId"] for group in described) == sorted(groups)
@@ -91,7 +91,7 @@ def test_brokers_that_let_nobody_in_say_why(broker: KafkaBroker, locked: Locked,
 
 
 def test_the_topic_is_asked_in_sql(running: KafkaFleet, locked: Locked) -> None:
-    with Wire(running.ports[0], 60) as wire:
+    with Wire(running.ports[0]) as wire:
         wire.ask("ListGroups", 4, {"statesFilter": []})
     statement = "SELECT DISTINCT api FROM request_log WHERE api IN ('Tick', 'ListGroups') ORDER BY api"
     where = ["--log", running.log, "--kafka-config", str(locked.directory / "kafka.toml")]
@@ -179,7 +179,7 @@ def test_groups_are_loaded_when_the_checkpoint_is_lost(running: KafkaFleet) -> N
     try:
         job.start().wait_until_ready()
         asked = {"groupId": "simple", "topics": None}
-        with Wire(running.ports[0], 60) as wire:
+        with Wire(running.ports[0]) as wire:
             (group,) = wire.ask("OffsetFetch", 8, {"groups": [asked], "requireStable": False})["groups"]
     finally:
         job.kill()

@@ -100,7 +100,7 @@ def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: Spark
         for number in range(1, 15):
             time.sleep(0.2)
             ask(number, "Heartbeat", {"groupId": "g", "generationId": 1, "memberId": "stranger"})
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 300
         states: list[dict[str, Any]] = []
         while len(states) < 5 or coordinator.sink.totals.answers < 15:
             assert time.monotonic() < deadline, states
@@ -109,7 +109,8 @@ def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: Spark
     assert [row["to_state"] for row in states][-1] == "Empty"
     assert states[2]["ts"] - states[1]["ts"] == 300, "its timers fire though no request comes"
     answers = read_tables(tmp_path / "tables")["group_responses"].column("ts").to_pylist()
-    assert max(answers) < now_ms + 60_000, "a clock that is ahead moves the group by the skew at most"
+    ended_ms = time.time_ns() // 1_000_000
+    assert max(answers) <= ended_ms + settings.log_clock_skew_max_ms, "a clock that is ahead moves time by that at most"
     planned = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     # After the version and the metadata come the sources, in the order in which Spark asked them.
     ticks = [json.loads(path.read_text().splitlines()[2])["ms"] for path in planned]

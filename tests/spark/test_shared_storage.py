@@ -87,11 +87,11 @@ def test_commits_of_several_writers_and_epochs(storage: str) -> None:
 
 def test_a_lease(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
-    monkeypatch.setattr(lease, "SILENT_AFTER_S", 1.0)
     folder, checkpoint = f"{storage}/lease", f"{storage}/checkpoint"
     refused = pytest.raises(StartError, match=f"another coordinator runs on the folder of tables {storage}")
     with take_over(OutputTables(folder), checkpoint), refused:
         take_over(OutputTables(folder), checkpoint)
+    monkeypatch.setattr(lease, "SILENT_AFTER_S", 1.0)
     with take_over(OutputTables(folder), checkpoint) as mine:
         assert (mine.epoch, mine.before) == (2, None)
         mine._thread.stop()

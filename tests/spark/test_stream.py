@@ -177,7 +177,7 @@ def test_a_tick_fires_timers_and_a_stop_ends_between_two_batches(
     assert rows[2]["ts"] - rows[1]["ts"] == 500
 
 
-def wait_for(folder: Path, table: str, done: object, timeout_s: float = 180.0) -> list[str]:
+def wait_for(folder: Path, table: str, done: object, timeout_s: float = 300.0) -> list[str]:
     assert callable(done)
     deadline = time.monotonic() + timeout_s
     while True:

@@ -289,7 +289,7 @@ def test_the_folder_waits_for_enough_and_tells_what_is_wrong_until_it_is_over(
 
 
 def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -50,15 +50,17 @@ def test_time_stands_still_from_the_kill_of_the_last_gateway_to_the_start_of_the
     gateways[1].join()
     assert not is_gateway_there(log.path)
     wait(lambda: ticker._stands_still, "the clock sees it")
-    stopped_at = log.end()
-    wait(lambda: log.now_ms() - (log.newest_log_ts() or 0) > 500, "the gap is long enough")
+    stopped_at, stopped_ms = log.end(), log.newest_log_ts() or 0
+    wait(lambda: log.now_ms() - stopped_ms > 500, "the gap is long enough")
     assert log.end() == stopped_at
     with hold_gateway_lock(log.path):
         goes_on()
     ticker.stop()
     rows = pa.Table.from_batches(log.read(stopped_at, log.end())).to_pylist()
     said = [msgspec.json.decode(row["body"]) for row in rows if row["api"] == "Downtime"]
-    assert len(said) == 2
+    # There may be others, of a machine that had no time for the ticker.
+    gaps = [gap for gap in said if gap["fromMs"] == stopped_ms]
+    assert len(gaps) == 2
     # Its clients were refused, so that they come back after pauses of their own.
-    assert all(gap["graceMs"] >= 300 and "heardWithinMs" not in gap for gap in said)
+    assert all(gap["graceMs"] >= 300 and "heardWithinMs" not in gap for gap in gaps)
     log.close()

@@ -16,7 +16,7 @@ from coordinator_udf.gateway.security.admission import Strangers
 from coordinator_udf.gateway.security.sasl import Refused, user_mechanisms
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
 from coordinator_udf.gateway.settings import GatewaySettingsError
-from tests.gateway.fleet import wait
+from tests.gateway.fleet import PATIENCE_S, wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import MECHANISMS, PASSWORDS, Locked
 from tests.gateway.wire import HEARTBEAT, Wire
@@ -157,7 +157,7 @@ def test_who_is_slow_is_closed(tmp_path: Path, locked: Locked) -> None:
         with socket.create_connection(("127.0.0.1", front.gateway.port)) as slow:
             # The beginning of a ClientHello.
             slow.sendall(bytes.fromhex("16030100"))
-            slow.settimeout(10)
+            slow.settimeout(PATIENCE_S)
             assert slow.recv(1) == b""
         wait(lambda: front.gateway.status().closed.get("it did not"), "it was closed for that")
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-PATIENCE_S = 180.0
+from tests.gateway.fleet import PATIENCE_S
 
 #: Reads this many records of a topic as a member of a group, commits, and leaves: address, topic, group, how many.
 Read = Callable[[str, str, str, int], set[bytes]]

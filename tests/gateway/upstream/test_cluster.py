@@ -20,8 +20,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
+from scripts.ports import free_port
 from tests.gateway.clients.built import java_command
-from tests.gateway.fleet import Fleet, wait
+from tests.gateway.fleet import PATIENCE_S, Fleet, wait
 from tests.gateway.in_process import Front
 from tests.gateway.test_configs import HEARTBEAT, OF_GROUPS, alter, described, interval_ms
 from tests.gateway.upstream import consumers
@@ -180,7 +181,7 @@ def test_a_group_outlives_its_broker_and_reads_on_when_that_is_back(tmp_path: Pa
         consumer.commit(offsets=[TopicPartition("t1", 0, 1)], asynchronous=False)
         broker.start()
         producer.produce("t1", b"one more", partition=1)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert _poll(consumer, 1) == 1
         assert len(generations) == 1
         consumer.close()
@@ -210,9 +211,7 @@ def forwarding(port: int, address: str) -> Iterator[None]:
 
 
 def test_a_gateway_that_starts_waits_for_a_broker(broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = UpstreamSettings(bootstrap=(("127.0.0.1", port),), first_broker_port=None, start_timeout_ms=600_000)
     with pytest.raises(GatewaySettingsError, match="can't be reached"):
         UpstreamCluster(dataclasses.replace(settings, start_timeout_ms=0)).look_first()
@@ -221,19 +220,19 @@ def test_a_gateway_that_starts_waits_for_a_broker(broker: KafkaBroker, caplog: p
     looking.start()
     wait(lambda: "trying again" in caplog.text, "it has looked in vain")
     with forwarding(port, broker.address):
-        looking.join(120)
+        looking.join(PATIENCE_S)
         assert {"t1", "t2"} <= {topic.name for topic in cluster.state.topics}
 
 
 def test_transactions_pass_but_offsets_in_them_are_refused(front: Front) -> None:
     producer = Producer(
-        {"bootstrap.servers": front.address, "transactional.id": "t", "log_level": 0, "transaction.timeout.ms": 20_000}
+        {"bootstrap.servers": front.address, "transactional.id": "t", "log_level": 0, "transaction.timeout.ms": 300_000}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for outcome in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
         producer.produce("t2", outcome.__name__.encode(), partition=0)
-        outcome(30)
+        outcome(PATIENCE_S)
     consumer = Consumer(
         {
             "bootstrap.servers": front.address,
@@ -248,10 +247,11 @@ def test_transactions_pass_but_offsets_in_them_are_refused(front: Front) -> None
     wait(lambda: _read_into(found, consumer) and b"commit_transaction" in found, "the committed record is read")
     assert b"abort_transaction" not in found
     producer.begin_transaction()
+    group = consumer.consumer_group_metadata()
     with pytest.raises(KafkaException) as refused:
-        producer.send_offsets_to_transaction([TopicPartition("t2", 0, 1)], consumer.consumer_group_metadata(), 20)
+        producer.send_offsets_to_transaction([TopicPartition("t2", 0, 1)], group, PATIENCE_S)
     assert "UNSUPPORTED" in str(refused.value) or "not supported" in str(refused.value), refused.value
-    producer.abort_transaction(30)
+    producer.abort_transaction(PATIENCE_S)
     consumer.close()
 
 
@@ -277,7 +277,7 @@ def test_no_answer_tells_a_brokers_own_address(front: Front, broker: KafkaBroker
     assert cluster.cluster_id == AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=120).cluster_id
 
 
-def _poll(consumer: Consumer, wanted: int, seconds: float = 30) -> int:
+def _poll(consumer: Consumer, wanted: int, seconds: float = PATIENCE_S) -> int:
     found = 0
     for _ in range(int(seconds * 10)):
         message = consumer.poll(0.1)
@@ -297,7 +297,7 @@ def _read_into(found: set[bytes], consumer: Consumer) -> bool:
 
 def _committed(address: str, group: str, topic: str, partitions: int) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
-    places = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=20)
+    places = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=PATIENCE_S)
     consumer.close()
     return {place.partition: place.offset for place in places if place.offset >= 0}
 
@@ -305,7 +305,7 @@ def _committed(address: str, group: str, topic: str, partitions: int) -> dict[in
 def _ends(address: str, topic: str, partitions: int) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": "ends", "log_level": 0})
     ends = {
-        number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1]
+        number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=PATIENCE_S)[1]
         for number in range(partitions)
     }
     consumer.close()

@@ -16,6 +16,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.gateway.clients.built import java_command
+from tests.gateway.fleet import PATIENCE_S
 from tests.gateway.in_process import Front
 from tests.gateway.security.locked import PASSWORDS, Locked, java_login
 from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, locked_with_kafka_config
@@ -132,7 +133,7 @@ def test_who_may_not_see_a_topic_is_not_told_of_it(front: Front, locked: Locked)
     bob = AdminClient(secured(front, locked, "bob"))
     assert set(bob.list_topics(timeout=120).topics) == {"t1"}
     for name in ("t2", "nothing of that name"):
-        error = bob.list_topics(name, timeout=20).topics[name].error
+        error = bob.list_topics(name, timeout=PATIENCE_S).topics[name].error
         assert error is not None
         assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -161,10 +162,10 @@ def test_who_may_only_describe_a_topic_neither_reads_nor_writes(front: Front, lo
     assert "TOPIC_AUTHORIZATION_FAILED" in told[0]
     consumer = Consumer(secured(front, locked, "bob", **{"group.id": "bob", "auto.offset.reset": "earliest"}))
     consumer.assign([TopicPartition("t1", 0, 0)])
-    message = consumer.poll(20)
+    message = consumer.poll(PATIENCE_S)
     assert message is not None
     error = message.error()
     assert error is not None
     assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
-    assert consumer.get_watermark_offsets(TopicPartition("t1", 0), timeout=20)[1] > 0
+    assert consumer.get_watermark_offsets(TopicPartition("t1", 0), timeout=PATIENCE_S)[1] > 0
     consumer.close()

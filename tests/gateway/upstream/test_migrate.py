@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.conftest import ROOT
+from tests.gateway.fleet import PATIENCE_S
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
 from tests.members.kafka_broker import KafkaBroker
@@ -25,7 +26,7 @@ def migrate(upstream: str, gateway: str, *options: str) -> subprocess.CompletedP
 
 def committed(address: str) -> dict[int, tuple[int, str | None]]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "log_level": 0})
-    places = consumer.committed([TopicPartition("t1", number) for number in range(3)], timeout=20)
+    places = consumer.committed([TopicPartition("t1", number) for number in range(3)], timeout=PATIENCE_S)
     consumer.close()
     return {place.partition: (place.offset, place.metadata) for place in places if place.offset >= 0}
 

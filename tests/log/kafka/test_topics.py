@@ -31,7 +31,7 @@ from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint_files import LocalFiles
 from coordinator_udf.streaming.recovery import RecoveryError
 from coordinator_udf.streaming.topic_recovery import starting_offsets
-from tests.gateway.fleet import wait
+from tests.gateway.fleet import PATIENCE_S, wait
 from tests.members.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
@@ -76,7 +76,7 @@ def test_a_topic_that_is_otherwise_is_refused(broker: KafkaBroker, setting: str,
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.TOPIC, place.topic, incremental_configs=[entry])
     admin.incremental_alter_configs([changed])[changed].result(120)
-    wait(lambda: complaint(place), "it is refused")
+    wait(lambda: complaint(place), "the broker has read of the change")
     assert complaint(place) == f"{setting} of the topic {place.topic} is {value}, expected {expected}"
     with pytest.raises(LogError):
         KafkaLog.open(place)
@@ -107,7 +107,7 @@ def test_what_is_not_there_is_named(broker: KafkaBroker) -> None:
 def read_all(place: KafkaPlace, partition: int) -> list[dict[str, Any]]:
     consumer = Consumer({"bootstrap.servers": place.bootstrap, "group.id": "test", "log_level": 0})
     at = TopicPartition(place.topic, partition, 0)
-    _, end = consumer.get_watermark_offsets(at, timeout=20)
+    _, end = consumer.get_watermark_offsets(at, timeout=PATIENCE_S)
     consumer.assign([at])
     found: list[tuple[int, int, int, bytes | None]] = []
     while len(found) < end:
@@ -192,6 +192,8 @@ def test_a_checkpoint_belongs_to_one_topic(broker: KafkaBroker, tmp_path: Path) 
         starting_offsets(spark, log, "tables", LocalFiles(str(tmp_path)), config, recover=True)
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     admin.delete_topics([place.topic])[place.topic].result(120)
+    # The controller has deleted it; the broker tells of it for a moment more.
+    wait(lambda: complaint(place).startswith("there is no topic bound "), "the broker knows that it is gone")
 
     def is_made_again() -> bool:
         try:
