@@ -16,6 +16,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.batches import ShardOutputs
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.streaming import shard_function
+from coordinator_udf.streaming.recovery import next_seqs
 from schemas.requests import CONTROL_APIS
 from tests.protocol.sample_requests import apis_and_versions, sample_request
 from tests.protocol.test_failed_answer import places_of_errors, says_it_on_top
@@ -132,12 +133,23 @@ def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_fai
             log.append([{**row, **changed} for row in rows])
     extended = Settings(group_consumer_client_assignors_enable=True, group_classic_client_extensions_enable=True)
     run(extended, max_rows=10)
+    # One append is one micro-batch: of a shard that is decoded anew the first row can't be read and a later one raises.
+    pair: list[dict[str, Any]] = []
+    for kind in ("misnumbered", "poison"):
+        asked = sample_request("JoinGroup", 5)
+        rows = rows_of("JoinGroup", 5, asked, 1_700_000_000_001, f"{kind} in a pair", partitions=2)
+        pair += ({**row, **kinds[kind]} for row in rows)
+    assert len({row["partition"] for row in pair}) == 1
+    log.append(pair)
+    run(extended, max_rows=1)
     tables = read_tables(tmp_path / "tables")
     numbered = [table for table in tables.values() if "seq" in table.column_names]
     numbers = [(row["partition"], row["seq"]) for table in numbered for row in table.to_pylist()]
     assert len(set(numbers)) == len(numbers), "a number was given twice"
+    nexts = [max(seq for place, seq in numbers if place == partition) + 1 for partition in range(2)]
+    assert next_seqs(str(tmp_path / "tables"), 2) == nexts, "where a recovery goes on numbering"
     answers = {row["request_id"]: row for row in tables["group_responses"].to_pylist()}
-    assert len(answers) == tables["group_responses"].num_rows == len(kinds) * len(everything), "one answer a request"
+    assert len(answers) == tables["group_responses"].num_rows == len(kinds) * len(everything) + 2, "one answer a request"
     assert {row["error_name"] for row in answers.values()} == {"UNKNOWN_SERVER_ERROR"}
     for api, version in everything:
         body = json.loads(answers[f"poison {api} {version}"]["body"])
