@@ -149,7 +149,9 @@ def test_poison_and_unreadable_rows_of_every_api_and_version_are_answered_as_fai
     nexts = [max(seq for place, seq in numbers if place == partition) + 1 for partition in range(2)]
     assert next_seqs(str(tmp_path / "tables"), 2) == nexts, "where a recovery goes on numbering"
     answers = {row["request_id"]: row for row in tables["group_responses"].to_pylist()}
-    assert len(answers) == tables["group_responses"].num_rows == len(kinds) * len(everything) + 2, "one answer a request"
+    assert len(answers) == tables["group_responses"].num_rows == len(kinds) * len(everything) + 2, (
+        "one answer a request"
+    )
     assert {row["error_name"] for row in answers.values()} == {"UNKNOWN_SERVER_ERROR"}
     for api, version in everything:
         body = json.loads(answers[f"poison {api} {version}"]["body"])

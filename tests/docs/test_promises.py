@@ -1,0 +1,88 @@
+"""The numbers that pages promise are those of the code, and the metrics that they tell of are those that are served."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from coordinator_udf.gateway import own_process
+from coordinator_udf.gateway.peers import FIRST_ID_BEFORE_CLUSTER
+from coordinator_udf.gateway.settings import GatewaySettings
+from coordinator_udf.gateway.upstream.passing import told_ranges
+from coordinator_udf.gateway.upstream.settings import UpstreamSettings
+from coordinator_udf.gateway.versions import COORDINATED
+from coordinator_udf.log.embedded import DOWNTIME_AFTER_MS
+from coordinator_udf.log.kafka.answers import PATIENCE_S
+from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, RECORD_BYTES_MAX
+from coordinator_udf.log.kafka.topics import DEFAULT_RETENTION_MS
+from coordinator_udf.log.rows import HEARD_WITHIN_MS, RECONNECT_MAX_MS
+from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
+from coordinator_udf.streaming.lease import MISSED_AFTER_S, RENEW_EVERY_S, SILENT_AFTER_S
+from coordinator_udf.streaming.options import StreamOptions
+from tests.conftest import ROOT
+from tests.docs.pages import text_of
+from tests.gateway.upstream.test_passing import EVERYTHING
+
+_GATEWAY = GatewaySettings()
+_UPSTREAM = UpstreamSettings(bootstrap=(("127.0.0.1", 9092),), first_broker_port=None)
+_RANGES = told_ranges(EVERYTHING, COORDINATED)
+_PRODUCE, _FETCH = 0, 1
+
+#: A page, what it says with a place for each number, and the numbers.
+PROMISED = (
+    ("what-is-promised", "has been silent for {:.0f} s, answer heartbeats", MISSED_AFTER_S),
+    (
+        "what-is-promised",
+        "answer heartbeats of members after {:.0f} s as a coordinator",
+        _GATEWAY.loading_hold_ms / 1000,
+    ),
+    ("what-is-promised", "answers heartbeats after {:.0f} s, when sessions", _GATEWAY.request_timeout_ms / 1000),
+    ("what-is-promised", "appends first after more than {:.0f} s puts a `Downtime` row", DOWNTIME_AFTER_MS / 1000),
+    ("what-is-promised", "but last at least {:.0f} s more", HEARD_WITHIN_MS / 1000),
+    ("what-is-promised", "by as long as the gap was, up to {:.0f} s", RECONNECT_MAX_MS / 1000),
+    (
+        "what-is-promised",
+        "waits up to {:.0f} s and is told then that the coordinator loads",
+        _GATEWAY.loading_hold_ms / 1000,
+    ),
+    ("what-is-promised", "lets the log take {:,} rows that aren't answered", _GATEWAY.unanswered_rows_max),
+    ("what-is-promised", "of the partitions that it led wait up to {:.0f} s", DELIVERY_TIMEOUT_MS / 1000),
+    ("what-is-promised", "wait for brokers for five minutes", PATIENCE_S == 300),
+    ("what-is-promised", "beside the tables, each {:.0f} s)", RENEW_EVERY_S),
+    ("what-is-promised", "or has been silent for {:.0f} s (stopped, cut off", SILENT_AFTER_S),
+    ("run-it-live", "once there are {:,} of them (`--fold-after`)", DEFAULT_FOLD_AFTER_ROWS),
+    ("in-front-of-your-cluster", "told of Produce up to v{} and Fetch up to v15", _RANGES[_PRODUCE][1]),
+    ("in-front-of-your-cluster", "told of Produce up to v9 and Fetch up to v{}", _RANGES[_FETCH][1]),
+    ("in-front-of-your-cluster", "are looked at every two seconds", _UPSTREAM.refresh_ms == 2_000),
+    ("in-front-of-your-cluster", "starts waits {:.0f} s for one, and ends", _UPSTREAM.start_timeout_ms / 1000),
+    ("in-front-of-your-cluster", "nodes from {:,} on that lead no partition", FIRST_ID_BEFORE_CLUSTER),
+    ("kafka-as-the-log", "`delete`, seven days (`--retention-ms`)", DEFAULT_RETENTION_MS == 7 * 86_400_000),
+    ("kafka-as-the-log", "| {} MiB | 32 MiB |", RECORD_BYTES_MAX // 2**20),
+    ("kafka-as-the-log", "a tick into each partition twice a second", StreamOptions("", "", "").tick_ms == 500),
+    ("kafka-as-the-log", "each gateway once a second", own_process._CLOCK_MS == 1_000),
+    ("kafka-as-the-log", "jumps by more than three seconds", DOWNTIME_AFTER_MS == 3_000),
+    ("kafka-as-the-log", "to clients when {:.0f} s are over", _GATEWAY.request_timeout_ms / 1000),
+)
+
+
+@pytest.mark.parametrize(("page", "said", "number"), PROMISED, ids=[f"{page}: {said}" for page, said, _ in PROMISED])
+def test_numbers_are_those_of_the_code(page: str, said: str, number: float | bool) -> None:
+    """A number in words is compared where it stands in the list."""
+    assert number is not False
+    assert said.format(number) in " ".join(text_of(ROOT / "docs" / f"{page}.md").split())
+
+
+def test_all_metrics_are_told_of_and_no_others() -> None:
+    kafka = "kafka_server_group_coordinator_metrics"
+    metrics = [ROOT / "coordinator_udf" / room / "metrics.py" for room in ("gateway", "streaming")]
+    source = "".join(path.read_text().replace('f"{_KAFKA}', f'"{kafka}') for path in metrics)
+    served = set(re.findall(r'"((?:kafka|muster)_\w+)"', source)) - {kafka}
+    told = text_of(ROOT / "docs" / "watch-it.md")
+    named = {
+        name.removesuffix("_total")
+        for name in re.findall(r"`((?:kafka|muster)_\w+)", told)
+        if "socketserver" not in name
+    }
+    shortened = {f"muster_gateway{name}".removesuffix("_total") for name in re.findall(r"`(_\w+)", told)}
+    assert {name for name in served if "socketserver" not in name} == named | shortened
