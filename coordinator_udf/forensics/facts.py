@@ -9,7 +9,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-#: A section lists so many rebalances; where there are more, those that took longest.
+#: A section lists so many rebalances, of some 700 characters each; where there are more, those that took longest. Half
+#: and double are sections of 70 and 280 KB in place of 140.
 _MOST_REBALANCES: Final = 200
 
 

@@ -18,15 +18,19 @@ from coordinator_udf.forensics.sentences import overview, rebalance_sentence, se
 from coordinator_udf.forensics.what_if import WhatIfResult
 
 TEMPLATES: Final = Path(__file__).parent
-#: So many groups get a section and a chart of their own; the others stand in the overview.
+#: So many groups get a section and a chart of their own; the others stand in the overview. A section has 5,000 characters
+#: for six rebalances and 9,000 for eleven (the shipped sample and a storm), so these are 4 MB; half 2, double 9.
 MOST_GROUPS: Final = 500
-#: So many have a line in the overview.
+#: So many have a line in the overview, of some 250 characters each: 5 MB, with half 2.5 and with double 10.
 MOST_IN_OVERVIEW: Final = 20_000
-#: As many rows have tables of expulsions and of refused requests.
+#: As many rows have tables of expulsions and of refused requests, of 160 characters each (the shipped sample): 32 KB, with
+#: half 16 and with double 64; the rest is in the tables.
 MOST_LISTED: Final = 200
-#: Sections and their charts together have so many characters at most, beside 5 MB of overview and 1 MB of program.
+#: Sections and their charts together have so many characters at most, beside 5 MB of overview and 1 MB of program: a
+#: page of 18 MB at most, with half of 12 and with double of 30.
 _MOST_CHARACTERS: Final = 12_000_000
-#: As many rows has a table of partitions or of processes that came again; on a page of many groups it is to be quick.
+#: As many rows has a table of partitions or of processes that came again; on a page of many groups it is to be
+#: quick, with a fourth. Half and double show half and twice as many.
 MOST_ROWS: Final = 20
 _MANY_GROUPS: Final = 100
 _MOST_ROWS_OF_MANY: Final = 5
