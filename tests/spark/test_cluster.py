@@ -27,8 +27,8 @@ def test_an_executor_dies_on_a_cluster(coordinator_spark: SparkSession, tmp_path
     settings = sample.settings
     job = [
         # The executors write the tables, too, but for the last rows, which are fewer.
-        *("coordinator_stream.py", "--root", str(tmp_path), "--available-now", "--max-rows", "40"),
-        *("--large-batch", "40"),
+        *("coordinator_stream.py", "--root", str(tmp_path), "--available-now", "--max-rows", "80"),
+        *("--large-batch", "80"),
         *("--set", f"group.initial.rebalance.delay.ms={settings.group_initial_rebalance_delay_ms}"),
         *("--set", f"offsets.topic.partition.check={str(settings.offsets_topic_partition_check).lower()}"),
     ]
