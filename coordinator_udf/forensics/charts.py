@@ -22,7 +22,7 @@ WIDTH: Final = 900
 #: 1,800; the rest is in the tables.
 MOST_LANES: Final = 60
 MOST_PARTITIONS: Final = 48
-#: Of one group it shows so many stays of members, and of owners of partitions, at most: 33 a lane, with half 17 and with
+#: Of one group it shows so many stays of members, and of owners of partitions, at most: 33 a lane, with half 17, with
 #: double 67.
 MOST_STAYS: Final = 2_000
 _LANE_HEIGHT: Final = 15

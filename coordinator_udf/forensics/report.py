@@ -18,13 +18,13 @@ from coordinator_udf.forensics.sentences import overview, rebalance_sentence, se
 from coordinator_udf.forensics.what_if import WhatIfResult
 
 TEMPLATES: Final = Path(__file__).parent
-#: So many groups get a section and a chart of their own; the others stand in the overview. A section has 5,000 characters
-#: for six rebalances and 9,000 for eleven (the shipped sample and a storm), so these are 4 MB; half 2, double 9.
+#: So many groups get a section and a chart of their own; the others stand in the overview. A section has 9,000
+#: characters for eleven rebalances (a storm), so these are 4 MB, with half 2 and with double 9.
 MOST_GROUPS: Final = 500
 #: So many have a line in the overview, of some 250 characters each: 5 MB, with half 2.5 and with double 10.
 MOST_IN_OVERVIEW: Final = 20_000
-#: As many rows have tables of expulsions and of refused requests, of 160 characters each (the shipped sample): 32 KB, with
-#: half 16 and with double 64; the rest is in the tables.
+#: As many rows have tables of expulsions and of refused requests, of 160 characters each (the shipped sample): 32 KB,
+#: with half 16 and with double 64; the rest is in the tables.
 MOST_LISTED: Final = 200
 #: Sections and their charts together have so many characters at most, beside 5 MB of overview and 1 MB of program: a
 #: page of 18 MB at most, with half of 12 and with double of 30.
