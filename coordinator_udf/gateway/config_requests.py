@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from coordinator_udf.gateway.apis.alter_configs import alter_configs
+from coordinator_udf.gateway.apis.alter_configs import ALTERATIONS, alter_configs
 from coordinator_udf.gateway.apis.cluster import Node
 from coordinator_udf.gateway.apis.configs import Configurable, describe_configs, list_config_resources
 from coordinator_udf.gateway.apis.refused_changes import refuse_change
@@ -22,7 +22,7 @@ _NO_TOPICS: Final = TopicCatalog(())
 
 
 class ConfigRequests:
-    """Answers DescribeConfigs, ListConfigResources and IncrementalAlterConfigs.
+    """Answers DescribeConfigs, ListConfigResources, AlterConfigs and IncrementalAlterConfigs.
 
     Args:
         store: where groups' own settings are kept; None where the log keeps none.
@@ -50,10 +50,10 @@ class ConfigRequests:
     def answer(self, api: str, version: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answers a request; a change of settings waits for the log."""
         store, there = self._store, Configurable(self._node, self._catalog(), self._of_groups)
-        if api == "IncrementalAlterConfigs":
+        if api in ALTERATIONS:
             if store is None:
                 return refuse_change(api, version, body)
-            return store.change(partial(alter_configs, version, body, there))
+            return store.change(partial(alter_configs, api, version, body, there))
         known = there if store is None else replace(there, own=store.read())
         read = describe_configs if api == "DescribeConfigs" else list_config_resources
         return read(version, body, known)

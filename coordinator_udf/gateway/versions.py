@@ -20,6 +20,7 @@ LOCAL: Final[dict[str, tuple[int, int]]] = {
     "DeleteTopics": (1, 6),
     "CreatePartitions": (0, 3),
     "DescribeConfigs": (1, 4),
+    "AlterConfigs": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
     "ListConfigResources": (0, 1),
 }

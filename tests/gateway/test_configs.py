@@ -36,6 +36,17 @@ def alter(wire: Wire, kind: int, name: str, *changes: tuple[str, int, str | None
     return response["errorCode"], response["errorMessage"]
 
 
+def replace(wire: Wire, *resources: tuple[int, str, Mapping[str, str | None]], version: int = 2, **more: Any) -> Any:
+    """The errors and messages of resources that are given all their settings (AlterConfigs), and no others."""
+    entries = [
+        {"resourceType": kind, "resourceName": name, "configs": [{"name": n, "value": v} for n, v in configs.items()]}
+        for kind, name, configs in resources
+    ]
+    responses = wire.ask("AlterConfigs", version, {"resources": entries, "validateOnly": False, **more})["responses"]
+    assert [(told["resourceType"], told["resourceName"]) for told in responses] == [entry[:2] for entry in resources]
+    return [(told["errorCode"], told["errorMessage"]) for told in responses]
+
+
 def described(wire: Wire, group: str) -> dict[str, tuple[str, int]]:
     resource = {"resourceType": 32, "resourceName": group, "configurationKeys": None}
     body = {"resources": [resource], "includeSynonyms": True, "includeDocumentation": False}
@@ -111,6 +122,20 @@ def test_a_group_has_the_settings_that_a_client_gave_it_and_others_have_not(fron
         assert described(wire, "g") == {SESSION: ("50000", 8), HEARTBEAT: ("5000", 5)}
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_what_a_group_is_not_given_with_all_its_settings_it_has_no_more(front: Front, version: int) -> None:
+    with Wire(front.gateway.port) as wire:
+        assert alter(wire, 32, "g", (HEARTBEAT, 0, "7000"), (SESSION, 0, "50000")) == (0, None)
+        assert replace(wire, (32, "g", {HEARTBEAT: "8000"}), version=version, validateOnly=True) == [(0, None)]
+        assert front.log.group_configs() == {"g": {HEARTBEAT: "7000", SESSION: "50000"}}
+        assert replace(wire, (32, "g", {HEARTBEAT: "8000"}), version=version) == [(0, None)]
+        assert described(wire, "g") == {SESSION: ("45000", 5), HEARTBEAT: ("8000", 8)}
+        assert interval_ms(wire, "g") == 8_000
+        assert replace(wire, (32, "g", {}), version=version) == [(0, None)]
+        assert described(wire, "g") == {SESSION: ("45000", 5), HEARTBEAT: ("5000", 5)}
+        assert wire.ask("ListConfigResources", 1, {"resourceTypes": [32]})["configResources"] == []
+
+
 def test_a_groups_settings_are_there_after_a_restart_and_in_files_of_earlier_releases(tmp_path: Path) -> None:
     gateway = GatewaySettings(port=0, of_groups=OF_GROUPS)
     log = EmbeddedLog.create(tmp_path / "log.db", PARTITIONS)
@@ -136,7 +161,7 @@ def test_a_groups_settings_are_there_after_a_restart_and_in_files_of_earlier_rel
         (32, "g", [(SESSION, 0, None)], (42, "Null value not supported")),
         (32, "g", [(SESSION, 0, "50000"), (SESSION, 1, None)], (42, "duplicate")),
         (32, "g", [(HEARTBEAT, 0, "7000"), (SESSION, 0, "1")], (40, "min.session")),
-        (32, "", [(SESSION, 0, "50000")], (42, "empty")),
+        (32, "", [(SESSION, 0, "50000")], (42, "Default group resources")),
         (2, "t1", [("retention.ms", 0, "1")], (40, "a topic has no settings; given: retention.ms")),
         (2, "nowhere", [("retention.ms", 0, "1")], (3, "no topic")),
         (4, "1", [("log.retention.ms", 0, "1")], (44, "settings file")),
@@ -149,6 +174,9 @@ def test_what_no_group_can_have_is_refused_and_changes_nothing(
     with Wire(front.gateway.port) as wire:
         error, message = alter(wire, kind, name, *changes)
         assert (error, told[1] in message) == (told[0], True), message
+        if {op for _, op, _ in changes} == {0}:
+            whole = {config: value for config, _, value in changes}
+            assert replace(wire, (kind, name, whole)) == [(error, message)]
         assert front.log.group_configs() == {}
 
 
@@ -165,4 +193,7 @@ def test_one_resource_that_is_refused_keeps_no_other_back_and_asking_only_change
         body = {"resources": [resources[1], resources[1]], "validateOnly": False}
         twice = wire.ask("IncrementalAlterConfigs", 0, body)["responses"]
         assert [response["errorCode"] for response in twice] == [42, 42]
+        refused, done = (32, "e", {SESSION: "1"}), (32, "d", {SESSION: "50000"})
+        assert [error for error, _ in replace(wire, refused, done)] == [40, 0]
+        assert [error for error, _ in replace(wire, refused, refused)] == [42, 42]
     assert front.log.group_configs() == {"b": {SESSION: "50000"}, "d": {SESSION: "50000"}}

@@ -197,11 +197,14 @@ def test_a_log_that_keeps_no_changes_refuses_them_and_says_what_to_do(tmp_path: 
             wire.ask("DeleteTopics", 6, {"topics": [{"name": "t1", "topicId": ZERO_UUID}], "timeoutMs": 1_000})[
                 "responses"
             ],
-            wire.ask(
-                "IncrementalAlterConfigs",
-                1,
-                {"resources": [{"resourceType": 32, "resourceName": "g", "configs": []}], "validateOnly": False},
-            )["responses"],
+            *(
+                wire.ask(
+                    api,
+                    1,
+                    {"resources": [{"resourceType": 32, "resourceName": "g", "configs": []}], "validateOnly": False},
+                )["responses"]
+                for api in ("AlterConfigs", "IncrementalAlterConfigs")
+            ),
         ]
         for (told,) in answers:
             assert told["errorCode"] == 44

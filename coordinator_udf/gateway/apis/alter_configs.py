@@ -1,4 +1,6 @@
-"""IncrementalAlterConfigs: groups may have settings of their own (KIP-848); topics and the broker have none here.
+"""AlterConfigs and IncrementalAlterConfigs: groups may have settings of their own (KIP-848).
+
+Topics and the broker have none here.
 
 Source of the errors and their order: ConfigAdminManager.preprocess, ConfigurationControlManager, GroupConfig.validate.
 """
@@ -15,6 +17,12 @@ from coordinator_udf.log.file import GroupConfigs
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.wire.shaping import answer
 
+#: What gives a resource all its settings anew: those that it doesn't name are the default's again.
+_REPLACING: Final = "AlterConfigs"
+
+#: The APIs that change settings.
+ALTERATIONS: Final = frozenset((_REPLACING, "IncrementalAlterConfigs"))
+
 #: Kafka's AlterConfigOp.OpType.
 _SET: Final = 0
 _DELETE: Final = 1
@@ -30,9 +38,9 @@ _HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
 
 
 def alter_configs(
-    version: int, request: Mapping[str, Any], there: Configurable, known: GroupConfigs
+    api: str, version: int, request: Mapping[str, Any], there: Configurable, known: GroupConfigs
 ) -> tuple[dict[str, Any], GroupConfigs]:
-    """Returns the answer, and all settings of those groups for which something changes.
+    """Returns the answer to one of `ALTERATIONS`, and all settings of those groups for which something changes.
 
     Of a resource all changes are made or none; those of others are made nonetheless.
     """
@@ -46,19 +54,19 @@ def alter_configs(
             if asked[kind, name] > 1:
                 raise ApiError(Errors.INVALID_REQUEST, "Each resource must appear at most once.")
             before = known.get(name, {})
-            after = _altered(entry, there, before)
+            after = _altered(entry, there, {} if api == _REPLACING else before)
             if after != before:
                 changed[name] = after
         except ApiError as refused:
             error, message = refused.error, refused.message
         told = {"errorCode": int(error), "errorMessage": message, "resourceType": kind, "resourceName": name}
         responses.append(told)
-    body = answer("IncrementalAlterConfigs", version, responses=responses)
+    body = answer(api, version, responses=responses)
     return body, {} if request["validateOnly"] else changed
 
 
 def _altered(entry: Mapping[str, Any], there: Configurable, before: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the settings of a group after a change.
+    """Returns the settings of a group after a change of those that it had.
 
     Raises:
         ApiError: it can't be made.
@@ -66,13 +74,13 @@ def _altered(entry: Mapping[str, Any], there: Configurable, before: Mapping[str,
     kind, name, changes = entry["resourceType"], entry["resourceName"], entry["configs"]
     if len({change["name"] for change in changes}) < len(changes):
         raise ApiError(Errors.INVALID_REQUEST, "Error due to duplicate config keys")
-    empty = [change["name"] for change in changes if change["configOperation"] != _DELETE and change["value"] is None]
+    empty = [change["name"] for change in changes if change["value"] is None and _operation(change) != _DELETE]
     if empty:
-        raise ApiError(Errors.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}")
+        raise ApiError(Errors.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
     _refuse_others(kind, name, there, [change["name"] for change in changes])
     after = dict(before)
     for change in changes:
-        operation, config = change["configOperation"], change["name"]
+        operation, config = _operation(change), change["name"]
         if operation == _DELETE:
             after.pop(config, None)
         elif operation == _SET:
@@ -87,7 +95,15 @@ def _altered(entry: Mapping[str, Any], there: Configurable, before: Mapping[str,
     return after
 
 
+def _operation(change: Mapping[str, Any]) -> int:
+    """Returns what is to be done with a setting; an AlterConfigs sets all that it names."""
+    operation: int = change.get("configOperation", _SET)
+    return operation
+
+
 def _refuse_others(kind: int, name: str, there: Configurable, configs: Sequence[str]) -> None:
+    if kind == GROUP and not name:
+        raise ApiError(Errors.INVALID_REQUEST, "Default group resources are not allowed.")
     error, message = missing(kind, name, there)
     if error is not Errors.NONE:
         raise ApiError(error, message)

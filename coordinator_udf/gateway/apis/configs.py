@@ -103,7 +103,7 @@ def missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | No
     if kind == GROUP:
         if name:
             return Errors.NONE, None
-        return Errors.INVALID_REQUEST, "the group's name is empty, expected text"
+        return Errors.INVALID_REQUEST, "Group name must not be empty"
     expected = f"{TOPIC} (topic), {BROKER} (broker) or {GROUP} (group)"
     return Errors.INVALID_REQUEST, f"the resource's type is {kind}, expected {expected}"
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from coordinator_udf.gateway.apis.alter_configs import ALTERATIONS
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire.shaping import answer
 
 #: What changes topics and settings of groups.
-CHANGES: Final = frozenset(("CreateTopics", "CreatePartitions", "DeleteTopics", "IncrementalAlterConfigs"))
+CHANGES: Final = ALTERATIONS | {"CreateTopics", "CreatePartitions", "DeleteTopics"}
 
 _WHY: Final = (
     "the request log is a Kafka topic, which has no place for topics and settings that clients create: "

@@ -287,6 +287,7 @@ CLUSTER_RULES: Final[dict[str, Rule]] = {
     "CreatePartitions": _changed("CreatePartitions", "ALTER", "results"),
     "DeleteTopics": _delete_topics,
     "DescribeConfigs": _configs("DescribeConfigs", "DESCRIBE_CONFIGS", "results", {"configs": []}),
+    "AlterConfigs": _configs("AlterConfigs", "ALTER_CONFIGS", "responses", {}),
     "IncrementalAlterConfigs": _configs("IncrementalAlterConfigs", "ALTER_CONFIGS", "responses", {}),
     "ListConfigResources": _list_config_resources,
 }

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
+from coordinator_udf.gateway.apis.alter_configs import ALTERATIONS
 from coordinator_udf.gateway.apis.refused_changes import CHANGES, refuse_change
 from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.group_configs import GroupConfigStore
@@ -73,7 +74,7 @@ class Dispatcher:
             raise Closed(f"a Produce that wants no answer: {produce.REFUSAL}")
         if api in CHANGES and not self._keeps_changes:
             return Started(at_once(partial(refuse_change, api, version, incoming.body)), version, False)
-        if api == "IncrementalAlterConfigs":
+        if api in ALTERATIONS:
             return Started(self._configs.start(api, version, incoming.body), version, False)
         if api in CHANGES:
             change = partial(self._change, api, version, incoming.body)

@@ -16,6 +16,7 @@ Body = Mapping[str, Any]
 #: The list of an answer that has an entry a resource.
 _TOLD: Final = {
     "DescribeConfigs": "results",
+    "AlterConfigs": "responses",
     "IncrementalAlterConfigs": "responses",
     "ListConfigResources": "configResources",
 }

@@ -36,6 +36,7 @@ API_KEYS: dict[int, str] = {
     28: "TxnOffsetCommit",
     29: "DescribeAcls",
     32: "DescribeConfigs",
+    33: "AlterConfigs",
     36: "SaslAuthenticate",
     37: "CreatePartitions",
     42: "DeleteGroups",

@@ -155,6 +155,7 @@ def changes(group: str, topic: str) -> list[tuple[str, int, dict[str, Any]]]:
     timed = {"timeoutMs": 1_000, "validateOnly": False}
     resources = [{"resourceType": 32, "resourceName": group}, {"resourceType": 2, "resourceName": topic}]
     setting = {"name": "consumer.session.timeout.ms", "configOperation": 0, "value": "46000"}
+    set_anew = {"name": setting["name"], "value": setting["value"]}
     epoch = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": 0}
     wanted = {"partition": 0, "currentLeaderEpoch": -1, "fetchOffset": 0, "logStartOffset": -1, "partitionMaxBytes": 9}
     nowhere = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 9, "isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1}
@@ -176,6 +177,11 @@ def changes(group: str, topic: str) -> list[tuple[str, int, dict[str, Any]]]:
             "IncrementalAlterConfigs",
             1,
             {"resources": [{**resource, "configs": [setting]} for resource in resources], "validateOnly": False},
+        ),
+        (
+            "AlterConfigs",
+            2,
+            {"resources": [{**resource, "configs": [set_anew]} for resource in resources], "validateOnly": False},
         ),
         ("ListConfigResources", 1, {"resourceTypes": []}),
         ("OffsetDelete", 0, {"groupId": group, "topics": [{"name": topic, "partitions": [{"partitionIndex": 0}]}]}),

@@ -93,12 +93,13 @@ def test_settings_of_groups_alone_are_not_the_clusters(kinds: list[int]) -> None
             "includeSynonyms": False,
             "includeDocumentation": False,
         },
-        "IncrementalAlterConfigs": {
+        "AlterConfigs": {
             "resources": [{**resource, "configs": []} for resource in resources],
             "validateOnly": False,
         },
         "ListConfigResources": {"resourceTypes": kinds},
     }
+    bodies["IncrementalAlterConfigs"] = bodies["AlterConfigs"]
     for api, body in bodies.items():
         frame = request_bytes(api, 4 if api == "DescribeConfigs" else 1, 1, "c", body)[4:]
         assert relay(read_request_header(frame), frame) == (None if set(kinds) == {32} else Relay())
