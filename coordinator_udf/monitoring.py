@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -17,6 +18,9 @@ from coordinator_udf.user_errors import UserError
 
 #: What standard attributes a record has; all others were given by whoever logged it.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+#: Where lines for whoever started the process are logged, if logs are JSON.
+_log = logging.getLogger("muster")
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -46,6 +50,16 @@ def configure_logging(*, as_json: bool) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # It tells of each call that the JVM makes, several a micro-batch.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def tell(line: str, level: int = logging.INFO) -> None:
+    """Writes a line for whoever started the process to standard error; as all others where logs are JSON."""
+    if any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers):
+        _log.log(level, line)
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 class MonitoringEndpoint:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from pathlib import Path
@@ -28,7 +29,7 @@ from coordinator_udf.gateway.own_process import serve_alone
 from coordinator_udf.gateway.settings import parse_address
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace
-from coordinator_udf.monitoring import configure_logging
+from coordinator_udf.monitoring import configure_logging, tell
 from coordinator_udf.user_errors import UserError
 
 
@@ -81,7 +82,7 @@ def main(
             metrics=None if metrics is None else parse_address(metrics),
         )
     except UserError as error:
-        typer.echo(f"gateway: {error}", err=True)
+        tell(f"gateway: {error}", logging.ERROR)
         raise typer.Exit(1) from error
 
 

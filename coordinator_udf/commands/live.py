@@ -6,7 +6,6 @@ import threading
 from contextlib import nullcontext
 from pathlib import Path
 
-import typer
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
@@ -48,7 +47,7 @@ from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace
-from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging
+from coordinator_udf.monitoring import MonitoringEndpoint, configure_logging, tell
 from coordinator_udf.settings.file import CoordinatorConfig, load_settings
 from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.failures import told_in_words
@@ -152,7 +151,7 @@ def _coordinate(
         coordinator.stop()
     totals = coordinator.sink.totals
     said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
-    typer.echo(f"handled {said}", err=True)
+    tell(f"handled {said}")
     spark.stop()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +23,7 @@ from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.gateway.watched_files import files_watched
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.opening import AppendableLog, LogPlace
+from coordinator_udf.monitoring import tell
 from coordinator_udf.settings.file import CoordinatorConfig
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class DriverGateway:
         try:
             coordinator.start_clock()
             phases.end("first micro-batch")
-            print(phases.line(), file=sys.stderr, flush=True)
-            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+            tell(phases.line())
+            tell(f"listening on {gateway.address}")
             with files_watched(gateway, self._options):
                 yield
         finally:

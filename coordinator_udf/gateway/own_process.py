@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,7 +18,7 @@ from coordinator_udf.gateway.watched_files import files_watched
 from coordinator_udf.log.kafka.answers import AnswersReader
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.opening import LogPlace
-from coordinator_udf.monitoring import MonitoringEndpoint
+from coordinator_udf.monitoring import MonitoringEndpoint, tell
 from coordinator_udf.settings.file import load_settings
 from coordinator_udf.streaming.lease import LeaseWatch
 from coordinator_udf.streaming.ticker import Ticker
@@ -83,7 +82,7 @@ def serve_alone(
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
         watch = BackgroundThread(_watch_coordinator(gateway, tables), "coordinator-watch") if watches else nullcontext()
         with _listening(gateway, options), _monitored(metrics, registry, gateway), watch:
-            print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
+            tell(f"listening on {gateway.address}")
             clock.start()
             stop.wait()
             clock.stop()

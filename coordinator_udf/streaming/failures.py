@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from coordinator_udf.log.file import LogError
 from coordinator_udf.log.stored_appends import TrimmedError
+from coordinator_udf.monitoring import tell
 from coordinator_udf.shard.state_row.codec import StateVersionError
 from coordinator_udf.tables.epoch import FencedError
 from coordinator_udf.user_errors import UserError
@@ -30,10 +31,10 @@ def told_in_words(job: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        print(f"{job}: {error}", file=sys.stderr)
+        tell(f"{job}: {error}", logging.ERROR)
         raise SystemExit(1) from None
     except StreamingQueryException as error:
-        print(f"{job}: the query failed: {_words_of(str(error))}", file=sys.stderr)
+        tell(f"{job}: the query failed: {_words_of(str(error))}", logging.ERROR)
         raise SystemExit(1) from None
 
 

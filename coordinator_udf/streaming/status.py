@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from coordinator_udf.background import BackgroundThread
+from coordinator_udf.monitoring import tell
 from coordinator_udf.streaming.sink import Totals
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ class StatusLine:
         lag: says how far the query is behind, given where it is (the source's offsets as Spark has them).
         clients: says what else is to be told, of who brings the requests.
         interval_s: the time between two lines.
-        out: where to print.
     """
 
     def __init__(
@@ -39,14 +38,12 @@ class StatusLine:
         *,
         clients: Callable[[], str] = str,
         interval_s: float = 5.0,
-        out: TextIO = sys.stderr,
     ) -> None:
         self._query = query
         self._totals = totals
         self._lag = lag
         self._clients = clients
         self._interval_s = interval_s
-        self._out = out
         self._printed = time.monotonic()
         self._batch = -1
         self._requests = 0
@@ -80,4 +77,4 @@ class StatusLine:
             f"batch {progress.batchId} ({took_ms} ms), {rate:,.0f} requests/s, {sum(totals.groups.values()):,} groups, "
             f"lag {self._lag(progress)}{rejected}{self._clients()}"
         )
-        print(line, file=self._out, flush=True)
+        tell(line)

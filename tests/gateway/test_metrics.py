@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -179,6 +180,31 @@ def test_a_log_line_is_one_line_of_json() -> None:
     said = json.loads(line)
     assert (said["level"], said["logger"], said["message"], said["group"]) == ("ERROR", "a.b", "it failed", "g")
     assert "ValueError: two" in said["traceback"]
+
+
+def test_what_is_told_is_json_where_logs_are_and_of_spark_only_what_is_wrong() -> None:
+    code = (
+        "import logging, sys\n"
+        "from coordinator_udf.monitoring import configure_logging, tell\n"
+        "tell('before')\n"
+        "configure_logging(as_json=sys.argv[1] == 'json')\n"
+        "tell('listening on x')\n"
+        "logging.getLogger('py4j.clientserver').info('Received command c on object id p0')\n"
+        "tell('it failed', logging.ERROR)\n"
+    )
+    lines = {
+        form: subprocess.run(
+            [sys.executable, "-c", code, form], capture_output=True, text=True, timeout=300, check=True
+        ).stderr.splitlines()
+        for form in ("json", "text")
+    }
+    assert lines["text"] == ["before", "listening on x", "it failed"]
+    assert lines["json"][0] == "before"
+    said = [json.loads(line) for line in lines["json"][1:]]
+    assert [(line["level"], line["logger"], line["message"]) for line in said] == [
+        ("INFO", "muster", "listening on x"),
+        ("ERROR", "muster", "it failed"),
+    ]
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
