@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 
 import pytest
 
 from coordinator_udf.gateway import own_process
 from coordinator_udf.gateway.peers import FIRST_ID_BEFORE_CLUSTER
+from coordinator_udf.gateway.security import admission, oauthbearer, quotas, sasl
+from coordinator_udf.gateway.security.settings import SecuritySettings
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.upstream.passing import told_ranges
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings
 from coordinator_udf.gateway.versions import COORDINATED
-from coordinator_udf.log.embedded import DOWNTIME_AFTER_MS
+from coordinator_udf.log.embedded import DOWNTIME_AFTER_MS, EmbeddedLog
 from coordinator_udf.log.kafka.answers import PATIENCE_S
 from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, RECORD_BYTES_MAX
 from coordinator_udf.log.kafka.topics import DEFAULT_RETENTION_MS
@@ -25,6 +28,7 @@ from tests.docs.pages import text_of
 from tests.gateway.upstream.test_passing import EVERYTHING
 
 _GATEWAY = GatewaySettings()
+_LOCKED = SecuritySettings()
 _UPSTREAM = UpstreamSettings(bootstrap=(("127.0.0.1", 9092),), first_broker_port=None)
 _RANGES = told_ranges(EVERYTHING, COORDINATED)
 _PRODUCE, _FETCH = 0, 1
@@ -62,6 +66,19 @@ PROMISED = (
     ("kafka-as-the-log", "a tick into each partition twice a second", StreamOptions("", "", "").tick_ms == 500),
     ("kafka-as-the-log", "each gateway once a second", own_process._CLOCK_MS == 1_000),
     ("kafka-as-the-log", "jumps by more than three seconds", DOWNTIME_AFTER_MS == 3_000),
+    ("lock-the-gateway", "may send frames of {} KiB and a dozen of them", _LOCKED.token_bytes_max // 2**10),
+    ("lock-the-gateway", "and a dozen of them, within ten seconds", admission._FRAMES_MAX == 12),
+    ("lock-the-gateway", "of them, within ten seconds; there may be", _LOCKED.strangers_timeout_ms == 10_000),
+    ("lock-the-gateway", "there may be {} such connections", _LOCKED.strangers_max),
+    ("lock-the-gateway", "message of PLAIN or SCRAM may have {} KiB", sasl._BYTES_MAX // 2**10),
+    ("lock-the-gateway", "a token {} KiB: more than that", oauthbearer._BYTES_MAX // 2**10),
+    ("lock-the-gateway", "Ten seconds' worth of requests may come at once", quotas._BURST_S == 10),
+    (
+        "how-it-works",
+        "when the log is made ({} unless `--partitions`",
+        signature(EmbeddedLog.create).parameters["partitions"].default,
+    ),
+    ("performance", "(`--large-batch`, {:,} rows by default", StreamOptions("", "", "").large_batch_rows),
     ("kafka-as-the-log", "to clients when {:.0f} s are over", _GATEWAY.request_timeout_ms / 1000),
 )
 
