@@ -183,7 +183,6 @@ def test_a_log_of_any_settings_happens_again(run: str) -> None:
         ("evidence/dev/subscriptions.request.log.gz", "subscriptions-b"),  # The leader sees that its topic grew.
         ("evidence/dev/kip848.request.log.gz", "kip848-b"),  # A static member is killed, and its successor refused.
         ("broker/logs-dev/migrate.log.gz", "migrate-g"),  # Members give partitions up between others' SyncGroups.
-        ("broker/logs-dev/storm.log.gz", "storm-g"),  # A request for an id, and the one with it, at the same time.
         ("broker/logs-dev/txn.log.gz", "txn-a"),  # One closes that was told to join again.
     ],
 )
@@ -202,6 +201,7 @@ def test_the_same_rebalances_happen_again(log: str, group_id: str) -> None:
         ("broker/logs-dev/subscriptions.log.gz", "subscriptions-a"),  # And here for longer than a request may take.
         ("evidence/dev/kip848.request.log.gz", "kip848-a"),  # The coordinator takes 160 ms for the first heartbeat.
         ("evidence/dev/crash.request.log.gz", "crash-a"),  # One is killed after two commits.
+        ("broker/logs-dev/storm.log.gz", "storm-g"),  # A request for an id, and the one with it, at the same time.
         ("broker/logs-dev/limits.log.gz", "limits2-a"),  # One is refused for 16 s: group.max.size is in force.
         ("broker/logs-dev/subscriptions.log.gz", "subscriptions-b"),  # librdkafka's member joins again as no leader.
     ],

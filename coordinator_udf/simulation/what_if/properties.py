@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median, median_low
 from typing import Any
@@ -18,8 +18,10 @@ STRATEGIES = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
-#: Kafka's default of heartbeat.interval.ms, for a process of which the log has no two heartbeats.
+#: Kafka's default of heartbeat.interval.ms, for a process of which the log doesn't tell it.
 _DEFAULT_HEARTBEAT_MS = 3_000
+#: librdkafka sends a heartbeat as soon as its SyncGroup is answered, which tells nothing of its interval.
+_AT_ONCE_MS = 100
 
 
 def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -> dict[str, Any]:
@@ -97,12 +99,20 @@ def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
     intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"] and body["heartbeatIntervalMs"]]
     if intervals:
         return int(intervals[-1])
-    gaps = _gaps(process.of("Heartbeat"))
+    gaps = _gaps(process.of("Heartbeat")) or list(_first_gaps(process))
     if not gaps:
         unknown.append(f"the heartbeat interval of {process.client_id} is taken to be Kafka's default")
         return _DEFAULT_HEARTBEAT_MS
     # Of few there may be as many that a rebalance or a silent broker stands between.
     return _rounded(median_low(gaps))
+
+
+def _first_gaps(process: Process) -> Iterator[float]:
+    """Yields how long after a SyncGroup the next heartbeat came, of clients that don't send one at once."""
+    for earlier, later in pairwise(process.of("SyncGroup", "Heartbeat")):
+        gap_ms = arrived_ms(later) - arrived_ms(earlier)
+        if earlier.api == "SyncGroup" and later.api == "Heartbeat" and gap_ms >= _AT_ONCE_MS:
+            yield gap_ms
 
 
 def auto_commit_interval_ms(process: Process, peers: Sequence[Process]) -> int | None:
