@@ -29,12 +29,15 @@ class Timekeeper:
             gaps_ms[len(gaps_ms) // 4] if gaps_ms else 0
         )
         self._near_ms = interval_ms / 2
+        #: Some clients tell at once that they subscribe to others: those heartbeats come before they are due.
+        self._early_ms = [time for ts_ms, _ in plan.resubscribes if (time := start_ms + ts_ms) in self._beats_ms]
 
     def late_ms(self, due_ms: int) -> int:
         """Returns how late the heartbeat goes out that is due at a time.
 
         One that is known to have gone out within half an interval of then is the same: what set its timer was as much
-        earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off.
+        earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off. And one that is
+        known to have told of another subscription in the interval before.
         """
         known_ms = self._known_beat_ms(due_ms) if self._beats_ms else None
         if known_ms is not None:
@@ -42,6 +45,9 @@ class Timekeeper:
         return self._lateness_ms[0] if len(self._lateness_ms) == 1 else self._draws.choice(self._lateness_ms)
 
     def _known_beat_ms(self, due_ms: int) -> int | None:
+        early_ms = [time for time in self._early_ms if due_ms - 2 * self._near_ms < time < due_ms - self._near_ms]
+        if early_ms:
+            return early_ms[0]
         place = bisect_left(self._beats_ms, due_ms)
         near = self._beats_ms[max(0, place - 1) : place + 1]
         known_ms = min(near, key=lambda beat: abs(beat - due_ms))

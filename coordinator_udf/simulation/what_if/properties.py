@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import ceil
 from statistics import median, median_low
 from typing import Any
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
 
 #: The Java assignors by the names under which members vote for them.
 STRATEGIES = {
@@ -20,6 +21,9 @@ STRATEGIES = {
 }
 #: Kafka's default of heartbeat.interval.ms, for a process of which the log doesn't tell it.
 _DEFAULT_HEARTBEAT_MS = 3_000
+#: Kafka's default of request.timeout.ms, and how much longer than max.poll.interval.ms a JoinGroup may take in any case.
+_DEFAULT_REQUEST_MS = 30_000
+_JOIN_LAPSE_MS = 5_000
 #: librdkafka sends a heartbeat as soon as its SyncGroup is answered, which tells nothing of its interval.
 _AT_ONCE_MS = 100
 
@@ -68,7 +72,15 @@ def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -
         instance_id = first.get("instanceId")
     if instance_id:
         properties["group.instance.id"] = instance_id
-    return properties
+    return properties | _request_timeout(process, properties)
+
+
+def _request_timeout(process: Process, properties: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the request timeout of a client that waited longer for an answer than one of Kafka's does by default."""
+    waited_ms = max((answered_ms(entry) - arrived_ms(entry) for entry in process.entries), default=0.0)
+    if waited_ms <= max(_DEFAULT_REQUEST_MS, properties["max.poll.interval.ms"] + _JOIN_LAPSE_MS):
+        return {}
+    return {"request.timeout.ms": ceil(waited_ms / 10_000) * 10_000}
 
 
 def _accepted_joins(process: Process) -> list[Entry]:
