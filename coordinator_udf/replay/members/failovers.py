@@ -235,11 +235,12 @@ def _candidates(recording: Recording, bounds: _Bounds, deadlines_ms: Iterable[in
         if bounds.is_exact and line["ts"] == bounds.gone[1] and line["dir"] == "coord" and line["type"] == "response"
     ]
     if not bounds.is_exact:
-        # Some that came in between may have found it gone: those whose answers nobody saw.
+        # Some that came in between may have found it gone, or were told as it went: those whose answers nobody saw.
         gone += [
             (line["ts"], number)
+            for kind in ("request", "response")
             for number, line in recording.lines[bounds.there[0] : bounds.gone[0] - 1]
-            if line["dir"] == "coord" and line["type"] == "request"
+            if line["dir"] == "coord" and line["type"] == kind
         ]
         gone += [
             (time - 1, _line_at(recording, time - 1, bounds.there, bounds.gone))
