@@ -103,7 +103,7 @@ class MemberPlan:
         answered_late_ms: requests (API) that the coordinator takes long for: when they come, and how long.
         resubscribes: the topics that it wants from a time on.
         learns_ms: when it learned of the cluster, where it is known that it did so without having to.
-        rejoins_ms: when it joined again of its own accord, though Java's members leave that to the leader.
+        rejoins_ms: when it joined again of its own accord, whether or not the cluster that it sees has changed.
         member_ids: the ids that it has, one after the other; drawn where there are no more.
         habit: how it misbehaves, if it does.
         habit_every_ms: how often it then does what a member doesn't.

@@ -48,9 +48,9 @@ class Behaviour:
         beats_ms: when each heartbeat came.
         looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
         sent_ms: requests (API) that answer to something: when that was answered, and when they came.
-        answered_late_ms: heartbeats (API) that the coordinator took long for: when they came, and how long.
+        answered_late_ms: requests (API) that are answered at once, if it took long: when they came, and how long.
         learned_ms: when it joined again though nobody had told it to, and it wanted the same topics: those had changed.
-        rejoined_ms: those of these times when it was no leader: Java's members leave that to the leader, others don't.
+        rejoined_ms: those of these times when it had nothing to give up.
         member_ids: its ids, one after the other.
         unknown: what the requests don't tell, in words.
     """
@@ -119,7 +119,7 @@ def behaviour_of(
         tuple(_sent(process)),
         tuple(_answered_late(process)),
         tuple(_learned(process)),
-        tuple(_learned(process, as_follower=True)),
+        tuple(_learned(process, gives_up=False)),
         tuple(_member_ids(process)),
         tuple(unknown),
     )
@@ -288,8 +288,10 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
 
 
 def _answered_late(process: Process) -> Iterator[tuple[str, float, float]]:
-    """Yields the heartbeats for which the coordinator took long: a group's first, or on a machine that is busy."""
-    for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat"):
+    """Yields what the coordinator took long for and answers at once: a group's first heartbeat, or on a busy machine."""
+    for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup"):
+        if entry.api == "JoinGroup" and (entry.response or {}).get("errorCode") != Errors.MEMBER_ID_REQUIRED:
+            continue
         took_ms = answered_ms(entry) - arrived_ms(entry)
         if took_ms > _LATE_ANSWER_MS:
             yield entry.api, arrived_ms(entry), took_ms
@@ -303,23 +305,23 @@ def _looks(process: Process) -> Iterator[float]:
             yield arrived_ms(entry)
 
 
-def _learned(process: Process, *, as_follower: bool = False) -> Iterator[float]:
+def _learned(process: Process, *, gives_up: bool = True) -> Iterator[float]:
     """Yields when a classic member joined again of its own accord: its metadata had changed.
 
     Args:
-        as_follower: only those of a member that was no leader, and had nothing to give up of what it was just told.
+        gives_up: also when it may have had to, for it was just told to give something up (cooperative assignors).
     """
-    was_told, is_leader, synced_ms = True, False, 0.0
+    was_told, is_cooperative, synced_ms = True, False, 0.0
     topics: tuple[str, ...] | None = None
     for entry in process.entries:
         body = entry.response or {}
         code = body.get("errorCode")
         if entry.api == "JoinGroup":
             is_own = not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code
-            if is_own and not (as_follower and (is_leader or arrived_ms(entry) - synced_ms <= _SOON_MS)):
+            if is_own and (gives_up or not is_cooperative or arrived_ms(entry) - synced_ms > _SOON_MS):
                 yield arrived_ms(entry)
             topics, was_told = _subscribed(entry), True
-            is_leader = bool(body.get("leader")) and body.get("leader") == body.get("memberId")
+            is_cooperative = "cooperative" in (body.get("protocolName") or "")
         elif entry.api == "SyncGroup" and not code:
             was_told, synced_ms = False, answered_ms(entry)
         elif entry.api in {"Heartbeat", "OffsetCommit", "LeaveGroup"}:

@@ -100,7 +100,8 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
         _plan(group_id, behaviours, start_ms),
         topics=topics,
         failovers=tuple(
-            replace(failover, at_ms=failover.at_ms - start_ms) for failover in log.restarts.failovers(group_id)
+            replace(failover, at_ms=failover.at_ms - start_ms)
+            for failover in log.restarts.failovers(group_id, start_ms)
         ),
         end_ms=int(log.of_log_ms[-1]) - start_ms,
         settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},

@@ -57,10 +57,11 @@ class Restarts:
             if arrived_ms(process.entries[0]) <= start_ms < arrived_ms(process.entries[-1]) and place < len(times_ms):
                 yield Refusal(round(start_ms), max(1, round(times_ms[place] - start_ms)))
 
-    def failovers(self, group_id: str) -> Iterator[Failover]:
+    def failovers(self, group_id: str, begin_ms: int) -> Iterator[Failover]:
         """Yields when a group's coordinator was away, from the time of that, in milliseconds since the epoch.
 
-        That is as answers tell; in a restart of which they tell nothing, until the first of them.
+        That is as answers tell; in a restart of which they tell nothing, until the first of them. If it was away for the
+        first of all it had been from the beginning.
         """
         gone_ms: float | None = None
         last: _Sight | None = None
@@ -69,6 +70,8 @@ class Restarts:
             restarted_ms = None if last is None else self._restarted_ms(last.ts_ms, sight.ts_ms)
             if gone_ms is None and restarted_ms is not None:
                 gone_ms = restarted_ms
+            elif last is None and sight.is_lost:
+                gone_ms = begin_ms
             elif gone_ms is None and sight.is_lost and (place + 1 == len(sights) or sights[place + 1].is_lost):
                 # One alone was under way when it was no longer so.
                 gone_ms = sight.ts_ms
