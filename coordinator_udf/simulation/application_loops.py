@@ -130,7 +130,7 @@ class ApplicationLoops:
                 self._history.subscribed[process.plan.group_id] = topics
                 self._members.give(process, inputs.Subscribe(topics))
                 self._go_on(process)
-            case e.Rejoins() if process.doing is Doing.RUNNING:
+            case e.Rejoins(_, since_ms) if process.doing is Doing.RUNNING and process.joined_ms < since_ms:
                 self._members.give(process, inputs.EnforceRebalance())
                 self._go_on(process)
             case e.CallbackOver(_, method):

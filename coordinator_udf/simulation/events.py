@@ -160,9 +160,10 @@ class Resubscribes(msgspec.Struct, frozen=True):
 
 
 class Rejoins(msgspec.Struct, frozen=True):
-    """A member joins again of its own accord."""
+    """A member joins again of its own accord, if it hasn't since a time."""
 
     member: str
+    since_ms: int
 
 
 class Closes(msgspec.Struct, frozen=True):
@@ -232,8 +233,8 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
             yield at_ms, Resubscribes(member.name, topics)
         for at_ms in member.learns_ms:
             yield at_ms, MetadataArrives(member.name, is_asked=False)
-        for at_ms in member.rejoins_ms:
-            yield at_ms, Rejoins(member.name)
+        for since_ms, at_ms in member.rejoins:
+            yield at_ms, Rejoins(member.name, plan.start_ms + since_ms)
         if member.close_at_ms is not None:
             yield member.close_at_ms, Closes(member.name)
         if member.crash_at_ms is not None:

@@ -103,7 +103,7 @@ class MemberPlan:
         answered_late_ms: requests (API) that the coordinator takes long for: when they come, and how long.
         resubscribes: the topics that it wants from a time on.
         learns_ms: when it learned of the cluster, where it is known that it did so without having to.
-        rejoins_ms: when it joined again of its own accord, whether or not the cluster that it sees has changed.
+        rejoins: when it joined again of its own accord, if it hadn't since a time that stands before it.
         member_ids: the ids that it has, one after the other; drawn where there are no more.
         habit: how it misbehaves, if it does.
         habit_every_ms: how often it then does what a member doesn't.
@@ -133,7 +133,7 @@ class MemberPlan:
     answered_late_ms: tuple[tuple[str, int, int], ...] = ()
     resubscribes: tuple[tuple[int, tuple[str, ...]], ...] = ()
     learns_ms: tuple[int, ...] = ()
-    rejoins_ms: tuple[int, ...] = ()
+    rejoins: tuple[tuple[int, int], ...] = ()
     member_ids: tuple[str, ...] = ()
     habit: Habit | None = None
     habit_every_ms: int = 1_000

@@ -55,6 +55,7 @@ class Process:
         has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
         join_req: the JoinGroup or SyncGroup that waits for its answer.
+        joined_ms: when its member last sent a JoinGroup.
         idle_since_ms: since when polls do nothing, for a commit is due and the last one has no answer yet.
         skipped_ms: how much time was left out for it: its member's clock is so late.
     """
@@ -76,6 +77,7 @@ class Process:
     has_looked_twice: bool = False
     is_settled: bool = False
     join_req: int | None = None
+    joined_ms: int = -1
     idle_since_ms: int | None = None
     skipped_ms: int = 0
 

@@ -336,6 +336,8 @@ class World:
             case Request():
                 if output.api in {"JoinGroup", "SyncGroup"} and not is_added(output):
                     process.join_req = output.req
+                    if output.api == "JoinGroup":
+                        process.joined_ms = self._agenda.now_ms
                 self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():
                 asked_ms = max(self._agenda.now_ms, self._delivery.away_until_ms(name))

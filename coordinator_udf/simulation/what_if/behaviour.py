@@ -50,7 +50,7 @@ class Behaviour:
         sent_ms: requests (API) that answer to something: when that was answered, and when they came.
         answered_late_ms: requests (API) that are answered at once, if it took long: when they came, and how long.
         learned_ms: when it joined again though nobody had told it to, and it wanted the same topics: those had changed.
-        rejoined_ms: those of these times when it had nothing to give up.
+        rejoined_ms: those of these times when it had nothing to give up, each after when the first of its peers joined.
         member_ids: its ids, one after the other.
         unknown: what the requests don't tell, in words.
     """
@@ -75,7 +75,7 @@ class Behaviour:
     sent_ms: tuple[tuple[str, float, float], ...]
     answered_late_ms: tuple[tuple[str, float, float], ...]
     learned_ms: tuple[float, ...]
-    rejoined_ms: tuple[float, ...]
+    rejoined_ms: tuple[tuple[float, float], ...]
     member_ids: tuple[str, ...]
     unknown: tuple[str, ...]
 
@@ -97,6 +97,7 @@ def behaviour_of(
     close_ms, crash_ms = _end(process, interval_ms, commit_ms, of_log_ms[-1], unknown)
     hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms, restarts))
     unknown += strange_requests(process)
+    learned = list(_learned(process))
     unknown += [f"why {process.client_id} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
     return Behaviour(
         process,
@@ -118,8 +119,8 @@ def behaviour_of(
         tuple(_looks(process)),
         tuple(_sent(process)),
         tuple(_answered_late(process)),
-        tuple(_learned(process)),
-        tuple(_learned(process, gives_up=False)),
+        tuple(map(arrived_ms, learned)),
+        tuple(_rejoined(process, peers, learned)),
         tuple(_member_ids(process)),
         tuple(unknown),
     )
@@ -288,7 +289,7 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
 
 
 def _answered_late(process: Process) -> Iterator[tuple[str, float, float]]:
-    """Yields what the coordinator took long for and answers at once: a group's first heartbeat, or on a busy machine."""
+    """Yields what is answered at once and took long: a group's first heartbeat, or all on a busy machine."""
     for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup"):
         if entry.api == "JoinGroup" and (entry.response or {}).get("errorCode") != Errors.MEMBER_ID_REQUIRED:
             continue
@@ -305,27 +306,43 @@ def _looks(process: Process) -> Iterator[float]:
             yield arrived_ms(entry)
 
 
-def _learned(process: Process, *, gives_up: bool = True) -> Iterator[float]:
-    """Yields when a classic member joined again of its own accord: its metadata had changed.
-
-    Args:
-        gives_up: also when it may have had to, for it was just told to give something up (cooperative assignors).
-    """
-    was_told, is_cooperative, synced_ms = True, False, 0.0
+def _learned(process: Process) -> Iterator[Entry]:
+    """Yields the JoinGroups of a classic member that joined again of its own accord: its metadata had changed."""
+    was_told = True
     topics: tuple[str, ...] | None = None
     for entry in process.entries:
-        body = entry.response or {}
-        code = body.get("errorCode")
+        code = (entry.response or {}).get("errorCode")
         if entry.api == "JoinGroup":
-            is_own = not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code
-            if is_own and (gives_up or not is_cooperative or arrived_ms(entry) - synced_ms > _SOON_MS):
-                yield arrived_ms(entry)
+            if not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code:
+                yield entry
             topics, was_told = _subscribed(entry), True
-            is_cooperative = "cooperative" in (body.get("protocolName") or "")
         elif entry.api == "SyncGroup" and not code:
-            was_told, synced_ms = False, answered_ms(entry)
+            was_told = False
         elif entry.api in {"Heartbeat", "OffsetCommit", "LeaveGroup"}:
             was_told = was_told or bool(code)
+
+
+def _rejoined(process: Process, peers: Sequence[Process], learned: Sequence[Entry]) -> Iterator[tuple[float, float]]:
+    """Yields when such a member joined for another generation, and before it when the first of all did.
+
+    Not where it may have had to: a cooperative assignor had just told it to give something up.
+    """
+    first_ms: dict[int, float] = {}
+    for entry in sorted((entry for peer in peers for entry in peer.of("JoinGroup")) if learned else (), key=arrived_ms):
+        first_ms.setdefault(_generation(entry), arrived_ms(entry))
+    for entry in learned:
+        before = process.entries[: process.entries.index(entry)]
+        last_join = [one for one in before if one.api == "JoinGroup"][-1]
+        synced_ms = answered_ms([one for one in before if one.api == "SyncGroup"][-1])
+        is_cooperative = "cooperative" in ((last_join.response or {}).get("protocolName") or "")
+        if is_cooperative and arrived_ms(entry) - synced_ms <= _SOON_MS:
+            continue
+        if _generation(entry) != _generation(last_join):
+            yield first_ms[_generation(entry)], arrived_ms(entry)
+
+
+def _generation(entry: Entry) -> int:
+    return int((entry.response or {}).get("generationId", -1))
 
 
 def _member_ids(process: Process) -> Iterator[str]:

@@ -179,7 +179,7 @@ def _member(
         ),
         resubscribes=tuple((sent([time])[0], topics) for time, topics in behaviour.resubscribed_ms),
         learns_ms=sent(behaviour.learned_ms),
-        rejoins_ms=sent(behaviour.rejoined_ms),
+        rejoins=tuple((first, last) for first, last in map(sent, behaviour.rejoined_ms)),
         member_ids=behaviour.member_ids,
     )
 

@@ -21,7 +21,7 @@ STRATEGIES = {
 }
 #: Kafka's default of heartbeat.interval.ms, for a process of which the log doesn't tell it.
 _DEFAULT_HEARTBEAT_MS = 3_000
-#: Kafka's default of request.timeout.ms, and how much longer than max.poll.interval.ms a JoinGroup may take in any case.
+#: Kafka's default of request.timeout.ms; a JoinGroup may take max.poll.interval.ms and so much more in any case.
 _DEFAULT_REQUEST_MS = 30_000
 _JOIN_LAPSE_MS = 5_000
 #: librdkafka sends a heartbeat as soon as its SyncGroup is answered, which tells nothing of its interval.

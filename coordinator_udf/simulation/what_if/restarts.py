@@ -60,8 +60,8 @@ class Restarts:
     def failovers(self, group_id: str, begin_ms: int) -> Iterator[Failover]:
         """Yields when a group's coordinator was away, from the time of that, in milliseconds since the epoch.
 
-        That is as answers tell; in a restart of which they tell nothing, until the first of them. If it was away for the
-        first of all it had been from the beginning.
+        That is as answers tell; in a restart of which they tell nothing, until the first of them. If the first of all
+        found it away, it had been so from the beginning.
         """
         gone_ms: float | None = None
         last: _Sight | None = None
