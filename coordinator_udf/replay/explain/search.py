@@ -11,19 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coordinator_udf.replay.explain.points import Mismatch, OtherBegin, Point, Tail
+from coordinator_udf.replay.explain.begins import OtherBegins
+from coordinator_udf.replay.explain.points import Mismatch, Point, Tail
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
-from coordinator_udf.replay.explain.results import Explanation, Option, Outcome, Unexplained
+from coordinator_udf.replay.explain.results import Explanation, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, Window
-
-
-class _Begin(NamedTuple):
-    """A step that may have begun an interval at another time, later or earlier; the times (ms) that are tried."""
-
-    begun: OtherBegin
-    is_later: bool
-    times_ms: list[int]
 
 
 class _Mark(NamedTuple):
@@ -210,7 +203,8 @@ class Search:
     def _search(self, window: Window, here: Point) -> Path | None:
         """Returns an order that explains the window; None within the tries that there are."""
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
-        path = self._with_other_begin(window, window.place, most)
+        begins = OtherBegins(self._walk, self._points, window)
+        path = begins.search(min(window.tries + most, self._budget()), self._farthest)
         if path is not None:
             return path
         limit = min(window.tries + most, self._budget())
@@ -243,60 +237,6 @@ class Search:
             if any(mismatch.place not in self._rebase.given_up for mismatch in walk.take(option)):
                 return True
         return False
-
-    def _with_other_begin(self, window: Window, place: int, most: int) -> Path | None:
-        """Returns an order in which a step that began an interval was handled at another time: so it is over or isn't.
-
-        Later, so late that the interval isn't over where the answer differs; or earlier, so that it is.
-        """
-        walk = self._walk
-        at_ms = walk.machine.now_ms
-        walk.back_to(self._points[-1])
-        while walk.first < place and (option := walk.usual()) is not None:
-            walk.take(option)
-        later, earlier = walk.later_begins(at_ms), walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
-        begins = [
-            *(_Begin(begun, True, [begun.needed_ms]) for begun in later),
-            *(_Begin(begun, False, [begun.needed_ms, walk.steps[begun.place].arrived_ms]) for begun in earlier),
-        ]
-        limit = min(window.tries + most, self._budget())
-        for changes in range(3):
-            for begin in begins:
-                begun = begin.begun
-                before = [p for p in self._points if p.first <= begun.place and begun.place not in p.done]
-                if before and (path := self._begun(window, before[-1], begin, changes, limit)) is not None:
-                    return path
-            best = window.best
-            if best is not None and best.begun in walk.delayed and best.end.first > self._farthest:
-                # It was later than was taken before: as much as this answer needs; the next ones may need more.
-                return best
-        return None
-
-    def _begun(self, window: Window, start: Point, begin: _Begin, changes: int, limit: int) -> Path | None:
-        """Returns such an order for one step, at the times that are known or that the following answers need."""
-        walk, begun = self._walk, begin.begun
-        steps = walk.steps[start.first : begun.place + 1]
-        natural_ms = [step.natural_ms for step in steps]
-        was_delayed = begun.place in walk.delayed
-        if begin.is_later:
-            walk.delayed.add(begun.place)
-        for needed_ms in begin.times_ms:
-            steps[-1].natural_ms = needed_ms
-            if not begin.is_later:
-                for step, own_ms in zip(steps, natural_ms, strict=True):
-                    # What comes before it does so no later.
-                    step.natural_ms = min(own_ms, max(needed_ms, step.arrived_ms))
-            path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
-            if path is not None:
-                return path
-            later_ms = window.failed_ms - begun.length_ms + 1
-            if begin.is_later and not changes and needed_ms < later_ms <= steps[-1].latest_ms:
-                begin.times_ms.append(later_ms)
-        for step, own_ms in zip(steps, natural_ms, strict=True):
-            step.natural_ms = own_ms
-        if not was_delayed:
-            walk.delayed.discard(begun.place)
-        return None
 
     def _starts(self, place: int) -> list[Point]:
         """Returns the points from which the windows begin, nearest first."""
