@@ -80,8 +80,9 @@ class OtherBegins:
             path = window.follow(start, Option(begun.place, needed_ms, False), changes, limit)
             if path is not None:
                 return path
-            later_ms = window.failed_ms - begun.length_ms + 1
-            if begin.is_later and not changes and needed_ms < later_ms <= steps[-1].latest_ms:
+            # At the latest if what differs next needs it later still, for that may have been handled earlier.
+            later_ms = min(window.failed_ms - begun.length_ms + 1, steps[-1].latest_ms)
+            if begin.is_later and not changes and needed_ms < later_ms:
                 begin.times_ms.append(later_ms)
         for step, own_ms in zip(steps, natural_ms, strict=True):
             step.natural_ms = own_ms
