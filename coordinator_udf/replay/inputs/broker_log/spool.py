@@ -152,14 +152,15 @@ def write_spool(
 
 
 def _write_index(directory: Path, order: Order, lengths: NDArray[np.int64]) -> None:
-    index = np.empty(len(lengths), _INDEX)
+    # On the disk from the beginning: it is as large as all that is kept of the lines.
+    index = np.lib.format.open_memmap(directory / "index.npy", "w+", _INDEX, (len(lengths),))
     places = order.places
     index["start"] = (np.cumsum(lengths) - lengths)[places]
     index["length"] = lengths[places]
     index["log_ts"] = order.log_ts[places]
     for name in ("number", "written_us", "asks"):
         index[name] = getattr(order.columns, name)[places]
-    np.save(directory / "index.npy", index)
+    index.flush()
 
 
 def _blocks(paths: Sequence[Path], options: ReplayOptions) -> Iterator[Block]:
