@@ -102,6 +102,8 @@ class Search:
         walk = self._walk
         goal = min(walk.first + self._bounds.rebase_ahead, len(walk.steps))
         mark = self._mark(self._points[0], goal)
+        # An order that only this answer spoke against has all the tries of one that nothing was wrong before.
+        self._last_bad = None
         if self._go_on(goal):
             return True
         self._return_to(mark)

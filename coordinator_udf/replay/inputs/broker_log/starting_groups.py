@@ -8,7 +8,7 @@ lists it. Of the groups of the consumer protocol (KIP-848) answers tell too litt
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
@@ -19,6 +19,16 @@ _KNOWN: Final = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
 _SESSION_MS: Final = 45_000
 _REBALANCE_MS: Final = 300_000
 _VALUE_VERSION: Final = 3
+#: Of a group's first answers so many are asked for its generation; so many of them outvote one that came before.
+_ASKED: Final = 8
+_OUTVOTE: Final = 2
+
+
+class _Told(NamedTuple):
+    """An answer that tells a generation, and which one the group had when the log began if it is the first."""
+
+    generation: int
+    at_start: int
 
 
 class _Group:
@@ -32,7 +42,9 @@ class _Group:
         self.joins: dict[str, Mapping[str, Any]] = {}
         self.listed: dict[str, Mapping[str, Any]] = {}
         self.instances: dict[str, str] = {}
-        self.generation: int | None = None
+        self._told: list[_Told] = []
+        #: Members without an instance, and instances, of whom it was told that they aren't there.
+        self._absent: set[str] = set()
         self.first_answer: Mapping[str, Any] | None = None
         self.described_protocol: str | None = None
         self.protocol_type = "consumer"
@@ -40,11 +52,35 @@ class _Group:
         #: Whether it was told that the group isn't there, or joined and not completed, before any of its generations.
         self.begins_here = False
 
+    @property
+    def generation(self) -> int | None:
+        """The generation that the group had when the log began.
+
+        Generations grow, so an answer that tells a higher one than answers that follow is none to begin with.
+        """
+        for place, told in enumerate(self._told):
+            if sum(later.generation < told.generation for later in self._told[place + 1 :]) < _OUTVOTE:
+                return told.at_start
+        return None
+
+    def tells(self, generation: Any, at_start: Any) -> None:
+        """Takes note of an answer that tells a generation."""
+        if isinstance(generation, int) and isinstance(at_start, int) and len(self._told) <= _ASKED:
+            self._told.append(_Told(generation, at_start))
+
     def is_absent(self) -> None:
-        if not self.older and self.generation is None:
+        if not self.older and not self._told:
             self.begins_here = True
 
+    def is_unknown(self, member_id: str, instance: str | None) -> None:
+        """Takes note of a member that isn't there."""
+        self._absent.add(instance or member_id)
+
     def is_known(self, member_id: str, entry: Entry | None) -> None:
+        instance = None if entry is None else entry.request.get("groupInstanceId")
+        if (instance or member_id) in self._absent:
+            # Who wasn't there is there only once it has joined.
+            return
         # Who isn't in the first list of all members that is told was not there before.
         may_be = not self.listed or member_id in self.listed or member_id in self.older
         if member_id and may_be and member_id not in self.given and self.older.get(member_id) is None:
@@ -101,7 +137,9 @@ def _note(group: _Group, group_id: str, entry: Entry) -> None:
             group.is_absent()
     elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") in _KNOWN:
         group.is_known(request["memberId"], entry)
-        _note_generation(group, request.get("generationId"))
+        group.tells(request.get("generationId"), request.get("generationId"))
+    elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") == Errors.UNKNOWN_MEMBER_ID:
+        group.is_unknown(request["memberId"], request.get("groupInstanceId"))
     elif entry.api == "OffsetCommit" and request.get("generationIdOrMemberEpoch", request.get("generationId", -1)) >= 0:
         topics = answer.get("topics") or ()
         if {part.get("errorCode") for topic in topics for part in topic.get("partitions") or ()} == {Errors.NONE}:
@@ -132,14 +170,9 @@ def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
         return
     if group.first_answer is None:
         group.first_answer = answer
-        _note_generation(group, answer["generationId"] - 1)
+    group.tells(answer["generationId"], answer["generationId"] - 1)
     if answer.get("members") and not group.listed:
         group.listed = {member["memberId"]: member for member in answer["members"]}
-
-
-def _note_generation(group: _Group, generation: Any) -> None:
-    if group.generation is None and isinstance(generation, int):
-        group.generation = generation
 
 
 def _note_description(group: _Group, group_id: str, answer: Mapping[str, Any]) -> None:

@@ -23,6 +23,9 @@ __all__ = ["ENDED", "OLDER", "REBASED", "LogFacts"]
 ENDED: Final = "a rebalance that was still going on when the log ended; who joined is not in the log"
 
 _NEVER_US: Final = 2**63
+_US: Final = 1_000
+#: In this time no group comes to be anew and is at a generation again that one has that was there before.
+_SOON_US: Final = 1_000_000
 #: The APIs whose answers list groups, or a group's offsets.
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
@@ -127,6 +130,8 @@ class LogFacts:
         self._committed: dict[tuple[str, str], int] = {}
         #: By group, when a JoinGroup was answered with a generation (us).
         self._joins: defaultdict[str, list[int]] = defaultdict(list)
+        #: The generations that answers to a JoinGroup told, by group, each with when it did (us).
+        self._generations: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         #: By group, when a member asked that was told that all is well (us).
         self._calm: defaultdict[str, list[int]] = defaultdict(list)
         self._older = OlderThings(topics.names)
@@ -175,6 +180,7 @@ class LogFacts:
                 self._members.add(answer["memberId"])
             if entry.api == "JoinGroup" and error == Errors.NONE:
                 self._joins[group_id].append(entry.answered_us)
+                self._generations[group_id].append((entry.answered_us, answer.get("generationId", -1)))
         if entry.api == "Heartbeat" and error == Errors.NONE:
             self._calm[group_id].append(entry.arrived_us)
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
@@ -200,6 +206,7 @@ class LogFacts:
         unknown = [member for member in members if member and member not in self._members and not comes]
         if unknown and isinstance(group_id, str):
             may_be = any(self._older.may_have_member(group_id, member) for member in unknown)
+            may_be = may_be and not self._is_outlier(group_id, entry)
             return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
         if isinstance(group_id, str) and group_id not in self._groups and entry.api != "OffsetFetch":
             return self._older.may_have_group(group_id)
@@ -209,6 +216,14 @@ class LogFacts:
             return self._older.may_have_offsets(entry, difference)
         left, right = (self._without_older(entry, side["body"]) for side in (difference.recorded, difference.ours))
         return bool(left == right)
+
+    def _is_outlier(self, group_id: str, entry: Entry) -> bool:
+        """Returns whether a member was told a higher generation than others at the same time, or soon after it."""
+        if entry.api != "JoinGroup":
+            return False
+        told = (entry.response or {}).get("generationId", -1)
+        last_us = entry.answered_us + _SOON_US
+        return any(entry.answered_us - _US <= at_us <= last_us and g < told for at_us, g in self._generations[group_id])
 
     def _without_older(self, entry: Entry, body: Mapping[str, Any]) -> Any:
         """Returns an answer without the groups that the log has said nothing about so far."""
