@@ -22,7 +22,7 @@ from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.timers import Timer, TimerKey
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol.errors import ApiError, Errors
-from coordinator_udf.protocol.requests import Delay, Downtime
+from coordinator_udf.protocol.requests import Delay, Downtime, KeptTimer
 
 Handler = Callable[[Context, GroupStore, Any, Timer], None]
 
@@ -73,6 +73,15 @@ def delay_timers(ctx: Context, delayed: Delay) -> None:
     for timer in ctx.timers.in_order():
         if timer.key.group_id in {delayed.group_id, ""} and timer.deadline_ms <= delayed.until_ms:
             ctx.timers.arm(timer.key, delayed.until_ms, *timer.data)
+
+
+def keep_timer(ctx: Context, kept: KeptTimer) -> None:
+    """Lets a member's timer fire that was put off or disarmed.
+
+    Kafka does that to the timers of members of the classic protocol once the request's records are written, so one that
+    is due before fires. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup.
+    """
+    ctx.timers.arm(TimerKey(kept.kind, kept.group_id, kept.member_id), kept.until_ms)
 
 
 def _session_ms(ctx: Context, store: GroupStore, timer: Timer) -> int:

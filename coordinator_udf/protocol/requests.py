@@ -6,7 +6,7 @@ its versions has none: a request without it can't be read, and isn't one for not
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -309,6 +309,15 @@ class Delay(_Body, frozen=True):
     until_ms: Time
 
 
+class KeptTimer(_Body, frozen=True):
+    """A member's timer fires at ``until_ms`` (since the epoch), though it was put off or disarmed."""
+
+    group_id: str
+    member_id: str
+    kind: Literal["session", "join", "sync"]
+    until_ms: Time
+
+
 class EndTxn(_Body, frozen=True):
     producer_id: Int64
     producer_epoch: Int32
@@ -340,6 +349,7 @@ BODIES: dict[str, type[_Body]] = {
     "Downtime": Downtime,
     "DelayTimers": Delay,
     "DelayRegexes": Delay,
+    "KeepTimer": KeptTimer,
     "EndTxn": EndTxn,
     "Describe": Describe,
 }

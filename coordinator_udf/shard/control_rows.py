@@ -21,7 +21,7 @@ from coordinator_udf.groups.offsets.delete import forget_topics
 from coordinator_udf.groups.offsets.expiry import expire_offsets
 from coordinator_udf.groups.records.classic import END_TXN_MARKER
 from coordinator_udf.groups.store import GroupStore
-from coordinator_udf.groups.timer_handlers import delay_regexes, delay_timers, stand_still
+from coordinator_udf.groups.timer_handlers import delay_regexes, delay_timers, keep_timer, stand_still
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import BadRequest, Errors
 from coordinator_udf.protocol.log_row import Request
@@ -156,6 +156,11 @@ def delay_group_regexes(shard: ShardState, row: Request) -> None:
     delay_regexes(shard.ctx, read_body(row))
 
 
+def keep_member_timer(shard: ShardState, row: Request) -> None:
+    """Has a member's timer fire that the row before put off or disarmed."""
+    keep_timer(shard.ctx, read_body(row))
+
+
 def end_txn(shard: ShardState, row: Request) -> None:
     """Ends a producer's transaction: committed or aborted."""
     body: r.EndTxn = read_body(row)
@@ -206,6 +211,7 @@ CONTROLS: dict[str, Callable[[ShardState, Request], None]] = {
     "AdoptGroup": adopt_group,
     "DelayTimers": delay_group_timers,
     "DelayRegexes": delay_group_regexes,
+    "KeepTimer": keep_member_timer,
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from coordinator_udf.replay.explain.steps import Prompt
 from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
@@ -243,6 +245,40 @@ def test_what_a_regular_expression_matches_may_be_known_later(tmp_path: Path) ->
 def test_what_a_regular_expression_matches_is_known_soon(tmp_path: Path) -> None:
     different, _, second = with_regex(tmp_path, between=900)
     assert different == [second]
+
+
+def classic_join(log: KafkaLog, member_id: str, generation: int, **place: Any) -> str:
+    """A member of the classic protocol joins a consumer group."""
+    request = {
+        "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 6_000, "memberId": member_id,
+        "groupInstanceId": None, "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}],
+    }  # fmt: skip
+    answer: dict[str, Any] = {
+        "throttleTimeMs": 0, "errorCode": 0, "generationId": generation, "protocolName": "range", "leader": "",
+        "memberId": member_id, "members": [],
+    }  # fmt: skip
+    return log.add("JOIN_GROUP", request, answer, version=5, **place)
+
+
+@pytest.mark.parametrize(("takes", "explained"), [(20, True), (1, False)], ids=["waits to be written", "is written"])
+def test_a_timer_fires_that_a_join_puts_off_which_is_not_written_yet(
+    takes: float, explained: bool, tmp_path: Path
+) -> None:
+    log = KafkaLog()
+    beat(log, "m-1", 0, 2, gets=True, arrives=0, connection="a")
+    classic_join(log, "c-1", 2, arrives=100, connection="b")
+    beat(log, "m-1", 2, 3, arrives=1_100, connection="a")
+    beat(log, "m-1", 3, 3, arrives=4_100, connection="a")
+    # By 6,100 it should have asked what it is assigned.
+    classic_join(log, "c-1", 3, arrives=6_090, takes=takes, connection="b")
+    sync = {"groupId": "g", "generationId": 3, "memberId": "c-1", "groupInstanceId": None, "assignments": []}
+    answer = {"throttleTimeMs": 0, "errorCode": 25, "assignment": ""}
+    last = log.add("SYNC_GROUP", sync, answer, version=3, arrives=6_130, connection="b")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [difference.request_id for difference in verdict.differences] == ([] if explained else [last])
+    assert [row["api"] for row in source.rows if row["api"] == "KeepTimer"] == ["KeepTimer"] * explained
 
 
 def test_who_reads_sees_what_was_committed(tmp_path: Path) -> None:

@@ -16,7 +16,18 @@ from coordinator_udf.groups.context import LogEntry
 from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ResolvedRegex
 from coordinator_udf.groups.model.offsets import CommittedOffset, OffsetStore, TopicOffsets
-from coordinator_udf.groups.model.timers import DATA, DEADLINE, KEY, SEQ, Timer, TimerKey, Timers
+from coordinator_udf.groups.model.timers import (
+    DATA,
+    DEADLINE,
+    JOIN,
+    KEY,
+    SEQ,
+    SESSION,
+    SYNC,
+    Timer,
+    TimerKey,
+    Timers,
+)
 from coordinator_udf.groups.store import Group, GroupStore, SeenTwice
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.placeholders import fill_placeholders
@@ -29,6 +40,8 @@ from coordinator_udf.shard.shard import Shard
 
 #: From this time after a resolution on expressions may be resolved again.
 _REGEX_INTERVAL_MS = MIN_REFRESH_INTERVAL_MS + 1
+#: The timers of a member of the classic protocol.
+_PUT_OFF = frozenset({SESSION, JOIN, SYNC})
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_groups = msgspec.msgpack.Decoder(dict[str, Group]).decode
@@ -151,7 +164,7 @@ class GroupMachine:
         return self._take()
 
     def delay(self, api: str, body: str) -> None:
-        """Lets something come later, as the body of a row DelayTimers or DelayRegexes tells."""
+        """Lets something come later, as the body of a row DelayTimers, DelayRegexes or KeepTimer tells."""
         self._shard.handle_row(control_row(self._shard.partition, self.now_ms, api, body), 0)
 
     def may_resolve(self, at_ms: int) -> bool:
@@ -170,6 +183,22 @@ class GroupMachine:
     def is_resolving(self) -> bool:
         """Whether it is known what regular expressions match, but not told to the group yet."""
         return bool(self._shard.ctx.resolving)
+
+    def timers_put_off(self, member_id: str, since_ms: int, until_ms: int) -> list[tuple[str, int]]:
+        """Returns kinds and deadlines of a member's timers that are due after a time and by another.
+
+        They are those that Kafka puts off once the records are written of what the member asked: of members of the
+        classic protocol in a consumer group.
+        """
+        if not any(isinstance(group, ConsumerGroup) for group in self._shard.store.groups.values()):
+            return []
+        return [
+            (entry[KEY].kind, entry[DEADLINE])
+            for entry in self._shard.ctx.timers.as_objects()
+            if entry[KEY].member_id == member_id
+            and entry[KEY].kind in _PUT_OFF
+            and since_ms < entry[DEADLINE] <= until_ms
+        ]
 
     def due_by(self, at_ms: int) -> list[tuple[int, int]]:
         """Deadlines (ms) and numbers of the timers that are due by a time, in the order in which they fire."""

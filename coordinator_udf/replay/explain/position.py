@@ -172,12 +172,24 @@ class Position:
         for option in self._orders():
             found.append(option)
             yield option
+        yield from self._with_kept_timers(found)
         if not found or not self.machine.may_resolve(max(option.at_ms for option in found)):
             return
         known = self.machine.has_regexes
         for option in found:
             if option.place is not None and self.steps[option.place].brings_regex(known=known):
                 yield option._replace(usual=False, resolves_late=True)
+
+    def _with_kept_timers(self, found: Sequence[Option]) -> Iterator[Option]:
+        """Yields steps whose member has a timer that fires before the step's records are written, which puts it off."""
+        for option in found:
+            if option.place is None or not (step := self.steps[option.place]).waits or not step.request.member_id:
+                continue
+            written_ms = step.latest_ms if step.answer is None or step.answer.ts is None else step.answer.ts + 1
+            # What is late is due right after the step.
+            since_ms = 0 if option.late_ms else option.at_ms
+            for kind, due_ms in self.machine.timers_put_off(step.request.member_id, since_ms, written_ms):
+                yield option._replace(usual=False, kept=(kind, max(due_ms, option.at_ms + 1)))
 
     def _orders(self) -> Iterator[Option]:
         """Yields what may happen next with regular expressions resolved at once, the usual first."""

@@ -15,7 +15,8 @@ class Option(NamedTuple):
 
     ``usual`` says that it is what is taken to happen where nothing speaks against it; ``late_ms`` by how much what
     is due by then, the next timer or event of the shard, is late, for it comes after this step. With ``resolves_late``
-    what it finds out about regular expressions is told to the group after it, and maybe after others.
+    what it finds out about regular expressions is told to the group after it, and maybe after others. ``kept`` is a
+    timer of its member, kind and deadline in ms, that fires although the step puts it off, as that wasn't written yet.
     """
 
     place: int | None
@@ -23,14 +24,15 @@ class Option(NamedTuple):
     usual: bool
     late_ms: int = 0
     resolves_late: bool = False
+    kept: tuple[str, int] | None = None
 
 
 class Inserted(NamedTuple):
     """A control row of the group's own: after how many of its steps, when, its API and body.
 
     AdoptGroup: the state that the group was put in; DelayTimers: its timers are late; DelayRegexes: so is what a step
-    finds out about regular expressions. An event of the shard that is
-    late has the API "" and its number as body.
+    finds out about regular expressions; KeepTimer: a member's timer fires that a step puts off. An event of the shard
+    that is late has the API "" and its number as body.
     """
 
     course: int

@@ -139,6 +139,8 @@ def _moves(move: Option, outcome: Outcome) -> Iterator[Row]:
         return
     moved_ms = move.at_ms - outcome.natural_ms[move.place]
     yield {"request_id": outcome.request_ids[move.place], "ts": move.at_ms, "moved_ms": moved_ms}
+    if move.kept is not None:
+        yield {"request_id": None, "ts": move.kept[1], "moved_ms": 0}
     if move.late_ms:
         yield {"request_id": None, "ts": move.at_ms + 1, "moved_ms": move.late_ms}
 

@@ -32,11 +32,14 @@ class Walk(Position):
             if option.late_ms:
                 self._delay(option.at_ms + 1)
             if option.resolves_late:
-                self._insert_delay("DelayRegexes", option.at_ms + 1)
+                self._insert("DelayRegexes", option.at_ms + 1)
             given = self.machine.handle(step.request._replace(log_ts=option.at_ms))
             slack_ms = max(0, step.latest_ms - option.at_ms)
             self.course.append((option.place, option.at_ms))
             self.done.add(option.place)
+            if option.kept is not None:
+                kind, until_ms = option.kept
+                self._insert("KeepTimer", until_ms, memberId=step.request.member_id, kind=kind)
             while self.first in self.done:
                 self.done.discard(self.first)
                 self.first += 1
@@ -97,14 +100,15 @@ class Walk(Position):
             return
         slacks_ms = [due_ms + self._timer_slack_ms(number) - until_ms for due_ms, number in timers]
         number = self.machine.timer_number
-        self._insert_delay("DelayTimers", until_ms)
+        self._insert("DelayTimers", until_ms)
         for place, slack_ms in enumerate(slacks_ms):
             self._armed_from.append(number + place)
             self._armed_slack_ms.append(slack_ms - self.bounds.late_ms)
 
-    def _insert_delay(self, api: str, until_ms: int) -> None:
+    def _insert(self, api: str, until_ms: int, **fields: str | None) -> None:
+        """Puts a row of the group's own behind what has happened."""
         at_ms = self.machine.now_ms
-        body = msgspec.json.encode({"groupId": self.steps[0].group_id, "untilMs": until_ms}).decode()
+        body = msgspec.json.encode({"groupId": self.steps[0].group_id, **fields, "untilMs": until_ms}).decode()
         self.machine.delay(api, body)
         self.inserted.append(Inserted(len(self.course), at_ms, api, body))
 

@@ -94,7 +94,7 @@ class Window:
         idle: set[int] = set()
         for number, option in enumerate(list(walk.options())):
             cost = 0 if option.usual else 1
-            is_plain = option.place not in tried and not option.late_ms and not option.resolves_late
+            is_plain = option.place not in tried and not (option.late_ms or option.resolves_late or option.kept)
             tried.add(option.place)
             if cost > changes or (is_plain and option.place in asleep):
                 continue
