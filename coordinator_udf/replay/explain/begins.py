@@ -82,7 +82,7 @@ class OtherBegins:
                 return path
             # At the latest if what differs next needs it later still, for that may have been handled earlier.
             later_ms = min(window.failed_ms - begun.length_ms + 1, steps[-1].latest_ms)
-            if begin.is_later and not changes and needed_ms < later_ms:
+            if begin.is_later and begin.times_ms[-1] < later_ms:
                 begin.times_ms.append(later_ms)
         for step, own_ms in zip(steps, natural_ms, strict=True):
             step.natural_ms = own_ms

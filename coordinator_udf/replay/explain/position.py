@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
@@ -11,6 +12,10 @@ from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.points import OtherBegin, Point, Tail
 from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.steps import SharedEvent, Step
+
+
+#: The APIs that have assignments made, and regular expressions resolved.
+_BEGINNING: Final = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
 
 
 class Position:
@@ -317,9 +322,10 @@ class Position:
         return found
 
     def _begun_at(self, begin_ms: int) -> list[int]:
-        """Returns the steps that happened at a time."""
+        """Returns the steps that may have begun an interval at a time: those that have assignments made."""
         first = bisect_left(self.course, begin_ms, key=_time)
-        return [place for place, _ in self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]]
+        then = self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]
+        return [place for place, _ in then if self.steps[place].row["api"] in _BEGINNING]
 
 
 def _time(handled: tuple[int, int]) -> int:
