@@ -352,3 +352,16 @@ def test_an_interval_begins_as_early_as_the_answers_say(tmp_path: Path) -> None:
 def test_an_interval_begins_no_earlier_than_its_window(tmp_path: Path) -> None:
     different, told = with_early_begin(tmp_path, last=950)
     assert different == [told]
+
+
+@pytest.mark.parametrize(("later_ms", "explained"), [(100, True), (900, False)], ids=["soon", "long after"])
+def test_a_list_may_lack_a_new_group_whose_member_needs_an_id(later_ms: int, explained: bool, tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": []}
+    request = {"statesFilter": [], "typesFilter": []}
+    listed = log.add("LIST_GROUPS", request, answer, version=5, arrives=later_ms, connection="b")
+    log.join("m-1", "m-1", arrives=2_000, takes=3_000, connection="a")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [difference.request_id for difference in verdict.differences] == ([] if explained else [listed])

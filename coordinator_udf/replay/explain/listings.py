@@ -194,12 +194,15 @@ def _range(rows: Sequence[Row], listing: Listing, facts: LogFacts, bounds: Bound
 def _may_precede(entry: Entry, row: Row, facts: LogFacts, bounds: Bounds) -> bool:
     """Returns whether the list may have been made before a row that is taken to come before it.
 
-    What a row changed is listed once it is on the disk, and no later than its answer.
+    What a row changed is listed once it is on the disk: no later than its answer, if that waits for it. That a member
+    needs an id is told at once; the record of the group that it asked for, if that is new, is written meanwhile.
+    Source: GroupMetadataManager.classicGroupJoinToClassicGroup.
     """
     if row["api"] in CONTROL_APIS:
         return bool(row["log_ts"] * _US >= entry.arrived_us - bounds.late_ms * _US)
     other = facts.entries[row["request_id"]]
-    return other.connection != entry.connection and other.answered_us + other.exact_us >= entry.arrived_us
+    late_us = bounds.late_ms * _US if other.is_answered_at_once else 0
+    return other.connection != entry.connection and other.answered_us + other.exact_us + late_us >= entry.arrived_us
 
 
 def _may_follow(entry: Entry, row: Row, facts: LogFacts, bounds: Bounds) -> bool:
