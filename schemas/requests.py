@@ -53,7 +53,7 @@ REQUEST_LOG: Final = _struct()
 #: group's timers, and the shard's own, were to do before untilMs they do then, as in a broker that comes to it late.
 #: DelayRegexes (body: groupId, untilMs): what the group's next request finds out about regular expressions is told to
 #: the group then, and not at once. KeepTimer (body: groupId, memberId, kind, untilMs): the timer of a member that the
-#: row before puts off or disarms fires then all the same, as in a broker that does so once the row's records are written.
+#: row before puts off or disarms fires then all the same, as in a broker that does so once the row's records are there.
 CONTROL_APIS = (
     "Tick",
     "LoadGroup",

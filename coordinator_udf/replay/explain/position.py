@@ -13,7 +13,6 @@ from coordinator_udf.replay.explain.points import OtherBegin, Point, Tail
 from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.steps import SharedEvent, Step
 
-
 #: The APIs that have assignments made, and regular expressions resolved.
 _BEGINNING: Final = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
 
