@@ -359,7 +359,7 @@ def test_a_list_may_lack_a_new_group_whose_member_needs_an_id(later_ms: int, exp
     log = KafkaLog()
     log.join("", "m-1", 79, arrives=0, connection="a")
     answer = {"throttleTimeMs": 0, "errorCode": 0, "groups": []}
-    request = {"statesFilter": [], "typesFilter": []}
+    request: dict[str, Any] = {"statesFilter": [], "typesFilter": []}
     listed = log.add("LIST_GROUPS", request, answer, version=5, arrives=later_ms, connection="b")
     log.join("m-1", "m-1", arrives=2_000, takes=3_000, connection="a")
     source = read(log, tmp_path)
