@@ -104,11 +104,15 @@ def told_ranges(served: ServedApis, own: Mapping[str, tuple[int, int]]) -> dict[
 def told_features(served: ServedApis) -> dict[str, Any]:
     """Returns what ApiVersions says about features, as far as they can be used through the gateway."""
     features = {name: value for name, value in served.features.items() if name != "finalizedFeatures"}
-    finalized = [
-        {**entry, "maxVersionLevel": min(entry["maxVersionLevel"], _LAST_FEATURES.get(entry["name"], 32_767))}
-        for entry in served.features.get("finalizedFeatures", ())
-    ]
+    finalized = [_limited(entry) for entry in served.features.get("finalizedFeatures", ())]
     return {**features, "finalizedFeatures": finalized} if finalized else features
+
+
+def _limited(finalized: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a finalized feature at the level that clients may use; its least is never above that."""
+    if (last := _LAST_FEATURES.get(finalized["name"])) is None:
+        return dict(finalized)
+    return {**finalized, **{level: min(finalized[level], last) for level in ("minVersionLevel", "maxVersionLevel")}}
 
 
 def relay(header: RequestHeader, frame: bytes) -> Relay | None:
