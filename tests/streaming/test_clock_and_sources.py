@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from coordinator_udf.streaming.shard_keys import partition_of
 from coordinator_udf.streaming.sources.clock import LAST, ClockReader, bound_by_ticks
 from coordinator_udf.streaming.sources.requests import placed, read_lines, topics_body
 from schemas.requests import REQUEST_COLUMNS, request_log_arrow
+from tests.conftest import ROOT
 
 EMPTY: dict[str, Any] = dict.fromkeys(REQUEST_COLUMNS) | {"source": "live", "partition": 0, "offset": 0, "log_ts": 0}
 
@@ -48,6 +53,36 @@ def test_each_micro_batch_has_a_tick_and_it_is_the_same_when_read_again() -> Non
     rows, later = reader.read(end)
     assert later["ms"] > end["ms"]
     assert [row["log_ts"] for row in unpacked(rows)] == [later["ms"]] * 2
+
+
+#: Makes both readers as Spark does, in a process of its own, and lives until its standard input is closed.
+PLANNER = """
+import sys
+from coordinator_udf.streaming.packing import PACKED_REQUESTS
+from coordinator_udf.streaming.sources.clock import ClockSource
+from coordinator_udf.streaming.sources.embedded import EmbeddedLogSource
+
+source = {"clock": ClockSource({"partitions": "1", "lagMs": "0"}), "log": EmbeddedLogSource({"path": "none"})}
+source[sys.argv[1]].simpleStreamReader(PACKED_REQUESTS)
+print("planning", flush=True)
+sys.exit(0 if sys.stdin.read() == "" else 1)
+"""
+
+
+@pytest.mark.parametrize("source", ["clock", "log"])
+def test_what_plans_micro_batches_lives_until_spark_closes_its_pipe(source: str) -> None:
+    # Under spark-submit it hears of what the process group is told; the driver ends the query, and so this process.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON_WORKER_FACTORY_SECRET": "secret"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PLANNER, source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as planner:
+        assert planner.stdin is not None
+        assert planner.stdout is not None
+        assert planner.stdout.readline() == b"planning\n"
+        for number in (signal.SIGTERM, signal.SIGINT):
+            planner.send_signal(number)
+        planner.stdin.close()
+        assert planner.wait() == 0
 
 
 def test_a_clock_that_was_set_back_does_not_take_time_back() -> None:

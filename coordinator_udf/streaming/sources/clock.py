@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.packing import pack_requests
-from coordinator_udf.streaming.sources.packed import PackedSource
+from coordinator_udf.streaming.sources.packed import PackedSource, leave_signals_to_the_driver
 from schemas.requests import LIVE, request_log_arrow
 
 #: The source's name: ``spark.readStream.format("coordinator_clock")``.
@@ -49,6 +49,7 @@ class ClockSource(PackedSource):
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """Returns the reader that Spark drives."""
+        leave_signals_to_the_driver()
         return ClockReader(
             int(self.options["partitions"]),
             int(self.options["lagMs"]),
