@@ -14,7 +14,7 @@ import markupsafe
 import vl_convert
 
 from coordinator_udf.forensics.facts import GroupFacts, listed_rebalances, span_of
-from coordinator_udf.forensics.sentences import overview, rebalance_sentence, seconds
+from coordinator_udf.forensics.sentences import counted, overview, rebalance_sentence, seconds
 from coordinator_udf.forensics.what_if import WhatIfResult
 
 TEMPLATES: Final = Path(__file__).parent
@@ -65,7 +65,7 @@ def render(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"seconds": seconds, "clock": _clock}
+    environment.filters |= {"seconds": seconds, "clock": _clock, "counted": counted}
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}

@@ -45,6 +45,11 @@ def seconds(ms: int | None) -> str:
     return "?" if ms is None else f"{ms / _MS:.1f} s" if ms >= _MS / 10 else f"{ms} ms"
 
 
+def counted(number: int, word: str) -> str:
+    """Returns a number and a word for what it counts, in the plural where it is not one."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
     """Returns what set a rebalance off, for whom all waited, and how it ended."""
     r = rebalance
@@ -115,6 +120,7 @@ def overview(facts: GroupFacts) -> str:
     """Returns a group in a sentence."""
     kinds = "/".join(sorted({r.kind for r in facts.rebalances})) or "no rebalance"
     return (
-        f"{len(facts.rebalances)} rebalances ({kinds}), stopped for {seconds(facts.stopped_ms)}, "
-        f"{len(facts.expulsions)} expulsions, {sum(refused.times for refused in facts.refused)} requests refused"
+        f"{counted(len(facts.rebalances), 'rebalance')} ({kinds}), stopped for {seconds(facts.stopped_ms)}, "
+        f"{counted(len(facts.expulsions), 'expulsion')}, "
+        f"{counted(sum(refused.times for refused in facts.refused), 'request')} refused"
     )
