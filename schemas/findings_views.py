@@ -16,7 +16,8 @@ _OF_MEMBERS: Final = ", ".join(
 #: every 3 s (heartbeat.interval.ms' default).
 _SLOW_MS: Final = 3000
 
-#: What is wrong with a group, in words, with how often and the setting to look at.
+#: What is wrong with a group, in words, with how often and the setting to look at. A view is named as seldom as can be,
+#: for Spark plans it anew wherever it is named: a row goes to each finding that it is evidence of.
 FINDINGS: Final = f"""
 WITH joins AS (
     SELECT source, group_id, client_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
@@ -29,25 +30,55 @@ WITH joins AS (
            array_join(array_sort(collect_set(session_timeout)), ', ') AS timeout_texts,
            array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts
     FROM joins GROUP BY source, group_id
+), waits AS (
+    SELECT source, group_id, coalesce(client_id, member_id, 'one that is not told') AS who, started, waited_ms, lag_ms,
+           expelled, finding
+    FROM waited_for LATERAL VIEW explode(array(
+        CASE WHEN how = 'expelled' AND kind = 'classic' THEN 'dead member held up the group' END,
+        CASE WHEN how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= {_SLOW_MS}
+             THEN 'slow member held up the group' END,
+        CASE WHEN size(expelled) > 1 THEN 'second expulsion in one rebalance' END)) AS finding
+), lives AS (
+    SELECT source, group_id, identity, since, finding
+    FROM incarnations LATERAL VIEW explode(array(
+        CASE WHEN group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
+             THEN 'short absences' END,
+        CASE WHEN same_connection AND ended_before = 'left' THEN 'left and came back' END)) AS finding
+), leaves AS (
+    SELECT source, group_id, member_id, client_id, at, finding
+    FROM member_events LATERAL VIEW explode(array(
+        CASE WHEN lower(client_reason) LIKE '%poll%' THEN 'left for it did not poll' END,
+        CASE WHEN client_reason LIKE '%removed by an admin%' THEN 'removed by an admin' END)) AS finding
+    WHERE event = 'left'
+), refusals AS (
+    SELECT source, group_id, client_id, group_instance_id, at, is_shared, finding
+    FROM (SELECT *, bool_or(error = 'FENCED_INSTANCE_ID') OVER (PARTITION BY source, group_id) AS is_shared
+          FROM refused) each
+    LATERAL VIEW explode(array(
+        CASE WHEN error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') THEN 'duplicate instance id' END,
+        CASE WHEN error = 'INCONSISTENT_GROUP_PROTOCOL' THEN 'incompatible protocols' END,
+        CASE WHEN why LIKE 'zombie%' THEN 'zombie commits' END)) AS finding
 ), found AS (
-    SELECT source, group_id, 'dead member held up the group' AS finding, count(*) AS times, sum(waited_ms) AS cost_ms,
-           concat('all waited for ',
-                  array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))), ', '),
-                  ', silent until a timer put it out') AS text,
-           'session.timeout.ms' AS setting, min(started) AS first_at,
-           'waited_for' AS shown_in,
-           'how = "expelled" AND kind = "classic"' AS whose
-    FROM waited_for WHERE how = 'expelled' AND kind = 'classic' GROUP BY source, group_id
-    UNION ALL
-    SELECT source, group_id, 'slow member held up the group', count(*), sum(lag_ms),
-           concat('all others had joined again and waited for ',
-                  array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '), ', for up to ',
-                  CAST(round(max(lag_ms) / 1000, 1) AS STRING), ' s'),
-           'max.poll.interval.ms', min(started),
-           'waited_for',
-           'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}'
-    FROM waited_for WHERE how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= {_SLOW_MS}
-    GROUP BY source, group_id
+    SELECT source, group_id, finding, count(*) AS times,
+           sum(CASE finding WHEN 'dead member held up the group' THEN waited_ms
+                            WHEN 'slow member held up the group' THEN lag_ms END) AS cost_ms,
+           CASE finding
+               WHEN 'dead member held up the group'
+               THEN concat('all waited for ', array_join(array_sort(collect_set(who)), ', '),
+                           ', silent until a timer put it out')
+               WHEN 'slow member held up the group'
+               THEN concat('all others had joined again and waited for ',
+                           array_join(array_sort(collect_set(who)), ', '), ', for up to ',
+                           CAST(round(max(lag_ms) / 1000, 1) AS STRING), ' s')
+               ELSE concat('a rebalance lost ', max(size(expelled)), ' members one after the other') END AS text,
+           CASE WHEN finding LIKE 'slow%' THEN 'max.poll.interval.ms' ELSE 'session.timeout.ms' END AS setting,
+           min(started) AS first_at, 'waited_for' AS shown_in,
+           CASE finding
+               WHEN 'dead member held up the group' THEN 'how = "expelled" AND kind = "classic"'
+               WHEN 'slow member held up the group'
+               THEN 'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}'
+               ELSE 'size(expelled) > 1' END AS whose
+    FROM waits WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
            concat(count(*), CASE WHEN count(*) = 1 THEN ' time' ELSE ' times' END, ' a timer put a member out (',
@@ -62,75 +93,59 @@ WITH joins AS (
            'true'
     FROM expulsions GROUP BY source, group_id
     UNION ALL
-    SELECT source, group_id, 'second expulsion in one rebalance', count(*), NULL,
-           concat('a rebalance lost ', max(size(expelled)), ' members one after the other'), 'session.timeout.ms',
-           min(started),
-           'waited_for',
-           'size(expelled) > 1'
-    FROM waited_for WHERE size(expelled) > 1 GROUP BY source, group_id
-    UNION ALL
-    SELECT source, group_id, 'left for it did not poll', count(*), NULL,
-           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))), ', '),
-                  ' left because it had not polled in time'), 'max.poll.interval.ms', min(at),
-           'member_events',
-           'event = "left" AND lower(client_reason) LIKE "%poll%"'
-    FROM member_events WHERE event = 'left' AND lower(client_reason) LIKE '%poll%' GROUP BY source, group_id
-    UNION ALL
-    SELECT source, group_id, 'short absences', count(*), NULL,
-           concat(array_join(array_sort(collect_set(identity)), ', '),
-                  ' went and came back within a minute; with instance ids such a restart needs no rebalance'),
-           'group.instance.id', min(since),
+    SELECT source, group_id, finding, count(*), NULL,
+           CASE finding
+               WHEN 'short absences'
+               THEN concat(array_join(array_sort(collect_set(identity)), ', '),
+                           ' went and came back within a minute; with instance ids such a restart needs no rebalance')
+               ELSE concat(array_join(array_sort(collect_set(identity)), ', '),
+                           ' left and joined again as the same process: it did not poll in time, was subscribed anew, ',
+                           'or was removed by an admin') END,
+           CASE finding WHEN 'short absences' THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END, min(since),
            'incarnations',
-           'group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)'
-    FROM incarnations
-    WHERE group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
-    GROUP BY source, group_id
+           CASE finding
+               WHEN 'short absences'
+               THEN concat('group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 ',
+                           'AND NOT coalesce(same_connection, false)')
+               ELSE 'same_connection AND ended_before = "left"' END
+    FROM lives WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
-    SELECT source, group_id, 'left and came back', count(*), NULL,
-           concat(array_join(array_sort(collect_set(identity)), ', '),
-                  ' left and joined again as the same process: it did not poll in time, was subscribed anew, or was ',
-                  'removed by an admin'),
-           'max.poll.interval.ms', min(since),
-           'incarnations',
-           'same_connection AND ended_before = "left"'
-    FROM incarnations WHERE same_connection AND ended_before = 'left' GROUP BY source, group_id
-    UNION ALL
-    SELECT source, group_id, 'removed by an admin', count(*), NULL,
-           concat('an administrator removed ',
-                  array_join(array_sort(collect_set(coalesce(current_client_id, client_id, member_id))), ', ')),
-           'group.instance.id', min(at),
+    SELECT source, group_id, finding, count(*), NULL,
+           CASE finding
+               WHEN 'removed by an admin'
+               THEN concat('an administrator removed ', array_join(array_sort(collect_set(
+                        coalesce(current_client_id, client_id, member_id))), ', '))
+               ELSE concat(array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))),
+                                      ', '), ' left because it had not polled in time') END,
+           CASE finding WHEN 'removed by an admin' THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END, min(at),
            'member_events',
-           'event = "left" AND client_reason LIKE "%removed by an admin%"'
-    FROM member_events
+           CASE finding WHEN 'removed by an admin'
+                        THEN 'event = "left" AND client_reason LIKE "%removed by an admin%"'
+                        ELSE 'event = "left" AND lower(client_reason) LIKE "%poll%"' END
+    FROM leaves
     LEFT JOIN (SELECT source, group_id, member_id, max(current_client_id) AS current_client_id FROM incarnations
                GROUP BY source, group_id, member_id) names USING (source, group_id, member_id)
-    WHERE event = 'left' AND client_reason LIKE '%removed by an admin%' GROUP BY source, group_id
+    WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
-    SELECT source, group_id, 'duplicate instance id', count(*), NULL,
-           concat('two processes used the instance id ',
-                  coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)')),
-           'group.instance.id', min(at),
-           'refused',
-           'error IN ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")'
-    FROM refused WHERE error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') GROUP BY source, group_id
-    UNION ALL
-    SELECT source, group_id, 'incompatible protocols', count(*), NULL,
-           concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group'),
-           'partition.assignment.strategy', min(at),
-           'refused',
-           'error = "INCONSISTENT_GROUP_PROTOCOL"'
-    FROM refused WHERE error = 'INCONSISTENT_GROUP_PROTOCOL' GROUP BY source, group_id
-    UNION ALL
-    SELECT source, group_id, 'zombie commits', count(*), NULL,
-           concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after being put out'),
-           -- Processes that share an instance id put each other out.
-           CASE WHEN bool_or(is_shared) THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END,
+    SELECT source, group_id, finding, count(*), NULL,
+           CASE finding
+               WHEN 'duplicate instance id'
+               THEN concat('two processes used the instance id ',
+                           coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)'))
+               WHEN 'incompatible protocols'
+               THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group')
+               ELSE concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after being put out') END,
+           CASE WHEN finding = 'incompatible protocols' THEN 'partition.assignment.strategy'
+                -- Processes that share an instance id put each other out.
+                WHEN finding = 'duplicate instance id' OR bool_or(is_shared) THEN 'group.instance.id'
+                ELSE 'max.poll.interval.ms' END,
            min(at),
            'refused',
-           'why LIKE "zombie%"'
-    FROM refused LEFT JOIN (SELECT source, group_id, true AS is_shared FROM refused
-                            WHERE error = 'FENCED_INSTANCE_ID' GROUP BY source, group_id) USING (source, group_id)
-    WHERE why LIKE 'zombie%' GROUP BY source, group_id
+           CASE finding
+               WHEN 'duplicate instance id' THEN 'error IN ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")'
+               WHEN 'incompatible protocols' THEN 'error = "INCONSISTENT_GROUP_PROTOCOL"'
+               ELSE 'why LIKE "zombie%"' END
+    FROM refusals WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
     SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
            concat(sum(rebalances), ' rebalances, each an effect of the one before',
@@ -153,17 +168,15 @@ WITH joins AS (
     WHERE kind = 'classic' AND member_count >= 10 AND protocol NOT LIKE 'cooperative%' AND duration_ms > 0
     GROUP BY source, group_id HAVING count(*) >= 3
     UNION ALL
-    SELECT source, group_id, 'mixed session timeouts', timeouts, NULL,
-           concat('members have session timeouts of ', timeout_texts, ' ms'), 'session.timeout.ms', NULL,
+    SELECT source, group_id, finding, CASE finding WHEN 'mixed assignors' THEN lists ELSE timeouts END, NULL,
+           CASE finding WHEN 'mixed assignors' THEN concat('members name assignors ', assignor_texts)
+                        ELSE concat('members have session timeouts of ', timeout_texts, ' ms') END,
+           CASE finding WHEN 'mixed assignors' THEN 'partition.assignment.strategy' ELSE 'session.timeout.ms' END, NULL,
            'request_log',
            'api = "JoinGroup"'
-    FROM mixes WHERE timeouts > 1
-    UNION ALL
-    SELECT source, group_id, 'mixed assignors', lists, NULL, concat('members name assignors ', assignor_texts),
-           'partition.assignment.strategy', NULL,
-           'request_log',
-           'api = "JoinGroup"'
-    FROM mixes WHERE lists > 1
+    FROM mixes LATERAL VIEW explode(array(CASE WHEN timeouts > 1 THEN 'mixed session timeouts' END,
+                                          CASE WHEN lists > 1 THEN 'mixed assignors' END)) AS finding
+    WHERE finding IS NOT NULL
 )
 SELECT source, group_id, finding, times, cost_ms, text, setting, first_at,
        concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
@@ -176,58 +189,52 @@ FROM found
 #: again once the replay gives, as recorded, an answer that lists all members: that to the leader of a new generation,
 #: with the assignment that follows, or one to the first member of a new group; and after it no other than recorded.
 RELIABILITY: Final = f"""
-WITH asked AS (
-    SELECT source, group_id, min(log_ts) AS first_ts FROM request_log
-    WHERE group_id IS NOT NULL AND api IN ({_OF_MEMBERS})
-    GROUP BY source, group_id
-), differing AS (
+WITH differing AS (
     SELECT q.source, q.group_id, q.log_ts, q.request_id, d.undecided
     FROM replay_differences d JOIN request_log q ON q.source = d.source AND q.request_id = d.request_id
     WHERE q.group_id IS NOT NULL AND d.api IN ({_OF_MEMBERS})
       AND (d.undecided IS NULL OR d.undecided IN ('{OLDER}', '{REBASED}'))
-    UNION ALL
-    -- Where the replay put the group in another state, what it told before was wrong.
-    SELECT source, get_json_object(body, '$.groupId'), log_ts, NULL, '{REBASED}' FROM request_log
-    WHERE api = 'AdoptGroup'
-), diverged AS (
-    SELECT source, group_id, count(DISTINCT CASE WHEN undecided IS NULL THEN request_id END) AS diverged,
-           min(CASE WHEN undecided IS NULL THEN log_ts END) AS first_ts,
-           max(CASE WHEN undecided IS NULL THEN log_ts END) AS last_ts, max(log_ts) AS trouble_ts,
-           bool_or(undecided = '{OLDER}') AS is_older
-    FROM differing GROUP BY source, group_id
-), started AS (
-    -- What answers tell of who was there; what the offsets topic holds of it is told by the log itself.
-    SELECT DISTINCT source, get_json_object(body, '$.key.group') AS group_id FROM request_log
-    WHERE api = 'LoadGroup' AND coalesce(get_json_object(body, '$.stated'), '') <> 'true'
-), begun AS (
-    SELECT source, group_id, asked.first_ts, diverged, diverged.first_ts AS diverged_ts, diverged.last_ts, trouble_ts,
-           coalesce(is_older, false) OR started.group_id IS NOT NULL AS begins_in_the_middle
-    FROM asked LEFT JOIN diverged USING (source, group_id) LEFT JOIN started USING (source, group_id)
 ), told AS (
-    SELECT a.source, a.group_id, a.api, a.ts
-    FROM group_responses a JOIN begun ON begun.source = a.source AND begun.group_id = a.group_id
-    WHERE a.error_code = 0 AND a.ts > coalesce(trouble_ts, 0)
-      AND (a.api = 'SyncGroup' OR (a.api = 'JoinGroup' AND a.leader = a.member_id)
-           OR (a.api = 'ConsumerGroupHeartbeat' AND a.generation_id = 1))
-), joined AS (
-    SELECT source, group_id, min(ts) AS ts FROM told WHERE api = 'JoinGroup' GROUP BY source, group_id
-), proven AS (
-    SELECT source, group_id, min(ts) AS ts
-    FROM (
-        -- The leader is told the members; who has which partition is told with the assignment, after that.
-        SELECT source, group_id, told.ts + 1 AS ts FROM told JOIN joined USING (source, group_id)
-        WHERE api = 'SyncGroup' AND told.ts >= joined.ts
-        UNION ALL
-        SELECT source, group_id, ts FROM told WHERE api = 'ConsumerGroupHeartbeat'
-    )
-    GROUP BY source, group_id
+    SELECT source, group_id, log_ts, request_id, undecided, 'differing' AS what FROM differing
+    UNION ALL
+    -- Where the replay put the group in another state, what it told before was wrong. What answers tell of who was
+    -- there when the log began is stated in a group that is loaded; what the offsets topic holds of it is told by the
+    -- log itself.
+    SELECT source,
+           CASE api WHEN 'AdoptGroup' THEN get_json_object(body, '$.groupId')
+                    WHEN 'LoadGroup' THEN get_json_object(body, '$.key.group') ELSE group_id END,
+           log_ts, NULL, CASE WHEN api = 'AdoptGroup' THEN '{REBASED}' END,
+           CASE api WHEN 'AdoptGroup' THEN 'differing' WHEN 'LoadGroup' THEN 'loaded' ELSE 'asked' END
+    FROM request_log
+    WHERE api IN ({_OF_MEMBERS}, 'AdoptGroup')
+       OR (api = 'LoadGroup' AND coalesce(get_json_object(body, '$.stated'), '') <> 'true')
+), begun AS (
+    SELECT source, group_id, min(CASE WHEN what = 'asked' THEN log_ts END) AS first_ts,
+           count(DISTINCT CASE WHEN undecided IS NULL THEN request_id END) AS diverged,
+           min(CASE WHEN what = 'differing' AND undecided IS NULL THEN log_ts END) AS diverged_ts,
+           max(CASE WHEN what = 'differing' AND undecided IS NULL THEN log_ts END) AS last_ts,
+           max(CASE WHEN what = 'differing' THEN log_ts END) AS trouble_ts,
+           coalesce(bool_or(undecided = '{OLDER}'), false) OR bool_or(what = 'loaded') AS begins_in_the_middle
+    FROM told WHERE group_id IS NOT NULL GROUP BY source, group_id
+), answered AS (
+    SELECT begun.*, a.api, a.ts,
+           min(CASE WHEN a.api = 'JoinGroup' THEN a.ts END) OVER (PARTITION BY begun.source, begun.group_id)
+               AS joined_ts
+    FROM begun LEFT JOIN group_responses a
+    ON a.source = begun.source AND a.group_id = begun.group_id AND a.error_code = 0 AND a.ts > coalesce(trouble_ts, 0)
+       AND (a.api = 'SyncGroup' OR (a.api = 'JoinGroup' AND a.leader = a.member_id)
+            OR (a.api = 'ConsumerGroupHeartbeat' AND a.generation_id = 1))
+    WHERE first_ts IS NOT NULL
 )
 SELECT source, group_id,
-       CASE WHEN NOT begins_in_the_middle AND trouble_ts IS NULL THEN timestamp_millis(first_ts)
-            ELSE timestamp_millis(proven.ts) END AS reliable_from,
-       begins_in_the_middle, coalesce(diverged, 0) AS diverged, timestamp_millis(diverged_ts) AS diverged_from,
+       timestamp_millis(CASE WHEN NOT begins_in_the_middle AND trouble_ts IS NULL THEN first_ts
+           -- The leader is told the members; who has which partition is told with the assignment, after that.
+           ELSE min(CASE WHEN api = 'SyncGroup' AND ts >= joined_ts THEN ts + 1
+                         WHEN api = 'ConsumerGroupHeartbeat' THEN ts END) END) AS reliable_from,
+       begins_in_the_middle, diverged, timestamp_millis(diverged_ts) AS diverged_from,
        timestamp_millis(last_ts) AS diverged_until, timestamp_millis(first_ts) AS first_request
-FROM begun LEFT JOIN proven USING (source, group_id)
+FROM answered
+GROUP BY source, group_id, first_ts, diverged, diverged_ts, last_ts, trouble_ts, begins_in_the_middle
 UNION ALL
 -- What the offsets topic tells of a group where there are no requests: each record of a classic group lists all
 -- members; those of a consumer group are whole if nothing was compacted away before.
@@ -279,8 +286,8 @@ SELECT source, group_id, 'begins in the middle', first_request, reliable_from,
 FROM reliability WHERE begins_in_the_middle AND first_request IS NOT NULL
 UNION ALL
 SELECT source, group_id, 'compacted', timestamp_millis(min(since_ts)), timestamp_millis(max(until_ts)),
-       concat(any_value(missing), ' records of its partition of the offsets topic are not there: what they told was ',
-              'told anew later, or left out')
+       concat(any_value(missing), CASE WHEN any_value(missing) = 1 THEN ' record' ELSE ' records' END,
+              ' of its partition of the offsets topic missing: what was told there was told anew later, or left out')
 FROM (SELECT source, partition, min(ts) AS since_ts, max(ts) AS until_ts,
              max(offset) + 1 - count(*) AS missing
       FROM consumer_offsets GROUP BY source, partition) held
@@ -289,7 +296,9 @@ JOIN (SELECT DISTINCT source, partition, group_id FROM consumer_offsets WHERE gr
 WHERE missing > 0 GROUP BY source, group_id
 UNION ALL
 SELECT source, group_id, 'diverged', diverged_from, diverged_until,
-       concat(diverged, ' answers of the replay are not the recorded ones: what is told of the group is reliable ',
+       concat(diverged, CASE WHEN diverged = 1 THEN ' answer of the replay is not the recorded one'
+                             ELSE ' answers of the replay are not the recorded ones' END,
+              ': what is told of the group is reliable ',
               CASE WHEN reliable_from IS NULL THEN 'at no time'
                    ELSE concat('from ', substring(CAST(reliable_from AS STRING), 12, 8), ' on') END)
 FROM reliability WHERE diverged > 0
@@ -298,14 +307,17 @@ SELECT source, group_id, 'coordinator away', timestamp_millis(ts), timestamp_mil
        'the partition of the group was unloaded, or its broker was down'
 FROM away WHERE rule = 'UNLOADED'
 UNION ALL
-SELECT source, group_id, 'unanswered', min(asked), max(asked), concat(count(*), ' requests have no answer')
+SELECT source, group_id, 'unanswered', min(asked), max(asked),
+       concat(count(*), CASE WHEN count(*) = 1 THEN ' request has no answer' ELSE ' requests have no answer' END)
 FROM unanswered WHERE group_id IS NOT NULL GROUP BY source, group_id
 UNION ALL
 SELECT source, group_id, 'unreadable', timestamp_millis(min(ts)), timestamp_millis(max(ts)),
-       concat(count(*), ' lines could not be read: ', min(reason))
+       concat(count(*), CASE WHEN count(*) = 1 THEN ' line' ELSE ' lines' END, ' could not be read: ', min(reason))
 FROM rejected_requests GROUP BY source, group_id
 UNION ALL
 SELECT source, group_id, 'unknown lines', timestamp_millis(min(ts)), timestamp_millis(max(ts)),
-       concat(count(*), ' lines of the coordinator have no known shape, such as: ', min(message))
+       concat(count(*),
+              CASE WHEN count(*) = 1 THEN ' line of the coordinator has' ELSE ' lines of the coordinator have' END,
+              ' no known shape, such as: ', min(message))
 FROM coordinator_log WHERE event IS NULL GROUP BY source, group_id
 """

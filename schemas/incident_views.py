@@ -169,9 +169,9 @@ WITH stored AS (
     FROM held LEFT JOIN names USING (source, topic_id) LEFT JOIN clients USING (source, group_id, member_id)
 ), marked AS (
     SELECT *, NOT (lag(member_id) OVER before <=> member_id AND lag(to_ts) OVER before <=> from_ts) AS is_new
-    FROM spans WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, offset)
+    FROM spans WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, offset, member_id)
 ), grouped AS (
-    SELECT *, count_if(is_new) OVER (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, offset
+    SELECT *, count_if(is_new) OVER (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, offset, member_id
                                      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
     FROM marked
 ), merged AS (
@@ -201,8 +201,8 @@ SELECT source, group_id, topic, partition, member_id, coalesce(placed.client_id,
        CASE WHEN expelled_ts >= from_ts
             THEN greatest(coalesce(to_ts, expelled_ts) - greatest(last_ts, from_ts), 0) END AS on_paper_ms
 FROM placed LEFT JOIN clients USING (source, group_id, member_id) LEFT JOIN dead USING (source, group_id, member_id)
-WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, number),
-       earlier AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, number
+WINDOW before AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, number, member_id),
+       earlier AS (PARTITION BY source, group_id, topic, partition ORDER BY from_ts, number, member_id
                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 """
 
@@ -219,97 +219,115 @@ WITH silent AS (
     SELECT source, group_id, max(CAST(get_json_object(body, '$.sessionTimeoutMs') AS BIGINT)) AS session_ms
     FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL GROUP BY source, group_id
 ), lives AS (
-    SELECT i.source, i.group_id, i.identity, i.incarnation, unix_millis(since) AS came_ts,
+    SELECT i.source, i.group_id, i.identity, i.incarnation, i.member_id, unix_millis(since) AS came_ts,
            unix_millis(until) AS went_ts, coalesce(away_ms <= 60000, false) AS is_return,
            coalesce(same_connection, false) AS is_same, ended_by,
            count(*) OVER (PARTITION BY i.source, i.group_id, i.identity) > 1
                AND coalesce(ended_by IN ('left', 'expelled'), false)
-               AND coalesce(unix_millis(until) - coalesce(silence_ms, 0) - unix_millis(since)
+               -- How long it was silent before it was put out, a broker's own log doesn't tell.
+               AND coalesce(unix_millis(until) - unix_millis(since)
+                            - coalesce(silence_ms, CASE WHEN ended_by = 'expelled' THEN 10000 ELSE 0 END)
                             <= least(session_ms, 10000), false) AS is_short
     FROM incarnations i LEFT JOIN silent USING (source, group_id, member_id) LEFT JOIN sessions USING (source, group_id)
     WHERE NOT without_rebalance
 ), moments AS (
-    SELECT source, group_id, unix_millis(started) AS ts, number, CAST(NULL AS STRING) AS identity,
-           CAST(NULL AS BIGINT) AS incarnation, 'rebalance' AS what FROM rebalances
+    SELECT source, group_id, unix_millis(started) AS ts, number, 'rebalance' AS what, CAST(NULL AS STRING) AS identity,
+           CAST(NULL AS BIGINT) AS incarnation, CAST(NULL AS STRING) AS member_id, CAST(NULL AS STRING) AS ended_by,
+           false AS is_return, false AS is_restart, false AS is_short
+    FROM rebalances
     UNION ALL
-    SELECT source, group_id, came_ts, NULL, identity, incarnation, 'came' FROM lives
-    UNION ALL
-    SELECT source, group_id, went_ts, NULL, identity, incarnation, 'went' FROM lives
-    WHERE ended_by IN ('left', 'expelled')
+    SELECT source, group_id, moment.ts, NULL, moment.what, identity, incarnation, member_id, ended_by, is_return,
+           is_return AND NOT is_same, is_short
+    FROM lives LATERAL VIEW explode(array(
+        struct('came' AS what, came_ts AS ts),
+        struct('went' AS what, CASE WHEN ended_by IN ('left', 'expelled') THEN went_ts END AS ts))) AS moment
+    WHERE moment.ts IS NOT NULL AND identity IS NOT NULL
 ), placed AS (
-    SELECT source, group_id, identity, incarnation, what, max(number) OVER (
-        PARTITION BY source, group_id ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+    SELECT *, max(number) OVER (
+        PARTITION BY source, group_id ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS latest
     FROM moments
 ), numbers AS (
-    SELECT source, group_id, identity, incarnation, max(CASE WHEN what = 'came' THEN number END) AS came_number,
-           max(CASE WHEN what = 'went' THEN number END) AS went_number
+    SELECT source, group_id, identity, incarnation, max(member_id) AS member_id, max(ended_by) AS ended_by,
+           bool_or(is_return) AS is_return, bool_or(is_restart) AS is_restart, bool_or(is_short) AS is_short,
+           max(CASE WHEN what = 'came' THEN latest END) AS came_number,
+           max(CASE WHEN what = 'went' THEN latest END) AS went_number
     FROM placed WHERE what <> 'rebalance' GROUP BY source, group_id, identity, incarnation
 ), followed AS (
-    SELECT lives.*, came_number, went_number, lag(went_number) OVER following AS number_before,
-           lag(ended_by) OVER following AS ended_before, is_return AND NOT is_same AS is_restart
-    FROM lives JOIN numbers USING (source, group_id, identity, incarnation)
-    WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY incarnation)
-), unrest AS (
-    SELECT source, group_id, came_number AS number FROM followed WHERE is_short OR is_restart
-    UNION SELECT source, group_id, went_number FROM followed WHERE is_short
-    UNION SELECT source, group_id, number_before FROM followed WHERE is_restart
-), bursts AS (
-    SELECT source, group_id, number, lag(number) OVER before AS number_before,
-           unix_millis(started) - lag(unix_millis(coalesce(ended, started))) OVER before AS apart_ms
-    FROM unrest JOIN rebalances USING (source, group_id, number)
-    WINDOW before AS (PARTITION BY source, group_id ORDER BY number)
+    SELECT *, lag(went_number) OVER following AS number_before, lag(ended_by) OVER following AS ended_before,
+           lag(member_id) OVER following AS member_id_before
+    FROM numbers WINDOW following AS (PARTITION BY source, group_id, identity ORDER BY incarnation)
+), effects AS (
+    -- What the coming and going of clients means for the rebalances that it set off.
+    SELECT source, group_id, effect.number, min(CASE WHEN effect.first < effect.number THEN effect.first END) AS first,
+           bool_or(effect.member_id IS NOT NULL) AS is_unrest, collect_list(effect.member_id) AS restless,
+           count_if(effect.what = 'came' AND is_short) AS short_stays,
+           count_if(effect.what = 'came' AND is_restart AND ended_before = 'expelled') AS crashes,
+           collect_list(CASE WHEN effect.what = 'came' AND is_restart THEN identity END) AS restarted
+    FROM followed LATERAL VIEW explode(array(
+        struct('came' AS what, came_number AS number, CASE WHEN is_return THEN number_before END AS first,
+               CASE WHEN is_short OR is_restart THEN member_id END AS member_id),
+        struct('went' AS what, went_number AS number, CASE WHEN is_short THEN came_number END AS first,
+               CASE WHEN is_short THEN member_id END AS member_id),
+        struct('before' AS what, number_before AS number, CAST(NULL AS BIGINT) AS first,
+               CASE WHEN is_restart THEN member_id_before END AS member_id))) AS effect
+    WHERE effect.number IS NOT NULL
+    GROUP BY source, group_id, effect.number
 ), steps AS (
-    SELECT source, group_id, number, trigger, protocol, lag(outcome) OVER before AS outcome_before,
-           unix_millis(started) - lag(unix_millis(coalesce(ended, started))) OVER before AS apart_ms
-    FROM rebalances WINDOW before AS (PARTITION BY source, group_id ORDER BY number)
-), linked AS (
-    SELECT source, group_id, came_number AS first, went_number AS last FROM followed WHERE is_short
-    UNION ALL
-    SELECT source, group_id, number_before, came_number FROM followed WHERE is_return
-    UNION ALL
-    SELECT source, group_id, number_before, number FROM bursts WHERE apart_ms <= 60000
-    UNION ALL
-    SELECT source, group_id, number - 1, number FROM steps
-    WHERE outcome_before = 'Interrupted' OR (apart_ms <= 10000 AND (
-        trigger IN ('JOIN_EXPIRED', 'SYNC_EXPIRED', 'REBALANCE_EXPIRED')
-        OR (trigger IN ('LEADER_REJOINED', 'MEMBER_UPDATED')
-            AND (protocol LIKE 'cooperative%' OR protocol IN ('sessioned', 'compatible')))))
-), back AS (
-    SELECT source, group_id, last AS number, min(first) AS first FROM linked WHERE first < last
-    GROUP BY source, group_id, last
+    SELECT r.source, r.group_id, r.number, started, ended, kind, duration_ms, trigger, trigger_client_id, reason,
+           short_stays, crashes, restarted,
+           -- A broker's own log tells that a member came a moment before it tells what began with it.
+           coalesce(array_contains(restless, trigger_member_id), false)
+               OR coalesce(array_contains(lag(restless) OVER before, trigger_member_id), false) AS is_by_restless,
+           least(first,
+                 CASE WHEN is_unrest AND unix_millis(started) - lag(unix_millis(coalesce(ended, started))) OVER alike
+                           <= 60000
+                      THEN lag(number) OVER alike END,
+                 CASE WHEN lag(outcome) OVER before = 'Interrupted' OR (
+                          unix_millis(started) - lag(unix_millis(coalesce(ended, started))) OVER before <= 10000 AND (
+                              trigger IN ('JOIN_EXPIRED', 'SYNC_EXPIRED', 'REBALANCE_EXPIRED')
+                              OR (trigger IN ('LEADER_REJOINED', 'MEMBER_UPDATED')
+                                  AND (protocol LIKE 'cooperative%' OR protocol IN ('sessioned', 'compatible')))))
+                      THEN number - 1 END) AS first
+    FROM rebalances r LEFT JOIN effects USING (source, group_id, number)
+    WINDOW before AS (PARTITION BY source, group_id ORDER BY number),
+           alike AS (PARTITION BY source, group_id, coalesce(is_unrest, false) ORDER BY number)
 ), reaching AS (
-    SELECT r.*, min(first) OVER (PARTITION BY r.source, r.group_id ORDER BY r.number
-                                 ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS reaches
-    FROM rebalances r LEFT JOIN back USING (source, group_id, number)
+    SELECT *, min(first) OVER (PARTITION BY source, group_id ORDER BY number
+                               ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS reaches
+    FROM steps
 ), chained AS (
     SELECT *, count_if(NOT coalesce(reaches < number, false)) OVER (
         PARTITION BY source, group_id ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS chain
     FROM reaching
-), chains AS (
-    SELECT source, group_id, chain, min(started) AS started, max(coalesce(ended, started)) AS ended,
-           count(*) AS rebalances, sum(CASE WHEN kind = 'classic' THEN duration_ms END) AS stopped_ms,
-           min_by(trigger, number) AS first_trigger, min_by(trigger_client_id, number) AS first_client_id,
-           min_by(reason, number) AS first_reason, array_sort(collect_set(trigger_client_id)) AS clients,
-           min(number) AS first_number, max(number) AS last_number
-    FROM chained
-    GROUP BY source, group_id, chain
-    HAVING count(*) >= 3
-), per_client AS (
-    SELECT c.source, c.group_id, c.chain, identity, count_if(is_short) AS short_stays,
-           count_if(is_restart) AS restarts, count_if(is_restart AND ended_before = 'expelled') AS crashes
-    FROM chains c JOIN followed f
-    ON f.source = c.source AND f.group_id = c.group_id AND came_number BETWEEN first_number AND last_number
-    GROUP BY c.source, c.group_id, c.chain, identity
+), caused AS (
+    -- Those who come to stay, as when the group forms, are not the cause of what those do who come and go.
+    SELECT *, CASE WHEN bool_or(is_by_restless) OVER of_chain
+                   THEN min(CASE WHEN is_by_restless
+                                      OR trigger NOT IN ('MEMBER_ADDED', 'MEMBER_UPDATED', 'LEADER_REJOINED')
+                                 THEN number END) OVER of_chain
+                   ELSE 0 END AS cause
+    FROM chained WINDOW of_chain AS (PARTITION BY source, group_id, chain)
 ), looks AS (
-    SELECT source, group_id, chain,
-           CASE WHEN sum(short_stays) >= 2 OR max(restarts) >= 2 THEN 'flapping'
-                WHEN sum(restarts) >= 2 AND 2 * sum(crashes) < sum(restarts) THEN 'deploy'
-                WHEN sum(restarts) >= 2 THEN 'crashes' ELSE 'chain' END AS looks_like
-    FROM per_client GROUP BY source, group_id, chain
+    SELECT source, group_id, chain, coalesce(sum(short_stays), 0) AS short_stays, coalesce(sum(crashes), 0) AS crashes,
+           filter(flatten(collect_list(coalesce(restarted, array()))), who -> who IS NOT NULL) AS restarted,
+           min(started) FILTER (WHERE number >= cause) AS started,
+           max(coalesce(ended, started)) FILTER (WHERE number >= cause) AS ended,
+           count_if(number >= cause) AS rebalances,
+           sum(CASE WHEN kind = 'classic' AND number >= cause THEN duration_ms END) AS stopped_ms,
+           min_by(struct(trigger, trigger_client_id, reason), number) FILTER (WHERE number >= cause) AS first,
+           array_sort(collect_set(CASE WHEN number >= cause THEN trigger_client_id END)) AS clients,
+           min(number) FILTER (WHERE number >= cause) AS first_number, max(number) AS last_number
+    FROM caused
+    GROUP BY source, group_id, chain
 )
-SELECT source, group_id, started, ended, rebalances, stopped_ms, first_trigger, first_client_id, first_reason, clients,
-       coalesce(looks_like, 'chain') AS looks_like, first_number, last_number
-FROM chains LEFT JOIN looks USING (source, group_id, chain)
+SELECT source, group_id, started, ended, rebalances, stopped_ms, first.trigger AS first_trigger,
+       first.trigger_client_id AS first_client_id, first.reason AS first_reason, clients,
+       CASE WHEN short_stays >= 2 OR size(restarted) > size(array_distinct(restarted)) THEN 'flapping'
+            WHEN size(restarted) >= 2 AND 2 * crashes < size(restarted) THEN 'deploy'
+            WHEN size(restarted) >= 2 THEN 'crashes' ELSE 'chain' END AS looks_like,
+       first_number, last_number
+FROM looks
+WHERE rebalances >= 3
 """
 
 #: Requests that were answered with an error, by whom and why.

@@ -189,57 +189,47 @@ WITH spans AS (
     SELECT source, group_id, number, generation, kind, unix_millis(started) AS start_ts,
            unix_millis(coalesce(joined, ended)) AS join_end_ts, unix_millis(ended) AS end_ts, members_before
     FROM rebalances WHERE kind = 'classic'
-), asked AS (
+), told AS (
     SELECT q.source, q.group_id, coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS member_id, q.client_id,
-           q.log_ts, a.error_code
+           q.log_ts AS ts, 'asked' AS event, NULL AS rule, NULL AS client_reason
     FROM request_log q LEFT JOIN group_responses a ON a.source = q.source AND a.request_id = q.request_id
-    WHERE q.api = 'JoinGroup'
-), joined AS (
-    SELECT spans.source, spans.group_id, number, asked.member_id, max(client_id) AS client_id,
-           min(log_ts) AS asked_ts, count(*) AS requests
-    FROM spans JOIN asked
-    ON asked.source = spans.source AND asked.group_id = spans.group_id AND log_ts >= start_ts
-       AND log_ts <= coalesce(join_end_ts, log_ts)
-    WHERE asked.member_id IS NOT NULL AND coalesce(error_code, 0) <> 79
-    GROUP BY spans.source, spans.group_id, number, asked.member_id
-), new_ones AS (
-    SELECT spans.source, spans.group_id, number, member_id, max(client_id) AS client_id, min(ts) AS asked_ts
-    FROM spans JOIN member_events e
-    ON e.source = spans.source AND e.group_id = spans.group_id AND event IN ('joined', 'came back')
-       AND ts >= start_ts AND ts <= coalesce(join_end_ts, ts)
-    GROUP BY spans.source, spans.group_id, number, member_id
+    WHERE q.api = 'JoinGroup' AND coalesce(a.error_code, 0) <> 79
+    UNION ALL
+    SELECT source, group_id, member_id, client_id, ts,
+           CASE WHEN event IN ('joined', 'came back') THEN 'came' ELSE event END, rule, client_reason
+    FROM member_events WHERE event IN ('joined', 'came back', 'left', 'expelled', 'gone')
+), who AS (
+    SELECT s.source, s.group_id, s.number, s.generation, s.start_ts, s.join_end_ts, s.members_before, told.member_id,
+           max(client_id) FILTER (WHERE event = 'asked') AS asked_client_id,
+           min(ts) FILTER (WHERE event = 'asked') AS asked_ts, count_if(event = 'asked') AS requests,
+           max(client_id) FILTER (WHERE event = 'came') AS new_client_id,
+           min(ts) FILTER (WHERE event = 'came') AS came_ts,
+           max(client_id) FILTER (WHERE event NOT IN ('asked', 'came')) AS gone_client_id,
+           max(ts) FILTER (WHERE event NOT IN ('asked', 'came')) AS gone_ts,
+           max_by(struct(event, rule, client_reason), ts) FILTER (WHERE event NOT IN ('asked', 'came')) AS gone
+    FROM spans s JOIN told
+    ON told.source = s.source AND told.group_id = s.group_id AND ts >= start_ts AND ts <= coalesce(join_end_ts, ts)
+    WHERE told.member_id IS NOT NULL OR event <> 'asked'
+    GROUP BY s.source, s.group_id, s.number, s.generation, s.start_ts, s.join_end_ts, s.members_before, told.member_id
 ), synced AS (
     SELECT spans.source, spans.group_id, number, q.member_id, min(q.log_ts) AS sync_ts
     FROM spans JOIN request_log q
     ON q.source = spans.source AND q.group_id = spans.group_id AND q.api = 'SyncGroup' AND q.log_ts >= join_end_ts
        AND q.generation_or_epoch = generation
     GROUP BY spans.source, spans.group_id, number, q.member_id
-), gone AS (
-    SELECT spans.source, spans.group_id, number, member_id, max(client_id) AS client_id, max(ts) AS gone_ts,
-           max_by(event, ts) AS event, max_by(rule, ts) AS rule, max_by(client_reason, ts) AS client_reason
-    FROM spans JOIN member_events e
-    ON e.source = spans.source AND e.group_id = spans.group_id AND event IN ('left', 'expelled', 'gone')
-       AND ts >= start_ts AND ts <= coalesce(join_end_ts, ts)
-    GROUP BY spans.source, spans.group_id, number, member_id
-), who AS (
-    SELECT source, group_id, number, member_id FROM joined UNION SELECT source, group_id, number, member_id FROM gone
-    UNION SELECT source, group_id, number, member_id FROM new_ones
 )
-SELECT source, group_id, spans.generation, member_id,
-       coalesce(joined.client_id, gone.client_id, new_ones.client_id) AS client_id,
-       CASE WHEN gone.event IS NULL THEN 'joined' ELSE gone.event END AS how, gone.rule, gone.client_reason,
-       timestamp_millis(coalesce(joined.asked_ts, new_ones.asked_ts)) AS asked,
-       coalesce(joined.asked_ts, new_ones.asked_ts) - start_ts AS join_lag_ms,
-       sync_ts - join_end_ts AS sync_lag_ms, greatest(coalesce(joined.requests, 1), 1) - 1 AS retries,
+SELECT who.source, who.group_id, generation, who.member_id,
+       coalesce(asked_client_id, gone_client_id, new_client_id) AS client_id,
+       coalesce(gone.event, 'joined') AS how, gone.rule, gone.client_reason,
+       timestamp_millis(coalesce(asked_ts, came_ts)) AS asked, coalesce(asked_ts, came_ts) - start_ts AS join_lag_ms,
+       sync_ts - join_end_ts AS sync_lag_ms, greatest(requests, 1) - 1 AS retries,
        timestamp_millis(gone_ts) AS gone, gone_ts - start_ts AS gone_after_ms,
-       array_contains(members_before, member_id) AS was_member,
-       timestamp_millis(start_ts) AS started, number,
-       greatest(coalesce(gone_ts, 0), coalesce(joined.asked_ts, new_ones.asked_ts, 0)) AS settled_ts
-FROM who JOIN spans USING (source, group_id, number)
-LEFT JOIN joined USING (source, group_id, number, member_id)
-LEFT JOIN new_ones USING (source, group_id, number, member_id)
-LEFT JOIN gone USING (source, group_id, number, member_id)
-LEFT JOIN synced USING (source, group_id, number, member_id)
+       array_contains(members_before, who.member_id) AS was_member,
+       timestamp_millis(start_ts) AS started, who.number,
+       greatest(coalesce(gone_ts, 0), coalesce(asked_ts, came_ts, 0)) AS settled_ts
+FROM who LEFT JOIN synced
+ON synced.source = who.source AND synced.group_id = who.group_id AND synced.number = who.number
+   AND synced.member_id = who.member_id
 """
 
 #: One row a rebalance: for whom all waited, and how that ended.

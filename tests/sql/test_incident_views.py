@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +123,59 @@ def test_only_the_views_that_a_statement_needs_are_computed() -> None:
         "member_events", "topic_changes", "reliability", "rebalances", "rejoins",
     ]  # fmt: skip
     assert views_named("select * from waited_for")[-1] == "waited_for"
+
+
+_LINE = (
+    "[2026-11-22 15:30:{:06.3f}] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=1] {} "
+    "(org.apache.kafka.coordinator.group.GroupMetadataManager)"
+)
+
+
+def joins(member: str, generation: int, state: str = "Stable") -> list[str]:
+    """What a broker says when a member joins, and sets a rebalance off unless one is under way."""
+    return [
+        f"Pending dynamic member with id {member} joins group g in {state} state. Adding to the group now.",
+        *([] if state == "PreparingRebalance" else [
+            f"Preparing to rebalance group g in state PreparingRebalance with old generation {generation} (reason: "
+            f"Adding new member {member} with group instance id null; client reason: not provided)."]),
+    ]  # fmt: skip
+
+
+def is_through(generation: int, *failed: str) -> list[str]:
+    return [
+        *(f"Member {member} in group g has failed, removing it from the group." for member in failed),
+        f"Stabilized group g generation {generation} with 2 members.",
+        f"Assignment received from leader steady-1 for group g for generation {generation}. The group has 2 members, "
+        "0 of which are static.",
+    ]
+
+
+def test_the_forming_of_a_group_is_not_the_cause_of_a_storm_that_follows_it(tmp_path: Path) -> None:
+    """As a machine with much else to do forms it: the first that comes and goes is there before the group is through."""
+    ids = {name: f"{name}-{i:08d}-0000-4000-8000-000000000000" for i, name in enumerate(
+        ("steady-1", "restless-1", "restless-2", "restless-3", "restless-1 again", "restless-2 again"))}  # fmt: skip
+    ids = {name: each.replace(" again", "") for name, each in ids.items()}
+    told = [
+        (0.0, joins(ids["steady-1"], 0, "Empty")),
+        (8.0, joins(ids["restless-1"], 0, "PreparingRebalance")),
+        (12.0, is_through(1)),
+        # A moment before the line on the rebalance that it sets off.
+        (15.0, joins(ids["restless-2"], 1)[:1]),
+        (15.001, joins(ids["restless-2"], 1)[1:]),
+        (18.0, is_through(2, ids["restless-1"])),
+        (20.0, joins(ids["restless-3"], 2)),
+        (24.0, is_through(3, ids["restless-2"])),
+        (30.0, joins(ids["restless-1 again"], 3)),
+        (33.0, is_through(4, ids["restless-3"])),
+        (36.0, joins(ids["restless-2 again"], 4)),
+        (40.0, is_through(5, ids["restless-1 again"])),
+    ]
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"{_LINE.format(at, text)}\n" for at, lines in told for text in lines))
+    reports = replay(None, ReplayRequest((log,), tmp_path / "tables", ReplayOptions()), print)
+    assert [report.failure for report in reports] == [None]
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("storms"))
+    storm = one(views.ask, "SELECT * FROM storms")
+    assert (storm["looks_like"], storm["first_client_id"], storm["first_number"]) == ("flapping", "restless-2", 2)
+    views.close()
