@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, State, TimeZone
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
+from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.replay.judge.report import SourceReport, doubts, summary
 from coordinator_udf.replay.options import ReplayOptions
@@ -72,7 +73,7 @@ def main(
             page.write_text(render(groups, form, evidence, predicted), encoding="utf-8")
             stage.send()
             rebalances = sum(len(facts.rebalances) for facts in groups)
-            typer.echo(f"{output}: {len(groups)} groups, {rebalances} rebalances")
+            typer.echo(f"{output}: {counted(len(groups), 'group')}, {counted(rebalances, 'rebalance')}")
     except (UserError, PySparkException) as error:
         typer.echo(f"report: {error}", err=True)
         raise typer.Exit(2) from error

@@ -13,9 +13,11 @@ import altair as alt
 
 from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership, listed_rebalances
 
-BLUE, ORANGE, SKY, GREEN, RED, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999"
+BLUE, ORANGE, SKY, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#999999"
+#: Of what is idle, and of nothing else.
+RED: Final = "#CC0000"
 #: Owners of partitions: none is red, which is for partitions that nobody serves.
-OWNERS: Final = [BLUE, ORANGE, GREEN, SKY, "#CC79A7", "#F0E442", "#7A68A6", "#8C8C8C", "#5E3C99", "#A6761D"]
+OWNERS: Final = [BLUE, ORANGE, GREEN, SKY, PURPLE, "#F0E442", "#7A68A6", "#8C8C8C", "#5E3C99", "#A6761D"]
 #: The width of a chart and the height of a lane in it, in pixels.
 WIDTH: Final = 900
 #: A chart shows so many lanes and partitions at most, of `_LANE_HEIGHT` pixels each: 900, with half 450 and with double
@@ -38,7 +40,7 @@ def group_spec() -> dict[str, Any]:
             x=time,
             x2="to:T",
             color=alt.Color("phase:N").scale(
-                domain=["waiting for joins", "waiting for the assignment", "reconciling"], range=[ORANGE, RED, SKY]
+                domain=["waiting for joins", "waiting for the assignment", "reconciling"], range=[ORANGE, PURPLE, SKY]
             ),
             tooltip=["phase:N", "text:N"],
         )
@@ -65,7 +67,12 @@ def group_spec() -> dict[str, Any]:
             tooltip=["lane:N", "event:N", "at:T"],
         )
     )
-    members = alt.layer(phases, lanes, ends).resolve_scale(color="independent").properties(width=WIDTH)
+    silent = (
+        alt.Chart(alt.NamedData("silent"))
+        .mark_bar(height=7, color=RED)
+        .encode(x=time, x2="to:T", y=lane, tooltip=["lane:N", "member:N"])
+    )
+    members = alt.layer(phases, lanes, silent, ends).resolve_scale(color="independent").properties(width=WIDTH)
     owners = _owners_chart(time)
     spec: dict[str, Any] = (
         alt.vconcat(members, owners, spacing=8)
@@ -92,7 +99,7 @@ def _owners_chart(time: alt.X) -> alt.LayerChart | alt.FacetChart:
     )
     idle = (
         alt.Chart(alt.NamedData("idle"))
-        .mark_bar(height=9, color="#CC0000")
+        .mark_bar(height=9, color=RED)
         .encode(x=time, x2="to:T", y=alt.Y("partition:N", sort=None), tooltip=["partition:N", "why:N"])
     )
     return alt.layer(partitions, idle).properties(width=WIDTH)
@@ -125,8 +132,14 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
         marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
         if life.until is not None and life.ended_by in {"left", "expelled"}:
             marks.append({"at": _iso(life.until), "lane": life.identity, "event": life.ended_by})
+    lane_of = {life.member_id: life.identity for life in lives}
+    silent = [
+        _bar(gone.last_request, gone.at, lane=lane_of[gone.member_id], member=gone.member_id)
+        for gone in facts.expulsions
+        if gone.last_request is not None and gone.member_id in lane_of
+    ]
     owners, idle = _partitions(facts, end)
-    return {"phases": phases, "lanes": lanes, "marks": marks, "owners": owners, "idle": idle}
+    return {"phases": phases, "lanes": lanes, "silent": silent, "marks": marks, "owners": owners, "idle": idle}
 
 
 def _shown(facts: GroupFacts) -> list[Life]:

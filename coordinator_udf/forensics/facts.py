@@ -71,6 +71,7 @@ class Expulsion:
     came_back_as: str | None
     came_back_after_ms: int | None
     group_instance_id: str | None = None
+    last_request: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ def rebalance(begin: float, **values: object) -> Rebalance:
 
 @pytest.fixture
 def facts() -> GroupFacts:
-    gone = Expulsion(at(14.9), "f1", "flapper-1", "session", "SESSION_EXPIRED", 6000, 6000, "f1b", 6633)
+    gone = Expulsion(
+        at(14.9), "f1", "flapper-1", "session", "SESSION_EXPIRED", 6000, 6000, "f1b", 6633, last_request=at(8.9)
+    )
     return GroupFacts(
         "storm.log",
         "</script><b>storm & co",
@@ -138,7 +140,7 @@ def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
         "06:52:10.000 5.0 s",  # When did it rebalance, and for how long?
         "flapper-2 joined",  # Who set it off, and why?
         "all waited for flapper-1, dead, until a timer put it out",  # For whom did all wait?
-        "06:52:14.900 flapper-1 session 6.0 s 6.0 s after 6.6 s",  # Who was put out, by which timer, was it back?
+        "06:52:14.900 flapper-1 session 06:52:08.900 6.0 s 6.0 s after 6.6 s",  # Who was put out, when heard last?
         "06:52:16.000 t-0 flapper-2 moved 1.0 s",  # Which partitions moved, and which had nobody?
         "06:52:01.000 t-0 flapper-1 first 6.0 s",  # Which were held by the dead?
         "dead member held up the group (3 times, 9.0 s)",  # Is it a storm, what is wrong?
