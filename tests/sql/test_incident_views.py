@@ -133,25 +133,23 @@ _LINE = (
 
 def joins(member: str, generation: int, state: str = "Stable") -> list[str]:
     """What a broker says when a member joins, and sets a rebalance off unless one is under way."""
-    return [
-        f"Pending dynamic member with id {member} joins group g in {state} state. Adding to the group now.",
-        *([] if state == "PreparingRebalance" else [
-            f"Preparing to rebalance group g in state PreparingRebalance with old generation {generation} (reason: "
-            f"Adding new member {member} with group instance id null; client reason: not provided)."]),
-    ]  # fmt: skip
+    why = f"Adding new member {member} with group instance id null; client reason: not provided"
+    prepares = f"Preparing to rebalance group g in state PreparingRebalance with old generation {generation}"
+    came = f"Pending dynamic member with id {member} joins group g in {state} state. Adding to the group now."
+    return [came] if state == "PreparingRebalance" else [came, f"{prepares} (reason: {why})."]
 
 
 def is_through(generation: int, *failed: str) -> list[str]:
+    assigned = f"Assignment received from leader steady-1 for group g for generation {generation}."
     return [
         *(f"Member {member} in group g has failed, removing it from the group." for member in failed),
         f"Stabilized group g generation {generation} with 2 members.",
-        f"Assignment received from leader steady-1 for group g for generation {generation}. The group has 2 members, "
-        "0 of which are static.",
+        f"{assigned} The group has 2 members, 0 of which are static.",
     ]
 
 
 def test_the_forming_of_a_group_is_not_the_cause_of_a_storm_that_follows_it(tmp_path: Path) -> None:
-    """As a machine with much else to do forms it: the first that comes and goes is there before the group is through."""
+    """The first that comes and goes is there before the group is through, on a machine with much else to do."""
     ids = {name: f"{name}-{i:08d}-0000-4000-8000-000000000000" for i, name in enumerate(
         ("steady-1", "restless-1", "restless-2", "restless-3", "restless-1 again", "restless-2 again"))}  # fmt: skip
     ids = {name: each.replace(" again", "") for name, each in ids.items()}
