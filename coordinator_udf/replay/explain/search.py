@@ -94,16 +94,20 @@ class Search:
                 self._put_right(None)
         return True
 
-    def _goes_on_as_it_is(self) -> bool:
+    def _goes_on_as_it_is(self, *, as_if_right: bool) -> bool:
         """Walks on through the answers that come next if orders explain all of them; else the walk stays where it is.
 
         Then the answer that nothing explains says nothing of the group.
+
+        Args:
+            as_if_right: whether there are as many tries as if nothing had been wrong before: where all orders were
+                tried, one may be missing that only this answer spoke against.
         """
         walk = self._walk
         goal = min(walk.first + self._bounds.rebase_ahead, len(walk.steps))
         mark = self._mark(self._points[0], goal)
-        # An order that only this answer spoke against has all the tries of one that nothing was wrong before.
-        self._last_bad = None
+        if as_if_right:
+            self._last_bad = None
         if self._go_on(goal):
             return True
         self._return_to(mark)
@@ -274,7 +278,7 @@ class Search:
             self._rebase.given_up.add(mismatch.place)
         self._last_bad = self._walk.first
         self._farthest = max(self._farthest, self._walk.first)
-        self._put_right(mismatches[0].place)
+        self._put_right(mismatches[0].place, decided=not window.is_cut)
 
     def _searched(self, window: Window) -> str:
         """Returns which orders were tried for an answer that none of them explains, or what ended that."""
@@ -312,14 +316,15 @@ class Search:
         self._go_from(chosen)
         return True
 
-    def _put_right(self, place: int | None) -> None:
+    def _put_right(self, place: int | None, *, decided: bool = False) -> None:
         """Puts the group in the state that later answers tell, if they say that it is in another.
 
         Args:
             place: the answer that nothing explains; None where the log itself can't tell what is right.
+            decided: whether all orders were tried for it.
         """
         differing = self._rebase.differing_soon()
-        if not differing or self._goes_on_as_it_is():
+        if not differing or self._goes_on_as_it_is(as_if_right=decided):
             return
         chosen = self._rebase.choose(None if place is None else self._before(place), differing)
         if chosen is None:
