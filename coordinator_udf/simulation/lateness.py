@@ -21,6 +21,8 @@ class Timekeeper:
         self._beats_ms = [start_ms + time for time in plan.beats_ms]
         self._looks_ms = [start_ms + time for time in plan.looks_ms]
         self._sent_ms = [(api, start_ms + came, start_ms + went) for api, came, went in plan.sent_ms]
+        #: When those by their places were last taken for one that goes out.
+        self._went: dict[int, int] = {}
         self._late_answers_ms = [(api, start_ms + came, late) for api, came, late in plan.answered_late_ms]
         self._draws = draws
         # Heartbeats stand as far apart as their interval, or further: where a rebalance is between them.
@@ -58,11 +60,16 @@ class Timekeeper:
         if not self._sent_ms:
             return None
         near = [
-            (abs(now_ms - came_ms), went_ms)
-            for known, came_ms, went_ms in self._sent_ms
+            (now_ms - self._went.get(place, now_ms - _SAME_MS - 1) <= _SAME_MS, abs(now_ms - came_ms), went_ms, place)
+            for place, (known, came_ms, went_ms) in enumerate(self._sent_ms)
             if known == api and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS)
         ]
-        return max(0, min(near)[1] - now_ms) if near else None
+        if not near:
+            return None
+        # Of two JoinGroups that follow each other the second isn't taken for the first.
+        _, _, went_ms, place = min(near)
+        self._went[place] = now_ms
+        return max(0, went_ms - now_ms)
 
     def answered_late_ms(self, api: str, came_ms: int) -> int:
         """Returns how much longer the coordinator took for a request that came at a time than it mostly does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -14,7 +15,9 @@ from typer.testing import CliRunner
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.lateness import Timekeeper
 from coordinator_udf.simulation.measures import Measures, measured
+from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.what_if.comparison import Change, Outcome, changed_plan, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
@@ -228,6 +231,15 @@ def test_what_no_consumer_of_kafkas_does_is_said_and_of_others_nothing(
     told = {text for text in group.unknown if "don't follow" in text or "no consumer" in text}
     assert bool(told) == (said is not None)
     assert all(said is not None and said in text for text in told)
+
+
+def test_of_two_requests_that_follow_each_other_the_second_goes_out_when_it_did() -> None:
+    """A JoinGroup for an id, and the one with it: that was sent 60 ms after the id had come."""
+    sent_ms = (("JoinGroup", 1_000, 1_000), ("JoinGroup", 1_040, 1_100), ("JoinGroup", 9_000, 9_500))
+    timekeeper = Timekeeper(MemberPlan("c", 1, "g", ("t",), 0, sent_ms=sent_ms), 50_000, Random(0))
+    assert [timekeeper.holds_up_ms("JoinGroup", 50_000 + at_ms) for at_ms in (1_000, 1_012, 9_100)] == [0, 88, 400]
+    # It may have to be sent once more, as when a connection is lost.
+    assert timekeeper.holds_up_ms("JoinGroup", 50_000 + 9_300) == 200
 
 
 def _moved(entry: Entry, **times_us: int) -> Entry:

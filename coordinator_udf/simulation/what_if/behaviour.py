@@ -273,6 +273,7 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
     told_ms: float | None = None
     joined_ms: float | None = None
     synced_ms: float | None = None
+    was_given_id = False
     for entry in process.entries:
         code = (entry.response or {}).get("errorCode")
         if entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
@@ -280,9 +281,13 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
         elif entry.api == "JoinGroup":
             if told_ms is None and synced_ms is not None and arrived_ms(entry) - synced_ms <= _SOON_MS:
                 told_ms = synced_ms
+            if was_given_id and told_ms is not None and arrived_ms(entry) - told_ms > _SOON_MS:
+                # The one that came at once isn't in the log: a broker that stops leaves requests without an answer.
+                told_ms = None
             yield "JoinGroup", arrived_ms(entry) if told_ms is None else told_ms, arrived_ms(entry)
             synced_ms, joined_ms = None, None if code else answered_ms(entry)
-            told_ms = answered_ms(entry) if code == Errors.MEMBER_ID_REQUIRED else None
+            was_given_id = code == Errors.MEMBER_ID_REQUIRED
+            told_ms = answered_ms(entry) if was_given_id else None
         elif entry.api == "SyncGroup" and joined_ms is not None:
             yield "SyncGroup", joined_ms, arrived_ms(entry)
             joined_ms, synced_ms = None, answered_ms(entry)
