@@ -149,10 +149,14 @@ def _preparing(group: Group, line: InfoLine, before: InfoLine | None) -> Iterato
     if member is None and rule == "MEMBER_LEFT" and before is not None and before.group_id == line.group_id:
         # An admin removes a static member by its instance id: who did it isn't told, but that it was one.
         words = before.client_reason if before.event is _E.MEMBER_LEFT else None
+    # The line on who joins is the first of the same request's: between the two classes may be loaded, in a broker's
+    # first minute, or others have their turn.
+    is_second = before is not None and before.event is _E.MEMBER_JOINED and before.member_id in named
     previous = group.state
     group.state, group.generation = "PreparingRebalance", line.generation
     yield {
         **_member_row(group, line, rule, member),
+        "ts": before.ts if before is not None and is_second else line.ts,
         "from_state": previous,
         "to_state": group.state,
         "cause_client_reason": words,
