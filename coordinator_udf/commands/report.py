@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -70,7 +71,7 @@ def main(
                 reports = replay_inputs(request)
                 evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, DEFAULT_DOUBT_FROM)), *summary(reports)]
             groups = facts_of(folder or str(out), window)
-            page.write_text(render(groups, form, evidence, predicted), encoding="utf-8")
+            _write(page, render(groups, form, evidence, predicted))
             stage.send()
             rebalances = sum(len(facts.rebalances) for facts in groups)
             typer.echo(f"{output}: {counted(len(groups), 'group')}, {counted(rebalances, 'rebalance')}")
@@ -84,6 +85,15 @@ def _refuse_impossible(page: Path) -> None:
         raise InputError(f"{page} is a directory; the report needs the name of a file")
     if not page.absolute().parent.is_dir():
         raise InputError(f"there is no directory {page.absolute().parent} for the report")
+    if not os.access(page if page.exists() else page.absolute().parent, os.W_OK):
+        raise InputError(f"{page} can't be written: no permission")
+
+
+def _write(page: Path, text: str) -> None:
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{page} can't be written: {error.strerror}") from error
 
 
 def tables_folder(inputs: list[Path]) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SAMPLE_LOG
 
 _MUSTER = "import sys; sys.argv[0] = 'muster'; from coordinator_udf.commands.app import main; main()"
 
@@ -43,6 +43,7 @@ def test_a_shell_completes_commands_and_options(line: str, offered: list[str]) -
         (["sql", "--root", "nowhere"], "sql: no table in nowhere"),
         (["compact", "--tables", "nowhere"], "nowhere/consumer_offsets is no Delta table"),
         (["report", "nowhere.log"], "report: there is no input nowhere.log"),
+        (["report", str(SAMPLE_LOG), "-o", "/proc/incident.html"], "report: /proc/incident.html can't be written"),
         (["replay", "nowhere.log"], "replay: there is no input nowhere.log"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
