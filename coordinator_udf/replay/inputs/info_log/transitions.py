@@ -210,7 +210,8 @@ def _bumped(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[d
         cause = before if before.event in _BUMPS else None
     rule = EPOCH_BUMPED if cause is None or cause.event is None else _BUMPS[cause.event]
     is_first = group.kind == "consumer" and line.generation == _FIRST_EPOCH
-    if group.unknown is None and not group.was_classic and is_first:
+    if group.unknown is None and not group.was_classic and is_first and cause is not None:
+        # Without the line on who joined, the log begins just here, and nobody is known to be alone.
         group.unknown = 0
     previous = group.state
     group.generation, group.leader = line.generation, None
