@@ -65,7 +65,8 @@ WITH joins AS (
            CASE finding
                WHEN 'dead member held up the group'
                THEN concat('all waited for ', array_join(array_sort(collect_set(who)), ', '),
-                           ', silent until a timer put it out')
+                           CASE WHEN count(DISTINCT who) > 1 THEN ', each' ELSE ',' END,
+                           ' silent until a timer put it out')
                WHEN 'slow member held up the group'
                THEN concat('all others had joined again and waited for ',
                            array_join(array_sort(collect_set(who)), ', '), ', for up to ',
@@ -97,7 +98,8 @@ WITH joins AS (
            CASE finding
                WHEN 'short absences'
                THEN concat(array_join(array_sort(collect_set(identity)), ', '),
-                           ' went and came back within a minute; with instance ids such a restart needs no rebalance')
+                           ' went and came back within a minute; with instance ids, and a session timeout ',
+                           'longer than they were away, such a restart needs no rebalance')
                ELSE concat(array_join(array_sort(collect_set(identity)), ', '),
                            ' left and joined again as the same process: it did not poll in time, was subscribed anew, ',
                            'or was removed by an admin') END,

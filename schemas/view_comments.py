@@ -50,7 +50,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "when the next one began), or not told (a broker's own log doesn't say)",
     "waited_for.member_id": "the last that all waited for; null only where how is not told",
     "waited_for.at": "when the wait for it ended",
-    "waited_for.lag_ms": "how long after the one before it",
+    "waited_for.lag_ms": "how long after the second-last",
     "waited_for.expelled": "all whom timers put out during it",
     "join_lag_ms": "from the trigger to its first JoinGroup",
     "sync_lag_ms": "from the end of the join phase to its SyncGroup",

@@ -6,7 +6,7 @@ colour-blind can tell apart; what ends a member's lane has a shape of its own, t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import altair as alt
@@ -57,11 +57,11 @@ def group_spec() -> dict[str, Any]:
         .encode(
             x=alt.X("at:T"),
             y=lane,
-            shape=alt.Shape("event:N", title="member").scale(
+            shape=alt.Shape("event:N", title="event").scale(
                 domain=["joined", "left", "expelled", "came back"],
                 range=["triangle-up", "triangle-down", "cross", "diamond"],
             ),
-            color=alt.Color("event:N", legend=None).scale(
+            color=alt.Color("event:N", title="event").scale(
                 domain=["joined", "left", "expelled", "came back"], range=[GREEN, GREY, "#000000", SKY]
             ),
             tooltip=["lane:N", "event:N", "at:T"],
@@ -69,10 +69,12 @@ def group_spec() -> dict[str, Any]:
     )
     silent = (
         alt.Chart(alt.NamedData("silent"))
-        .mark_bar(height=7, color=RED)
-        .encode(x=time, x2="to:T", y=lane, tooltip=["lane:N", "member:N"])
+        .mark_bar(height=7)
+        .encode(x=time, x2="to:T", y=lane, color=_red("silent until put out"), tooltip=["lane:N", "member:N"])
     )
-    members = alt.layer(phases, lanes, silent, ends).resolve_scale(color="independent").properties(width=WIDTH)
+    layers = alt.layer(phases, lanes, silent, ends)
+    # Shapes, too, so that an event's shape and colour are one line of the legend.
+    members = layers.resolve_scale(color="independent", shape="independent").properties(width=WIDTH)
     owners = _owners_chart(time)
     spec: dict[str, Any] = (
         alt.vconcat(members, owners, spacing=8)
@@ -84,7 +86,7 @@ def group_spec() -> dict[str, Any]:
     return spec
 
 
-def _owners_chart(time: alt.X) -> alt.LayerChart | alt.FacetChart:
+def _owners_chart(time: alt.X) -> alt.LayerChart:
     """Returns whose each partition was, and where nobody's it could be read by."""
     partitions = (
         alt.Chart(alt.NamedData("owners"))
@@ -99,10 +101,22 @@ def _owners_chart(time: alt.X) -> alt.LayerChart | alt.FacetChart:
     )
     idle = (
         alt.Chart(alt.NamedData("idle"))
-        .mark_bar(height=9, color=RED)
-        .encode(x=time, x2="to:T", y=alt.Y("partition:N", sort=None), tooltip=["partition:N", "why:N"])
+        .mark_bar(height=9)
+        .encode(
+            x=time,
+            x2="to:T",
+            y=alt.Y("partition:N", sort=None),
+            color=_red("nobody, or who was dead or away"),
+            tooltip=["partition:N", "why:N"],
+        )
     )
-    return alt.layer(partitions, idle).properties(width=WIDTH)
+    layers: alt.LayerChart = alt.layer(partitions, idle).resolve_scale(color="independent").properties(width=WIDTH)
+    return layers
+
+
+def _red(what: str) -> alt.ColorDatum:
+    """Returns the colour of what is idle, with its line in the legend."""
+    return alt.ColorDatum(what, title=None, scale=alt.Scale(domain=[what], range=[RED]))
 
 
 def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any]]]:
@@ -183,13 +197,12 @@ def _partitions(facts: GroupFacts, end: datetime) -> tuple[list[dict[str, Any]],
             )
         )
         if each.idle_before_ms:
-            before = each.since.timestamp() - each.idle_before_ms / 1000
-            since = datetime.fromtimestamp(before, UTC).replace(tzinfo=None)
+            since = each.since - timedelta(milliseconds=each.idle_before_ms)
             idle.append(_bar(since, each.since, partition=name, why="nobody had it"))
-        if each.on_paper and each.on_paper_ms:
-            before = last.timestamp() - each.on_paper_ms / 1000
-            since = datetime.fromtimestamp(before, UTC).replace(tzinfo=None)
-            idle.append(_bar(since, last, partition=name, why="its owner was silent"))
+        away_ms, how = facts.away(each, end)
+        if away_ms:
+            owner = facts.name_of(each.member_id, each.client_id) or "its owner"
+            idle.append(_bar(last - timedelta(milliseconds=away_ms), last, partition=name, why=f"{owner} {how}"))
     return owners, idle
 
 

@@ -155,12 +155,37 @@ class GroupFacts:
         """How long rebalances stopped it; those of consumer groups stop nobody."""
         return sum(r.duration_ms or 0 for r in self.rebalances if r.kind == "classic")
 
+    @cached_property
+    def _departures(self) -> dict[str, list[datetime]]:
+        """When members left, by member id."""
+        found = defaultdict(list)
+        for life in self.lives:
+            if life.ended_by == "left" and life.until is not None:
+                found[life.member_id].append(life.until)
+        return found
+
+    def away(self, held: Ownership, end: datetime) -> tuple[int, str]:
+        """Returns how long a partition's owner was dead or away at last, in milliseconds, and which of both, in words.
+
+        A classic group's member that leaves has its partitions on paper until the rebalance that follows is through.
+
+        Args:
+            end: when what has no end is taken to end.
+        """
+        if held.on_paper and held.on_paper_ms:
+            return held.on_paper_ms, "was silent"
+        last = held.until or end
+        left = [at for at in self._departures.get(held.member_id, ()) if held.since <= at < last]
+        return (round((last - left[0]).total_seconds() * 1000), "had left") if left else (0, "")
+
     @property
     def changed_hands(self) -> list[Ownership]:
         """Partitions that went to another owner, stood idle or were held by the dead, the longest without one first."""
         found = [held for held in self.ownership if held.change in {"moved", "returned"} or held.idle_before_ms
-                 or held.on_paper]  # fmt: skip
-        return sorted(found, key=lambda held: (-(held.idle_before_ms or 0) - (held.on_paper_ms or 0), held.since))
+                 or held.on_paper or self.away(held, held.since)[0]]  # fmt: skip
+        return sorted(
+            found, key=lambda held: (-(held.idle_before_ms or 0) - self.away(held, held.since)[0], held.since)
+        )
 
     @property
     def came_again(self) -> list[Life]:

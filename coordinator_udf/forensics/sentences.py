@@ -102,7 +102,7 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
     if r.how is None or who is None or who in set_off or not r.duration_ms:
         is_asked = r.how == "not told" and r.duration_ms and r.outcome != "NotTold"
         return "for whom all waited is not told" if is_asked else None
-    lag = f" ({seconds(r.lag_ms)} after the one before)" if r.lag_ms else ""
+    lag = f" ({seconds(r.lag_ms)} after the second-last)" if r.lag_ms else ""
     if r.how == "expelled":
         return f"all waited for {who}, dead, until a timer put it out{lag}"
     if r.how == "left":

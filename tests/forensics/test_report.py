@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.forensics import report
+from coordinator_udf.forensics.charts import group_data
 from coordinator_udf.forensics.facts import (
     Expulsion,
     Finding,
@@ -76,6 +77,17 @@ def facts() -> GroupFacts:
     )  # fmt: skip
 
 
+def test_a_partition_stands_idle_when_its_owner_is_dead_or_has_left(facts: GroupFacts) -> None:
+    left = replace(facts.lives[1], until=at(18), ended_by="left")
+    held = [facts.ownership[0], replace(facts.ownership[1], until=at(20.5))]
+    idle = group_data(replace(facts, lives=[facts.lives[0], left], ownership=held), at(30))["idle"]
+    assert [(bar["from"], bar["to"], bar["why"]) for bar in idle] == [
+        ("2026-11-22T06:52:09.000", "2026-11-22T06:52:15.000", "flapper-1 was silent"),
+        ("2026-11-22T06:52:15.000", "2026-11-22T06:52:16.000", "nobody had it"),
+        ("2026-11-22T06:52:18.000", "2026-11-22T06:52:20.500", "flapper-2 had left"),
+    ]
+
+
 def test_an_administrator_removed_those_alone_who_went_then(facts: GroupFacts) -> None:
     """Static members that came back under other ids since the rebalance before are away, too."""
     removed = rebalance(
@@ -93,7 +105,7 @@ def test_an_administrator_removed_those_alone_who_went_then(facts: GroupFacts) -
 def test_a_sentence_tells_the_trigger_whom_all_waited_for_and_the_silence(facts: GroupFacts) -> None:
     first, second, third = (rebalance_sentence(r, facts) for r in facts.rebalances)
     assert first == (
-        "flapper-2 joined; all waited for flapper-1, dead, until a timer put it out (0.5 s after the one before)"
+        "flapper-2 joined; all waited for flapper-1, dead, until a timer put it out (0.5 s after the second-last)"
     )
     assert second == "flapper-1 expired after 6.0 s of silence"
     assert third == "topic t grew from 3 to 6 partitions"
