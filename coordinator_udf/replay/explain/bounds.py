@@ -8,6 +8,12 @@ from typing import NamedTuple
 class Bounds(NamedTuple):
     """Bounds of the search.
 
+    Measured with three logs that are explained wholly (random walks, a broker's restarts, both under load): with
+    each bound alone at half and at double all answers are explained as well, in 1.8 to 2.7 s of CPU; as they are, in
+    2.3 s. Of two more, of busy machines, up to ``tries_at_first``: the same in 2.9 to 3.8 s and 3.6 s, but that with
+    ``late_ms`` doubled one answer finds no explanation. Where answers stay unexplained, the tries that there are
+    are spent.
+
     Attributes:
         handover_ms: how long the coordinator may take to get to a request that then waits for others.
         late_ms: how late a timer may fire, and what happens to a shard.
