@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -36,6 +37,8 @@ os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
 _TEMPORARY = None if "PYTEST_XDIST_WORKER" in os.environ else tempfile.mkdtemp(prefix="mt-")
 if _TEMPORARY is not None:
     os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY
+    # What is registered first runs last: libraries that leave something there remove it at the end, too.
+    atexit.register(shutil.rmtree, _TEMPORARY, ignore_errors=True)
 #: How the reason of a skip begins where recordings are absent.
 NO_RECORDINGS = "no recordings at"
 
@@ -75,12 +78,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Refuses to run tests in several processes where their groups are not known to what spreads them."""
     if getattr(session.config.option, "loadgroup", False) and any("@" not in item.nodeid for item in session.items):
         raise pytest.UsageError("pytest-xdist doesn't keep groups of tests together with this version of pytest")
-
-
-def pytest_unconfigure() -> None:
-    """Removes what was put in temporary places, once all processes of tests have ended."""
-    if _TEMPORARY is not None:
-        shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 
 #: The group of the tests that share the Spark session.
