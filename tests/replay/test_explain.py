@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from coordinator_udf.replay.explain.steps import Prompt
-from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
+from coordinator_udf.replay.explain.tables import explanation_tables, unexplained_line, unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
+from schemas.explanations import EXPLANATIONS_TABLE
 from tests.replay.broker_log import START_MS, KafkaLog, held_up, one_member
 
 
@@ -37,6 +38,33 @@ def test_an_order_that_the_answers_tell_is_taken(tmp_path: Path) -> None:
     assert verdict.differences == []
     assert source.notes == {"order or time of requests within what the log leaves open, taken from their answers": 1}
     assert [row["offset"] for row in source.rows] == list(range(len(source.rows)))
+
+
+def left_late(*, last_beat: float) -> tuple[KafkaLog, str, str]:
+    """A member that leaves within 40 ms and beats meanwhile; the leave's and the last beat's requests."""
+    log = one_member(KafkaLog())
+    left = leave(log, arrives=5_000, takes=40, connection="b")
+    for number in range(6):
+        log.heartbeat("m-1", arrives=5_002 + 4 * number, connection="acd"[number % 3])
+    last = log.heartbeat("m-1", arrives=last_beat, connection="e")
+    log.heartbeat("m-1", 25, arrives=last_beat + 50, connection="a")
+    return log, left, last
+
+
+def test_a_request_that_came_after_many_others_is_one_change(tmp_path: Path) -> None:
+    log, left, _ = left_late(last_beat=5_030)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    rows = explanation_tables(source, [])[EXPLANATIONS_TABLE].to_pylist()
+    moved = [(move["request_id"], move["moved_ms"], move["ts"] - START_MS) for row in rows for move in row["moved"]]
+    assert moved == [(left, 30, 5_030)]
+
+
+def test_a_request_never_comes_after_others_later_than_it_was_answered(tmp_path: Path) -> None:
+    log, _, last = left_late(last_beat=5_044)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [difference.request_id for difference in verdict.differences] == [last]
 
 
 def test_requests_that_did_not_overlap_are_never_moved(tmp_path: Path) -> None:

@@ -65,6 +65,20 @@ def test_an_event_of_the_shard_may_come_before_timers_that_are_late(tmp_path: Pa
     assert [row.api for row in walk.inserted] == ["DelayTimers"]
 
 
+def test_timers_may_fire_before_an_event_of_the_shard_that_is_late(tmp_path: Path) -> None:
+    walk = after_joining(tmp_path, 2_800)
+    (timers,) = [option for option in walk.options() if option.place is None and not option.usual]
+    assert (timers.at_ms - START_MS, timers.late_ms) == (3_010, 0)
+    walk.take(timers)
+    assert [at_ms - START_MS for at_ms in walk.next_event()[:1]] == [3_011]
+    assert walk.next_event()[1] == 2_800 + Bounds().late_ms - 3_011
+
+
+def test_timers_never_fire_before_an_event_of_the_shard_that_has_happened_by_then(tmp_path: Path) -> None:
+    walk = after_joining(tmp_path, 3_010 - Bounds().late_ms)
+    assert [option for option in walk.options() if option.place is None and not option.usual] == []
+
+
 def test_timers_are_not_later_than_their_window_for_an_event_of_the_shard(tmp_path: Path) -> None:
     walk = after_joining(tmp_path, 3_900)
     assert [option for option in walk.options() if option.place is None and option.late_ms] == []

@@ -24,7 +24,8 @@ class Mismatch(NamedTuple):
 class Point(NamedTuple):
     """Where a walk is: everything before ``first`` has happened, and of what stands behind it ``done``.
 
-    ``parked`` are the steps whose answers wait, each with the time (ms) by which the broker had answered for certain.
+    ``parked`` are the steps whose answers wait, each with the time (ms) by which the broker had answered for certain;
+    ``postponed`` those that may come after any that were handled before their windows end.
     """
 
     snapshot: Snapshot
@@ -37,6 +38,7 @@ class Point(NamedTuple):
     held_ms: int
     loads: int
     parked: frozenset[tuple[int, int]]
+    postponed: frozenset[int]
 
 
 class OtherBegin(NamedTuple):

@@ -64,6 +64,8 @@ class Position:
         self._has_loaded = False
         #: Steps whose answers wait, each with the time by which the broker had answered for certain.
         self._parked: frozenset[tuple[int, int]] = frozenset()
+        #: Steps that others come before, as many as their windows allow.
+        self._postponed: frozenset[int] = frozenset()
 
     @property
     def is_finished(self) -> bool:
@@ -96,6 +98,7 @@ class Position:
             self._held_ms,
             len(self.loads),
             self._parked,
+            self._postponed,
         )
 
     def tail(self, since: Point) -> Tail:
@@ -131,7 +134,7 @@ class Position:
         del self.inserted[point.inserted :]
         del self.loads[point.loads :]
         self._held_ms = point.held_ms
-        self._parked = point.parked
+        self._parked, self._postponed = point.parked, point.postponed
 
     # -- what may happen ------------------------------------------------------------------------------------------
 
@@ -140,10 +143,14 @@ class Position:
         deadline_ms, number = self.machine.next_timer()
         if self._shared_next < len(self._shared):
             event = self._shared[self._shared_next]
-            at_ms = max(event.at_ms, self._held_ms)
+            at_ms = self._event_ms()
             if at_ms < deadline_ms:
                 return at_ms, event.at_ms + event.slack_ms - at_ms
         return deadline_ms, 0 if deadline_ms == NEVER_MS else self._timer_slack_ms(number)
+
+    def _event_ms(self) -> int:
+        """Returns when the shard's next event is taken to happen."""
+        return max(self._shared[self._shared_next].at_ms, self._held_ms)
 
     def _timer_slack_ms(self, number: int) -> int:
         place = bisect_right(self._armed_from, number) - 1
@@ -207,33 +214,57 @@ class Position:
         if now_ms > latest_ms:
             return
         times = {place: self._at_ms(place, latest_ms) for place in candidates}
+        in_turn = [place for place in candidates if place not in self._postponed]
+        usual = self._usual_of(in_turn or candidates, latest_ms)
+        following = self._usual_of([place for place in in_turn if place != usual] or [usual], latest_ms)
+        fires = due_ms <= times[usual]
+        # What is late stays late: going on before it in the usual order is no further change.
+        stays_late = now_ms == due_ms - 1
+        for place in candidates:
+            if place in self._postponed and place != usual:
+                in_time = times[place] < due_ms
+                yield from self._before(due_ms, slack_ms, place, times[place], usual=in_time or stays_late)
+        yield Option(None, due_ms, True) if fires else Option(usual, times[usual], True)
+        postpones = None if fires or usual in self._postponed else usual
+        for place in in_turn or [usual]:
+            if fires or place != usual:
+                is_usual = place == usual and stays_late
+                for option in self._before(due_ms, slack_ms, place, times[place], usual=is_usual):
+                    yield option if place != following else option._replace(postpones=postpones)
+        if not fires and due_ms <= latest_ms:
+            yield Option(None, due_ms, usual in self._postponed, postpones=postpones)
+        yield from self._event_before_timers(latest_ms)
+        yield from self._timers_before_event(latest_ms, usual=stays_late)
+        yield from self._around_intervals(candidates, times, latest_ms)
+
+    def _usual_of(self, candidates: Sequence[int], latest_ms: int) -> int:
+        """Returns which of these steps is taken to come next if others don't."""
         usual = candidates[0]
         if usual in self.delayed and self.steps[usual].natural_ms > latest_ms:
             # What was answered before comes before.
             usual = min(candidates, key=lambda place: self.steps[place].latest_ms)
-        fires = due_ms <= times[usual]
-        yield Option(None, due_ms, True) if fires else Option(usual, times[usual], True)
-        for place in candidates:
-            if fires or place != usual:
-                # What is late stays late: going on before it in the usual order is no further change.
-                stays_late = place == usual and now_ms == due_ms - 1
-                yield from self._before(due_ms, slack_ms, place, times[place], usual=stays_late)
-        if not fires and due_ms <= latest_ms:
-            yield Option(None, due_ms, False)
-        yield from self._event_before_timers(latest_ms)
-        yield from self._around_intervals(candidates, times, latest_ms)
+        return usual
 
     def _event_before_timers(self, latest_ms: int) -> Iterator[Option]:
         """Yields the next event of the shard before timers that are due by then, which are late."""
         if self._shared_next == len(self._shared):
             return
         event = self._shared[self._shared_next]
-        at_ms = max(event.at_ms, self._held_ms, self.machine.now_ms)
+        at_ms = max(self._event_ms(), self.machine.now_ms)
         timers = self.machine.due_by(at_ms)
         if not timers or at_ms > min(latest_ms, event.at_ms + event.slack_ms):
             return
         if all(due_ms + self._timer_slack_ms(number) > at_ms for due_ms, number in timers):
             yield Option(None, at_ms, False, at_ms + 1 - timers[0][0])
+
+    def _timers_before_event(self, latest_ms: int, *, usual: bool) -> Iterator[Option]:
+        """Yields timers that are due after the next event of the shard, which is later than they are."""
+        if self._shared_next == len(self._shared):
+            return
+        event = self._shared[self._shared_next]
+        deadline_ms, _ = self.machine.next_timer()
+        if self._event_ms() < deadline_ms <= min(latest_ms, event.at_ms + event.slack_ms - 1):
+            yield Option(None, deadline_ms, usual)
 
     def _at_ms(self, place: int, latest_ms: int) -> int:
         """Returns when a step is taken to happen if it is the next, and another has happened by ``latest_ms``."""

@@ -17,6 +17,7 @@ class Option(NamedTuple):
     is due by then, the next timer or event of the shard, is late, for it comes after this step. With ``resolves_late``
     what it finds out about regular expressions is told to the group after it, and maybe after others. ``kept`` is a
     timer of its member, kind and deadline in ms, that fires although the step puts it off, as that wasn't written yet.
+    ``postpones`` is a step that was the usual one: not only this comes before it, but what comes next may as well.
     """
 
     place: int | None
@@ -25,6 +26,12 @@ class Option(NamedTuple):
     late_ms: int = 0
     resolves_late: bool = False
     kept: tuple[str, int] | None = None
+    postpones: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the order is other than usual."""
+        return not (self.late_ms or self.resolves_late or self.kept)
 
 
 class Inserted(NamedTuple):

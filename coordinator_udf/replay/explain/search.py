@@ -3,7 +3,8 @@
 Forward: the group is walked in the usual order up to the first answer that differs. Then what overlaps with what led
 there is searched, from a snapshot before it, by the number of changes to the usual order (limited discrepancy search),
 as one checks whether a concurrent history is linearizable (Wing & Gong; Lowe). States that were seen are not gone
-through again. The first order that explains the window is taken, and the walk goes on from its end.
+through again. It is one change that something comes earlier, or that it comes later, past whatever may come before it.
+The first order that explains the window is taken, and the walk goes on from its end.
 """
 
 from __future__ import annotations

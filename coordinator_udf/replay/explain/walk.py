@@ -37,19 +37,22 @@ class Walk(Position):
             slack_ms = max(0, step.latest_ms - option.at_ms)
             self.course.append((option.place, option.at_ms))
             self.done.add(option.place)
+            self._postponed -= {option.place}
             if option.kept is not None:
                 kind, until_ms = option.kept
                 self._insert("KeepTimer", until_ms, memberId=step.request.member_id, kind=kind)
             while self.first in self.done:
                 self.done.discard(self.first)
                 self.first += 1
+        if option.postpones is not None:
+            self._postponed |= {option.postpones}
         if self.machine.timer_number != number:
             self._armed_from.append(number)
             self._armed_slack_ms.append(slack_ms)
         mismatches = [*self._mismatches(given), *self._overdue(option.place, given)]
         if self._has_loaded:
             self._has_loaded = False
-            self.loads.append(self.point()._replace(loads=len(self.loads) + 1))
+            self.loads.append(self.point()._replace(loads=len(self.loads) + 1, postponed=frozenset()))
         return mismatches
 
     def adopt(self, group_id: str, body: str, *, of_load: bool = False) -> int:
@@ -77,6 +80,9 @@ class Walk(Position):
     def _take_event(self, at_ms: int) -> tuple[list[Given], int]:
         deadline_ms, _ = self.machine.next_timer()
         if deadline_ms <= at_ms:
+            if self._shared_next < len(self._shared) and self._event_ms() < at_ms:
+                # The event is later than these.
+                self._held_ms = at_ms + 1
             return self.machine.fire(at_ms), self.bounds.late_ms
         event = self._shared[self._shared_next]
         self._shared_next += 1

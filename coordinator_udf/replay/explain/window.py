@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Sequence
 from typing import NamedTuple
 
 from coordinator_udf.replay.explain.points import Mismatch, Point, Tail
@@ -47,7 +47,8 @@ class Window:
         self.best: Path | None = None
         #: What was answered in the orders that were tried, by step.
         self.seen: dict[int, list[str]] = {}
-        self._moved: list[Option] = []
+        #: The changes, each with how many steps had happened before.
+        self._moved: list[tuple[Option, int]] = []
         self._begun: int | None = None
 
     def search(self, start: Point, changes: int, limit: int) -> Path | None:
@@ -71,7 +72,7 @@ class Window:
         self._visited.clear()
         self._limit = limit
         self._begin(start)
-        self._moved = list(moved)
+        self._moved = [(option, start.course) for option in moved]
         self._begun = moved[0].place if moved else None
         return self._path(self._walk.point()) if self._go_on(self._walk.point(), changes, frozenset()) else None
 
@@ -94,7 +95,7 @@ class Window:
         idle: set[int] = set()
         for number, option in enumerate(list(walk.options())):
             cost = 0 if option.usual else 1
-            is_plain = option.place not in tried and not (option.late_ms or option.resolves_late or option.kept)
+            is_plain = option.place not in tried and option.is_plain
             tried.add(option.place)
             if cost > changes or (is_plain and option.place in asleep):
                 continue
@@ -105,7 +106,7 @@ class Window:
                 continue
             is_idle = is_plain and option.place is not None and there.snapshot.kept() == here.snapshot.kept()
             if cost:
-                self._moved.append(option)
+                self._moved.append((option, here.course))
             if self._go_on(there, changes - cost, asleep | idle if is_idle else frozenset()):
                 return True
             if cost:
@@ -116,7 +117,7 @@ class Window:
 
     def _was_seen(self, here: Point, changes: int, asleep: frozenset[int]) -> bool:
         """Returns whether it was gone on from the same state before, with as many changes and as many steps to try."""
-        key = (here.first, here.done, here.shared, here.held_ms, here.snapshot.key(self._until_ms))
+        key = (here.first, here.done, here.shared, here.held_ms, here.postponed, here.snapshot.key(self._until_ms))
         before = self._visited.get(key)
         if before is not None and before[0] >= changes and before[1] <= asleep:
             return True
@@ -143,10 +144,21 @@ class Window:
         self._start = start
 
     def _path(self, end: Point) -> Path:
-        return Path(self._start, end, self._walk.tail(self._since), tuple(self._moved), self._begun)
+        tail = self._walk.tail(self._since)
+        moved = tuple(_shown(option, tail.course[number - tail.course_from :]) for option, number in self._moved)
+        return Path(self._start, end._replace(postponed=frozenset()), tail, moved, self._begun)
 
     def _note(self, mismatches: list[Mismatch]) -> None:
         for mismatch in mismatches:
             said = self.seen.setdefault(mismatch.place, [])
             if mismatch.ours not in said:
                 said.append(mismatch.ours)
+
+
+def _shown(option: Option, course: Sequence[tuple[int, int]]) -> Option:
+    """Returns a step that others came before, at its time, in place of the first of several that did."""
+    places = [place for place, _ in course]
+    if not option.is_plain or option.postpones not in places[1 if option.place is None else 2 :]:
+        return option
+    place, at_ms = course[places.index(option.postpones)]
+    return Option(place, at_ms, False)
