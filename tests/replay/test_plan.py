@@ -6,6 +6,8 @@ import bz2
 import gzip
 import random
 import shutil
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import zstandard
 
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.plan import plan
+from coordinator_udf.replay.judge.report import summary
 from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.user_errors import InputError
 from tests.conftest import SAMPLE_LOG, shared
 
@@ -57,3 +61,61 @@ def test_a_pattern_and_a_truncated_file(tmp_path: Path) -> None:
     assert "breaks off" in found.warnings[0]
     with pytest.raises(InputError, match="no file fits"):
         plan([tmp_path / "*.zip"])
+
+
+def own_log(path: Path, begins: datetime, lines: Iterable[str], seconds: float = 1) -> Path:
+    """Writes a broker's own log of messages, one each so many seconds."""
+    timed = ((begins + timedelta(seconds=seconds * number), line) for number, line in enumerate(lines))
+    path.write_text("".join(f"[{at:%F %T},{at.microsecond // 1000:03}] INFO {line}\n" for at, line in timed))
+    return path
+
+
+NINE = datetime(2026, 11, 22, 9)
+OTHER = [
+    "[Partition t-0 broker=1] Log loaded for partition t-0 with initial high watermark 0 (kafka.cluster.Partition)"
+]
+STARTS = ["[GroupCoordinator id=1] Starting up. (org.apache.kafka.coordinator.group.GroupCoordinatorService)"]
+SHARD = "[GroupCoordinator id=1 topic=__consumer_offsets partition=2]"
+STABLE = [f"{SHARD} Stabilized group g generation 1 with 2 members. (o.a.k.c.group.GroupMetadataManager)"]
+
+
+def test_parts_without_a_line_of_the_coordinator_are_passed_over_beside_others(tmp_path: Path) -> None:
+    later = own_log(tmp_path / "server.log", NINE + timedelta(seconds=10), OTHER + STABLE + OTHER)
+    first = own_log(tmp_path / "server.log.1", NINE, OTHER * 10)
+    controller = tmp_path / "controller.log"
+    controller.write_text(
+        "java.io.IOException: gone\n\tat A.b\n[2026-11-22 09:00:03,120] DEBUG [Controller 1] x (kafka)\n"
+    )
+    (found,) = plan([first, controller, later])
+    assert (found.source, found.form, found.info_paths) == ("server.log", Format.INFO, (later,))
+    told = "server.log.1: lines of the group coordinator 0, others 10: passed over"
+    assert found.passed_over[0] == told
+    (report,) = replay(None, ReplayRequest((first, controller, later), tmp_path / "out", ReplayOptions()), print)
+    assert report.failure is None
+    assert told in summary([report])
+    with pytest.raises(InputError, match=r"server.log.1 is a log, but none of its lines \(10\) is one of"):
+        check_request(ReplayRequest((first,), tmp_path / "none", ReplayOptions()))
+
+
+def test_parts_of_a_brokers_own_log_follow_upon_each_other_whatever_they_name(tmp_path: Path) -> None:
+    """Groups that are stable have no lines for hours, but the broker has."""
+    hours = [NINE + timedelta(hours=number) for number in range(4)]
+    parts = [
+        own_log(tmp_path / "a", hours[0], STARTS + OTHER * 59, 60),
+        own_log(tmp_path / "c", hours[1], STABLE + OTHER * 59, 60),
+        own_log(tmp_path / "b", hours[2], OTHER * 60, 60),
+        own_log(tmp_path / "d", hours[3], OTHER * 59 + STABLE, 60),
+    ]
+    (found,) = plan(sorted(parts))
+    assert found.info_paths == (parts[0], parts[1], parts[3])
+    other = [line.replace("id=1", "id=2") for line in STABLE]
+    assert len(plan([*parts, own_log(tmp_path / "e", hours[3] + timedelta(hours=1), other)])) == 2
+
+
+def test_parts_may_be_cut_where_lines_are_out_of_order(tmp_path: Path) -> None:
+    """Threads take the time of a line before they write it."""
+    first = own_log(tmp_path / "b", NINE, STABLE * 20)
+    later = own_log(tmp_path / "a", NINE + timedelta(seconds=18.993), STABLE * 20)
+    (found,) = plan([later, first])
+    assert found.info_paths == (first, later)
+    assert len(plan([first, own_log(tmp_path / "c", NINE + timedelta(seconds=15), STABLE * 20)])) == 2

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
 from coordinator_udf.replay.inputs.documents import single_lines
-from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line
-from coordinator_udf.replay.inputs.look import TRACE_LINES, is_trace_line
+from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, log_line_us
 from coordinator_udf.replay.inputs.offsets_dump.lines import is_record_line
 from coordinator_udf.replay.inputs.text_lines import read_lines
 from coordinator_udf.replay.inputs.trace import read_trace
@@ -19,6 +21,8 @@ from coordinator_udf.replay.recording import Rejection, ReplaySource
 from coordinator_udf.user_errors import InputError
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
+#: Among how many lines the first of a trace is looked for: before it there may be what Java or a build tool prints.
+_TRACE_LINES: Final = 200
 
 
 class Format(StrEnum):
@@ -36,6 +40,8 @@ class Format(StrEnum):
 def detect_format(path: Path) -> Format:
     """Returns the kind of one input, by what is in it.
 
+    A log without a line of the coordinator is INFO, too: it may be a part of a broker's own log.
+
     Raises:
         InputError: there is no such file, or it is of no known kind.
     """
@@ -51,6 +57,7 @@ def detect_format(path: Path) -> Format:
         return Format.LOG
     if not magic:
         raise InputError(f"{path} is empty, expected a request log or a trace")
+    is_log = False
     for number, line in enumerate(single_lines(read_lines(path))):
         if isinstance(line, Rejection):
             continue
@@ -60,13 +67,25 @@ def detect_format(path: Path) -> Format:
             return Format.INFO
         if is_record_line(line.text):
             return Format.OFFSETS
-        if number < TRACE_LINES and is_trace_line(line.text):
+        if number < _TRACE_LINES and _is_trace_line(line.text):
             return Format.TRACE
+        is_log = is_log or log_line_us(line.text) is not None
+    if is_log:
+        return Format.INFO
     raise InputError(
         f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "
         "in a broker's own log ([GroupCoordinator ...), no record of __consumer_offsets as its tools print it, and "
         "none of its first lines is one of a trace (a JSON object with a type); say --format if it is one all the same"
     )
+
+
+def _is_trace_line(text: str) -> bool:
+    """Returns whether a line is one of a trace: a JSON object with a type."""
+    try:
+        line = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(line, dict) and isinstance(line.get("type"), str) and "log" not in line
 
 
 def read_source(

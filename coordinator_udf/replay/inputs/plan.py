@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,10 @@ from coordinator_udf.user_errors import InputError
 #: between them lies a silence of the broker, which a longer bound allows; with a shorter one the parts of a quiet
 #: broker's log are taken for two logs.
 _MOST_APART_US: Final = 5 * 60 * 1_000_000
+#: Parts of a broker's own log that are no further apart are of one log, whatever groups they name. Logs of one broker
+#: that were told apart by what was tried with it are seconds apart.
+_NEXT_LINE_US: Final = 1_000_000
+_LOGS: Final = frozenset({Format.KAFKA, Format.INFO})
 _TEXTS: Final = frozenset({Format.AUTO, Format.KAFKA, Format.INFO})
 
 
@@ -32,6 +36,7 @@ class SourceInput(msgspec.Struct, frozen=True):
         lines: how many lines of a request log there are.
         warnings: what is wrong with one of them, for it to be said.
         failure: why nothing of it can be read.
+        passed_over: parts of a broker's own log without a line of the coordinator, for it to be said.
     """
 
     source: str
@@ -41,6 +46,7 @@ class SourceInput(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     failure: str | None = None
     lines: int = 0
+    passed_over: tuple[str, ...] = ()
 
 
 def expand(inputs: Iterable[Path]) -> list[Path]:
@@ -74,7 +80,8 @@ def plan(
     """Looks at inputs and puts those of one coordinator together.
 
     Parts of one log share a group, and a connection or shortly after one another a broker, and were not written at the
-    same time; a broker's own log belongs to the request log whose groups it names at the same time.
+    same time; a broker's own log belongs to the request log whose groups it names at the same time. Its parts in which
+    the coordinator wrote nothing are passed over where there are others.
 
     Args:
         form: the kind of all inputs; by default each is looked at.
@@ -88,6 +95,7 @@ def plan(
     names = dict(zip(paths, source_names(paths), strict=True))
     whole: dict[Path, SourceInput] = {}
     looks: list[Look] = []
+    silent: list[Look] = []
     dumps: list[Path] = []
     for path in paths:
         try:
@@ -96,7 +104,9 @@ def plan(
             whole[path] = SourceInput(names[path], form, (path,), failure=str(error))
             continue
         if kind in _TEXTS:
-            looks.append(look_through(path, zone))
+            look = look_through(path, zone)
+            is_silent = not (look.requests or look.coordinator_lines) and form is not Format.KAFKA
+            (silent if is_silent else looks).append(look)
         elif kind is Format.OFFSETS:
             dumps.append(path)
         else:
@@ -109,10 +119,12 @@ def plan(
     for parts in _parts(requests, one_broker=one_broker):
         mixed = [look for look in parts if look.coordinator_lines]
         beside = [look for look in infos if one_broker or _is_beside(look, parts)]
+        beside += [look for look in infos if look not in beside and _is_between(look, beside)]
         infos = [look for look in infos if look not in beside]
         whole[parts[0].path] = _source(names, Format.KAFKA, parts, _in_order([*mixed, *beside]))
-    for parts in _parts(infos, one_broker=one_broker):
+    for parts in _parts(infos, silent, one_broker=one_broker):
         whole[parts[0].path] = _source(names, Format.INFO, (), parts)
+    _pass_over(silent, whole, names)
     return [whole[path] for path in paths if path in whole]
 
 
@@ -130,15 +142,39 @@ def _source(names: dict[Path, str], form: Format, parts: Sequence[Look], infos: 
     )
 
 
+def _pass_over(silent: Sequence[Look], whole: dict[Path, SourceInput], names: Mapping[Path, str]) -> None:
+    """Has it said that parts of a broker's own log tell nothing; where no other log tells anything they are refused."""
+    told = next((path for path in names if path in whole and whole[path].form in _LOGS), None)
+    if told is None:
+        for look in silent:
+            failure = (
+                f"{look.path} is a log, but none of its lines ({look.other_lines}) is one of the group coordinator "
+                "([GroupCoordinator ...), which a broker writes to its own log (server.log) at INFO"
+            )
+            whole[look.path] = SourceInput(names[look.path], Format.INFO, (look.path,), failure=failure)
+        return
+    lines = [
+        f"{names[look.path]}: lines of the group coordinator 0, others {look.other_lines}: passed over"
+        for look in silent
+    ]
+    broken_off = [look.broken_off for look in silent if look.broken_off is not None]
+    source = whole[told]
+    whole[told] = msgspec.structs.replace(source, passed_over=tuple(lines), warnings=(*source.warnings, *broken_off))
+
+
 def _in_order(looks: Iterable[Look]) -> list[Look]:
     return sorted(looks, key=lambda look: (look.first_us or 0, look.last_us or 0))
 
 
-def _parts(looks: Sequence[Look], *, one_broker: bool) -> list[list[Look]]:
-    """Returns the logs, each with its parts in the order of time."""
+def _parts(looks: Sequence[Look], silent: Sequence[Look] = (), *, one_broker: bool) -> list[list[Look]]:
+    """Returns the logs, each with its parts in the order of time.
+
+    Args:
+        silent: parts in which the coordinator wrote nothing; they may lie between others.
+    """
     logs: list[list[Look]] = []
     for look in _in_order(looks):
-        log = next((log for log in logs if one_broker or _continues(look, log)), None)
+        log = next((log for log in logs if one_broker or _continues(look, log, silent)), None)
         if log is None:
             logs.append([look])
         else:
@@ -146,9 +182,11 @@ def _parts(looks: Sequence[Look], *, one_broker: bool) -> list[list[Look]]:
     return logs
 
 
-def _continues(look: Look, log: Sequence[Look]) -> bool:
+def _continues(look: Look, log: Sequence[Look], silent: Sequence[Look] = ()) -> bool:
     if any(look.overlaps(part) for part in log):
         return False
+    if not look.requests:
+        return _continues_own_log(look, log, silent)
     if not any(look.groups & part.groups or not look.groups or not part.groups for part in log):
         # What goes on across a cut are groups: logs of others are told apart, although of one broker.
         return False
@@ -158,6 +196,31 @@ def _continues(look: Look, log: Sequence[Look]) -> bool:
     if look.first_us is None or last.last_us is None or look.first_us - last.last_us > _MOST_APART_US:
         return False
     return any(look.brokers == part.brokers and look.groups & part.groups for part in log)
+
+
+def _continues_own_log(look: Look, log: Sequence[Look], silent: Sequence[Look]) -> bool:
+    """Returns whether a part of a broker's own log follows upon others, at once or after silent parts."""
+    brokers = set[int]().union(*(part.coordinators for part in log))
+    if look.coordinators and brokers and brokers.isdisjoint(look.coordinators):
+        return False
+    end = log[-1].last_us
+    if look.first_us is None or end is None:
+        return False
+    is_next = look.first_us - end <= _NEXT_LINE_US
+    for part in _in_order(silent):
+        if part.first_us is not None and part.last_us is not None and part.first_us - end <= _MOST_APART_US:
+            end = max(end, part.last_us)
+    if look.first_us - end > _MOST_APART_US:
+        return False
+    # A part may name no group: as the broker starts, or while all are stable.
+    groups = set[str]().union(*(part.groups for part in log))
+    return is_next or not look.groups or not groups or not groups.isdisjoint(look.groups)
+
+
+def _is_between(look: Look, beside: Sequence[Look]) -> bool:
+    """Returns whether a part of a broker's own log, which names no group, goes on from those beside a request log."""
+    pairs = (_in_order((look, each)) for each in beside)
+    return not look.groups and any(_continues(later, [earlier]) for earlier, later in pairs)
 
 
 def _is_beside(look: Look, parts: Sequence[Look]) -> bool:

@@ -39,6 +39,8 @@ class SourceReport(msgspec.Struct):
     records: dict[str, int] = {}
     #: What is wrong with the input although it was read.
     warnings: tuple[str, ...] = ()
+    #: Parts of a broker's own log in which the coordinator wrote nothing, a line each.
+    passed_over: tuple[str, ...] = ()
     #: Why the first line that couldn't be understood couldn't.
     rejection: str | None = None
     #: Why nothing of it could be read.
@@ -116,6 +118,7 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         return
     for warning in report.warnings:
         yield f"{report.source}: WARNING: {warning}"
+    yield from report.passed_over
     if report.rejection is not None:
         yield f"{report.source}: rejected {report.rejected}, the first one: {report.rejection}"
     if report.info_events:

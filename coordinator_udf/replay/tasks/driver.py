@@ -142,7 +142,7 @@ def _reports(sources: Sequence[SourceInput], results: Sequence[TaskResult]) -> l
     reports = []
     for source in sources:
         report = by_source.get(source.source) or SourceReport(source.source, failure=source.failure)
-        report.warnings = source.warnings
+        report.warnings, report.passed_over = source.warnings, source.passed_over
         reports.append(report)
     return reports
 

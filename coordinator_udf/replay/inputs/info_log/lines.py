@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 from coordinator_udf.replay.inputs.info_log.shapes import match
-from coordinator_udf.replay.inputs.log_time import time_us
+from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
+from coordinator_udf.replay.inputs.wrapped import unwrap
 
 #: What stands in front of a message of the group coordinator: the new one names its broker and, in what concerns one of
 #: its shards, the partition of the offsets topic; the old one (to 3.9) its broker alone.
@@ -24,6 +25,10 @@ _LOGGER: Final = re.compile(
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*[mK]")
 _DESCRIBED: Final = re.compile(r"memberId=(?P<member>.*?), .*?clientId=(?P<client>.*?), clientHost=(?P<host>.*?),")
 _UUID_CHARS: Final = 36
+#: The level of a line of a log, as log4j writes it, and as Java's own log of its garbage collector.
+_LEVEL: Final = re.compile(r"\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b|\[(?:trace|debug|info|warning|error) *\]")
+#: Where a line begins with its time, if its level stands in an object around it.
+_TIME_CHARS: Final = 40
 _NONE: Final = frozenset({"None", "null", ""})
 
 
@@ -45,6 +50,7 @@ class InfoLine(NamedTuple):
     state: str | None = None
     generation: int | None = None
     member_count: int | None = None
+    static_count: int | None = None
     assignor: str | None = None
     duration_ms: int | None = None
     reason: str | None = None
@@ -59,6 +65,25 @@ class InfoLine(NamedTuple):
 def is_coordinator_line(text: str) -> bool:
     """Returns whether a line is one of the group coordinator."""
     return _CONTEXT.search(text) is not None
+
+
+def log_line_us(text: str, zone: tzinfo = UTC) -> int | None:
+    """Returns when a line of a program's log was written, in microseconds since the epoch.
+
+    None if it is none: it has no level, or no time before that.
+
+    Args:
+        text: the line as it was stored.
+        zone: the time zone of times that name none.
+    """
+    if _LEVEL.search(text) is None:
+        return None
+    plain = unwrap(text)
+    level = _LEVEL.search(plain)
+    try:
+        return time_us(plain, _TIME_CHARS if level is None else level.start(), zone)[0]
+    except NoTimeError:
+        return None
 
 
 def parse_line(text: str, zone: tzinfo = UTC) -> InfoLine | None:
@@ -108,6 +133,7 @@ def _columns(fields: dict[str, str | None]) -> dict[str, Any]:
         "state": _text(fields, "state"),
         "generation": _number(fields, "generation"),
         "member_count": _number(fields, "count"),
+        "static_count": _number(fields, "static"),
         "assignor": _text(fields, "assignor"),
         "duration_ms": _number(fields, "duration"),
         "reason": _text(fields, "reason"),
