@@ -95,17 +95,23 @@ WITH states AS (
                FILTER (WHERE to_state <> 'PreparingRebalance') AS outcome,
            max_by(members, seq) FILTER (WHERE to_state <> 'PreparingRebalance') AS members_at_end,
            coalesce(bool_or(rule = 'TARGET_COMPUTED'), false) AS by_lines,
+           coalesce(bool_or(cause_request_id IS NOT NULL), false) AS by_requests,
            max_by(reason, seq) FILTER (WHERE rule = 'LEADER_SYNC_FAILED') AS leader_error,
            count_if(rule = 'LEADER_RESYNCED') AS resyncs
     FROM numbered
     GROUP BY source, group_id, number
+), logged AS (
+    SELECT DISTINCT source, group_id, true AS is_logged FROM coordinator_log WHERE group_id IS NOT NULL
 ), chained AS (
-    SELECT *, start.to_state <> 'PreparingRebalance' AS is_consumer,
+    SELECT spans.*, start.to_state <> 'PreparingRebalance' AS is_consumer,
            lead(start.ts) OVER following AS next_start_ts, lag(start.ts) OVER following AS last_start_ts,
-           bool_or(by_lines) OVER (PARTITION BY source, group_id) AS is_by_lines,
+           -- A broker's own log that begins, or ends, within an epoch may have no line on a target.
+           bool_or(by_lines) OVER of_group OR (coalesce(is_logged, false) AND NOT bool_or(by_requests) OVER of_group)
+               AS is_by_lines,
            coalesce(last(members_at_end, true) OVER before, array()) AS members_before
-    FROM spans
-    WINDOW following AS (PARTITION BY source, group_id ORDER BY number),
+    FROM spans LEFT JOIN logged USING (source, group_id)
+    WINDOW of_group AS (PARTITION BY source, group_id),
+           following AS (PARTITION BY source, group_id ORDER BY number),
            before AS (PARTITION BY source, group_id ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), ended AS (
     SELECT *, coalesce(finish.ts, next_start_ts) AS end_ts, outcome.members AS members_after
@@ -172,7 +178,7 @@ SELECT ended.source, ended.group_id, outcome.generation,
        array_sort(array_except(members_before, members_after)) AS members_left,
        CASE WHEN NOT is_consumer THEN 'classic'
             WHEN start.protocol_type IN ('share', 'streams') THEN start.protocol_type
-            WHEN by_lines AND start.protocol_type IS NULL THEN 'not told' ELSE 'consumer' END AS kind,
+            WHEN is_by_lines AND start.protocol_type IS NULL THEN 'not told' ELSE 'consumer' END AS kind,
        timestamp_millis(targets.ts) AS target_computed, targets.assignor_ms, ended.number,
        size(members_after) AS member_count, targets.computed_by, targets.assignment_error, targets.assignment_refusals,
        leader_error, resyncs

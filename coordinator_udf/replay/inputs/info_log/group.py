@@ -21,10 +21,13 @@ _ADDED_STATIC: Final = re.compile(
 )
 
 
+_JOINING: Final = frozenset({InfoEvent.MEMBER_ID_GIVEN, InfoEvent.MEMBER_JOINED})
+
+
 class Group:
     """What the lines told of one group so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, static_count: int | None = None) -> None:
         self.state: str | None = None
         self.generation: int | None = None
         self.leader: str | None = None
@@ -40,6 +43,12 @@ class Group:
         self.left: set[str] = set()
         #: Members that are known to be static: their ids begin with the instance id and not with the client id.
         self.static: set[str] = set()
+        #: Members that were seen to join without an instance id.
+        self.dynamic: set[str] = set()
+        #: How many static members there are; None where no line told.
+        self.static_count = static_count
+        #: The line on a member that joins, or that joined before the log begins and joins again.
+        self.joining: InfoLine | None = None
 
     @property
     def members(self) -> list[str] | None:
@@ -47,8 +56,17 @@ class Group:
         return list(self.known) if self.unknown == 0 else None
 
     def client_of(self, member_id: str | None) -> str | None:
-        """Returns the client id that a member's id tells."""
-        return None if member_id in self.static else client_of(member_id)
+        """Returns the client id that a member's id tells; None where it may begin with an instance id."""
+        may_be_static = bool(self.static_count) and member_id not in self.dynamic
+        return None if may_be_static or member_id in self.static else client_of(member_id)
+
+    def note_instances(self, line: InfoLine) -> None:
+        """Takes what a line tells of who is static."""
+        self.static.update(static_members(line))
+        if line.event in _JOINING and line.member_id is not None and line.group_instance_id is None:
+            self.dynamic.add(line.member_id)
+        if line.static_count is not None:
+            self.static_count = line.static_count
 
     def add(self, member_id: str | None) -> None:
         """Takes a member in; None where its id isn't told."""
@@ -111,3 +129,12 @@ def modern_kinds(lines: Iterable[InfoLine]) -> dict[str, str]:
         if line.group_id is not None and kind in MODERN:
             kinds.setdefault(line.group_id, kind)
     return kinds
+
+
+def static_counts(lines: Iterable[InfoLine]) -> dict[str, int]:
+    """Returns how many static members lines tell first that each group has."""
+    counts: dict[str, int] = {}
+    for line in lines:
+        if line.group_id is not None and line.static_count is not None:
+            counts.setdefault(line.group_id, line.static_count)
+    return counts

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, tzinfo
 from typing import Any, Final, NamedTuple
 
-from coordinator_udf.replay.inputs.info_log.group import modern_kinds
+from coordinator_udf.replay.inputs.info_log.group import modern_kinds, static_counts
 from coordinator_udf.replay.inputs.info_log.lines import InfoLine, parse_line
 from coordinator_udf.replay.inputs.info_log.replacing import with_replacing_members
 from coordinator_udf.replay.inputs.info_log.transitions import Transitions
@@ -66,8 +66,9 @@ def read_info_log(texts: Iterable[str], zone: tzinfo = UTC) -> InfoLog:
             others += 1
         else:
             read.append((seq, line))
-    transitions = Transitions(modern_kinds(line for _, line in read))
-    named = zip((seq for seq, _ in read), with_replacing_members([line for _, line in read]), strict=True)
+    lines = [line for _, line in read]
+    transitions = Transitions(modern_kinds(lines), static_counts(lines))
+    named = zip((seq for seq, _ in read), with_replacing_members(lines), strict=True)
     rows = [row for seq, line in named for row in transitions.rows(seq, line)]
     return InfoLog([_row(seq, line) for seq, line in read], list(_numbered(rows)), others, unreadable)
 

@@ -49,7 +49,7 @@ _TEXTS: Final[tuple[tuple[InfoEvent, str], ...]] = (
         _E.ASSIGNMENT_RECEIVED,
         (
             rf"Assignment received from leader (?:(?P<member>.*?) )?for group {_GROUP} for generation "
-            r"(?P<generation>-?\d+)(?:\. The group has (?P<count>\d+) members, \d+ of which are static)?\.?"
+            r"(?P<generation>-?\d+)(?:\. The group has (?P<count>\d+) members, (?P<static>\d+) of which are static)?\.?"
         ),
     ),
     (_E.GROUP_EMPTY, rf"Group {_GROUP} with generation (?P<generation>-?\d+) is now empty{_WHERE}\.?"),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from coordinator_udf.replay.inputs.info_log.events import InfoEvent
-from coordinator_udf.replay.inputs.info_log.group import CLASSIC, MODERN, Group, kind_told, static_members
+from coordinator_udf.replay.inputs.info_log.group import CLASSIC, MODERN, Group, kind_told
 from coordinator_udf.replay.inputs.info_log.lines import InfoLine
 
 #: The rule that a classic rebalance's reason tells of, by how the reason begins (in lower case); the first that fits.
@@ -113,6 +113,10 @@ def _joined(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[s
         group.count(0)
         group.state = "Empty"
     group.add(line.member_id)
+    if group.unknown is None and line.protocol == CLASSIC:
+        # Who joined before the log begins can't be told from who is new, but by the epoch that begins for the latter.
+        group.joining = line
+        return
     yield {**_member_row(group, line, "MEMBER_ADDED", line.member_id), "cause_api": None}
 
 
@@ -213,6 +217,8 @@ def _bumped(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[d
     if group.unknown is None and not group.was_classic and is_first and cause is not None:
         # Without the line on who joined, the log begins just here, and nobody is known to be alone.
         group.unknown = 0
+    if cause is not None and cause is group.joining:
+        yield {**_member_row(group, cause, "MEMBER_ADDED", cause.member_id), "cause_api": None, "ts": cause.ts}
     previous = group.state
     group.generation, group.leader = line.generation, None
     members = group.members
@@ -305,13 +311,15 @@ _CHANGES: Final[Mapping[InfoEvent, _Handler]] = {
 class Transitions:
     """Turns lines, in their order, into rows of group_transitions (all columns but source)."""
 
-    def __init__(self, kinds: Mapping[str, str]) -> None:
+    def __init__(self, kinds: Mapping[str, str], static_counts: Mapping[str, int]) -> None:
         """Begins with no group.
 
         Args:
             kinds: as `modern_kinds` finds them.
+            static_counts: as the function of this name finds them.
         """
         self._kinds = kinds
+        self._static_counts = static_counts
         self._groups: dict[str, Group] = {}
         self._last: dict[tuple[int, int | None], InfoLine] = {}
 
@@ -328,8 +336,8 @@ class Transitions:
         handler = None if line.event is None else _CHANGES.get(line.event)
         if handler is None or line.group_id is None:
             return
-        group = self._groups.setdefault(line.group_id, Group())
-        group.static.update(static_members(line))
+        group = self._groups.setdefault(line.group_id, Group(self._static_counts.get(line.group_id)))
+        group.note_instances(line)
         group.kind = kind_told(line) or group.kind
         if line.event in _OF_MODERN and group.kind not in MODERN:
             group.kind = self._kinds.get(line.group_id)
