@@ -71,9 +71,8 @@ def own_log(path: Path, begins: datetime, lines: Iterable[str], seconds: float =
 
 
 NINE = datetime(2026, 11, 22, 9)
-OTHER = [
-    "[Partition t-0 broker=1] Log loaded for partition t-0 with initial high watermark 0 (kafka.cluster.Partition)"
-]
+#: No line of a dump of the offsets topic, although it names a file of it.
+OTHER = ["Deleted producer state snapshot /kafka/__consumer_offsets-2/00041.snapshot (o.a.k.s.i.log.SnapshotFile)"]
 STARTS = ["[GroupCoordinator id=1] Starting up. (org.apache.kafka.coordinator.group.GroupCoordinatorService)"]
 SHARD = "[GroupCoordinator id=1 topic=__consumer_offsets partition=2]"
 STABLE = [f"{SHARD} Stabilized group g generation 1 with 2 members. (o.a.k.c.group.GroupMetadataManager)"]

@@ -39,7 +39,7 @@ _RECORD: Final = re.compile(
     r"^\| (?:offset: (?P<offset>\d+) (?:CreateTime|LogAppendTime|NoTimestampType): (?P<ts>-?\d+) .*?)?(?=key: |endTxn)"
 )
 _MARKER: Final = re.compile(r"endTxnMarker: (?P<what>COMMIT|ABORT) coordinatorEpoch: (?P<epoch>-?\d+)")
-_DUMPING: Final = re.compile(r"^(?:Dumping .*|.*/)__consumer_offsets-(?P<partition>\d+)(?:/|$)")
+_DUMPING: Final = re.compile(r"^(?:Dumping .*|\S*/)__consumer_offsets-(?P<partition>\d+)(?:/|$)")
 _OF_A_FILE: Final = re.compile(r"__consumer_offsets-(\d+)")
 #: What a console consumer writes, and our own export.
 _CONSOLE: Final = re.compile(r'^\s*\{"key":\{"(?:type|version)":"?\d+"?,"data":\{')
