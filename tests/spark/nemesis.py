@@ -29,6 +29,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from coordinator_udf import stopping
 from coordinator_udf.background import BackgroundThread
 from tests.conftest import ROOT
 from tests.gateway import history
@@ -354,4 +355,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    stopping.run(main)
