@@ -42,7 +42,7 @@ def submitted(
     command = [
         *(str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"), "--master", f"local-cluster[2,1,{memory_mb}]"),
         *(part for name, value in (local | dict(settings)).items() for part in ("--conf", f"{name}={value}")),
-        *(*delta, "--py-files", str(_package(folder)), str(ROOT / "jobs" / job[0]), *job[1:]),
+        *(*delta, "--py-files", str(packaged(folder)), str(ROOT / "jobs" / job[0]), *job[1:]),
     ]
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
     environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -76,7 +76,8 @@ def said(folder: Path) -> str:
     return (folder / "driver.log").read_text()[-4000:]
 
 
-def _package(folder: Path) -> Path:
+def packaged(folder: Path) -> Path:
+    """Puts all that executors import into a file for --py-files, as scripts/package does; returns it."""
     target = folder / "muster.zip"
     with zipfile.ZipFile(target, "w") as archive:
         for name in ("coordinator_udf", "schemas"):
