@@ -38,6 +38,7 @@ class Window:
         self.place = place
         self._visited: dict[Hashable, tuple[int, frozenset[int]]] = {}
         self._limit = 0
+        self._postpones = True
         self.tries = 0
         #: Whether the search ended before all orders within its bounds were tried.
         self.is_cut = False
@@ -51,11 +52,15 @@ class Window:
         self._moved: list[tuple[Option, int]] = []
         self._begun: int | None = None
 
-    def search(self, start: Point, changes: int, limit: int) -> Path | None:
+    def search(self, start: Point, changes: int, limit: int, *, postpones: bool) -> Path | None:
         """Returns an order from a point on with so many changes at most that explains all up to the goal.
 
         Returns None where none was found within the tries.
+
+        Args:
+            postpones: whether it is one change if a step comes after several others; else it is one for each of them.
         """
+        self._postpones = postpones
         return self._from(start, (), changes, limit)
 
     def follow(self, start: Point, moved: Option, changes: int, limit: int) -> Path | None:
@@ -66,6 +71,7 @@ class Window:
             limit: up to which number of tries.
         """
         self.failed_ms = 0
+        self._postpones = False
         return self._from(start, (moved,), changes, limit)
 
     def _from(self, start: Point, moved: tuple[Option, ...], changes: int, limit: int) -> Path | None:
@@ -128,6 +134,8 @@ class Window:
         """Lets something happen; where the walk is then, or None if an answer differs or nothing came of it."""
         walk = self._walk
         self.tries += 1
+        if not self._postpones and option.postpones is not None:
+            option = option._replace(postpones=None)
         mismatches = [found for found in walk.take(option) if found.place not in self._given_up]
         if option.resolves_late and not walk.machine.is_resolving:
             return None
