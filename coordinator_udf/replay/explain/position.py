@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
@@ -12,9 +11,6 @@ from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.points import OtherBegin, Point, Tail
 from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.steps import SharedEvent, Step
-
-#: The APIs that have assignments made, and regular expressions resolved.
-_BEGINNING: Final = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
 
 
 class Position:
@@ -352,10 +348,13 @@ class Position:
         return found
 
     def _begun_at(self, begin_ms: int) -> list[int]:
-        """Returns the steps that may have begun an interval at a time: those that have assignments made."""
+        """Returns the steps that may have begun an interval at a time.
+
+        They are all that happened then: what has an assignment made may only be as late as what it came after.
+        """
         first = bisect_left(self.course, begin_ms, key=_time)
         then = self.course[first : bisect_right(self.course, begin_ms, lo=first, key=_time)]
-        return [place for place, _ in then if self.steps[place].row["api"] in _BEGINNING]
+        return [place for place, _ in then]
 
 
 def _time(handled: tuple[int, int]) -> int:
