@@ -178,7 +178,7 @@ class GroupFacts:
         left = [at for at in self._departures.get(held.member_id, ()) if held.since <= at < last]
         return (round((last - left[0]).total_seconds() * 1000), "had left") if left else (0, "")
 
-    @property
+    @cached_property
     def changed_hands(self) -> list[Ownership]:
         """Partitions that went to another owner, stood idle or were held by the dead, the longest without one first."""
         found = [held for held in self.ownership if held.change in {"moved", "returned"} or held.idle_before_ms
