@@ -100,18 +100,26 @@ def bears_out(whole: dict[str, Any], later: dict[str, Any], columns: Sequence[st
     return True
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> None:
-    log = shared("evidence", "dev", f"{scenario}.request.log.gz")
-    share = random.Random(scenario).uniform(0.2, 0.7)
-    first, later, whole = cut(log, tmp_path / "in", share)
-    _, all_of_it = tables([whole], tmp_path / "whole")
-    parts, both = tables([later, first], tmp_path / "both")
+def told_by_the_later_part(log: Path, seed: str, directory: Path) -> Rows:
+    """What the later part tells alone, which the whole bears out; both parts tell what the whole does.
+
+    Args:
+        seed: of where the log is cut.
+    """
+    first, later, whole = cut(log, directory / "in", random.Random(seed).uniform(0.2, 0.7))
+    _, all_of_it = tables([whole], directory / "whole")
+    parts, both = tables([later, first], directory / "both")
     assert len(parts) == 1
     for name in VIEWS_IN_PROCESS:
         assert sorted(map(plain, both[name])) == sorted(map(plain, all_of_it[name])), name
-    _, alone = tables([later], tmp_path / "later")
+    _, alone = tables([later], directory / "later")
     assert list(contradictions(alone, all_of_it)) == []
+    return alone
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> None:
+    alone = told_by_the_later_part(shared("evidence", "dev", f"{scenario}.request.log.gz"), scenario, tmp_path)
     reliable = {row["group_id"]: row["reliable_from"] for row in alone["reliability"]}
     for name in INCIDENT_VIEWS.keys() - {"gaps"}:
         told = {(row["group_id"], row["reliable_from"]) for row in alone[name] if row["group_id"] in reliable}
@@ -125,13 +133,5 @@ def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("scenario", INFO_SCENARIOS)
 def test_a_brokers_own_log_cut_in_two_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> None:
-    log = shared("evidence", f"{scenario}.server.log.gz")
-    first, later, whole = cut(log, tmp_path / "in", random.Random(scenario).uniform(0.2, 0.7))
-    _, all_of_it = tables([whole], tmp_path / "whole")
-    parts, both = tables([later, first], tmp_path / "both")
-    assert len(parts) == 1
-    for name in VIEWS_IN_PROCESS:
-        assert sorted(map(plain, both[name])) == sorted(map(plain, all_of_it[name])), name
-    _, alone = tables([later], tmp_path / "later")
+    alone = told_by_the_later_part(shared("evidence", f"{scenario}.server.log.gz"), scenario, tmp_path)
     assert alone["rebalances"]
-    assert list(contradictions(alone, all_of_it)) == []
