@@ -1,4 +1,4 @@
-"""Processes with all that they started: whether any of them runs, and their end."""
+"""Processes with all that they started: which there are, whether any of them runs, and their end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.gateway.fleet import wait
+
+
+def with_title(text: bytes) -> list[tuple[int, int]]:
+    """Processes whose command line has a text, each with the session that it is of: who started that has its number."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_bytes():
+                found.append((int(path.parent.name), os.getsid(int(path.parent.name))))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
 
 
 def is_group_running(number: int) -> bool:

@@ -17,11 +17,17 @@ import pyspark
 
 from coordinator_udf.tables.spark_session import resolved_jars
 from tests.conftest import ROOT
-from tests.process_groups import kill_group
+from tests.process_groups import kill_group, with_title
 
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 #: A bound that only a machine that stands still would reach.
 _PATIENCE_S = 400
+
+
+def own_environment() -> dict[str, str]:
+    """Returns the environment in which nothing of the package is found but by what a job is submitted with."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
+    return environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextmanager
@@ -44,10 +50,10 @@ def submitted(
         *(part for name, value in (local | dict(settings)).items() for part in ("--conf", f"{name}={value}")),
         *(*delta, "--py-files", str(packaged(folder)), str(ROOT / "jobs" / job[0]), *job[1:]),
     ]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with (folder / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True)
+        driver = subprocess.Popen(
+            command, stdout=log, stderr=log, env=own_environment(), cwd=folder, start_new_session=True
+        )
     try:
         yield driver
     finally:
@@ -62,7 +68,8 @@ def kill_executor(driver: subprocess.Popen[bytes], folder: Path, is_time: Callab
         assert driver.poll() is None, said(folder)
         assert time.monotonic() < deadline, said(folder)
         time.sleep(0.05)
-    victims = _executors(driver)
+    # Those of this driver alone: processes of its session.
+    victims = [pid for pid, session in with_title(_EXECUTOR) if session == driver.pid]
     assert victims, "there is no executor"
     os.kill(victims[0], signal.SIGKILL)
 
@@ -84,15 +91,3 @@ def packaged(folder: Path) -> Path:
             for path in sorted((ROOT / name).rglob("*.py")):
                 archive.write(path, path.relative_to(ROOT))
     return target
-
-
-def _executors(driver: subprocess.Popen[bytes]) -> list[int]:
-    """Returns the executors of this driver alone: processes of its session."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if _EXECUTOR in (path / "cmdline").read_bytes() and os.getsid(int(path.name)) == driver.pid:
-                found.append(int(path.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found

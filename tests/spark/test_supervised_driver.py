@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,9 +17,9 @@ from tests.conftest import ROOT
 from tests.gateway import history
 from tests.gateway.fleet import wait
 from tests.members.kafka_broker import KafkaBroker
-from tests.process_groups import kill_group
+from tests.process_groups import kill_group, with_title
 from tests.spark.kafka_fleet import START_S, KafkaFleet, make_topics
-from tests.spark.local_cluster import packaged
+from tests.spark.local_cluster import own_environment, packaged
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -39,9 +38,6 @@ class StandaloneCluster:
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory
         self._stack = stack
-        # Executors and drivers are to find the package by what they were submitted with.
-        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-        self._environment = environment | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         self.address = f"spark://127.0.0.1:{free_port()}"
         port = self.address.rpartition(":")[2]
         self._daemon("master.Master", "--host", "127.0.0.1", "--port", port)
@@ -73,14 +69,14 @@ class StandaloneCluster:
             *(f"file:{spark_core}", str(ROOT / "jobs" / job[0]), str(packaged(self._directory)), *job[1:]),
         ]
         done = subprocess.run(
-            command, env=self._environment, cwd=self._directory, capture_output=True, timeout=START_S, check=False
+            command, env=own_environment(), cwd=self._directory, capture_output=True, timeout=START_S, check=False
         )
         assert done.returncode == 0, done.stderr.decode()[-4_000:]
 
     def kill_worker_of_driver(self) -> None:
         """Kills the worker that has the driver, with the driver and all else that it runs."""
-        groups = {os.getpgid(pid) for pid in _processes(_DRIVER)}
-        victims = [worker for worker in self._workers if worker.pid in groups]
+        sessions = {session for _, session in with_title(_DRIVER)}
+        victims = [worker for worker in self._workers if worker.pid in sessions]
         assert len(victims) == 1, self.story()
         kill_group(victims[0])
 
@@ -90,10 +86,16 @@ class StandaloneCluster:
         return "\n\n".join(f"{file}\n{file.read_text(errors='replace')[-4_000:]}" for file in files)
 
     def _daemon(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        web = ("--webui-port", str(free_port()))
-        command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *web, *arguments]
-        environment = {**self._environment, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _OF_DAEMONS}
-        with (self._directory / f"{name}-{free_port()}.log").open("wb") as log:
+        web = str(free_port())
+        command = [
+            str(SPARK / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{name}",
+            "--webui-port",
+            web,
+            *arguments,
+        ]
+        environment = {**own_environment(), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _OF_DAEMONS}
+        with (self._directory / f"{name}-{web}.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         self._stack.callback(kill_group, process)
         return process
@@ -102,17 +104,6 @@ class StandaloneCluster:
 def acknowledged(committer: history.Committer, since: int = 0) -> int:
     """How many commits were acknowledged, of those from an attempt's number on."""
     return sum(attempt.acknowledged for attempt in committer.attempts[since:])
-
-
-def _processes(title: bytes) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if title in path.read_bytes():
-                found.append(int(path.parent.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.spark_session import resolved_jars
 from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
+from tests.spark.local_cluster import own_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -81,10 +82,9 @@ def server(installed: Path) -> Iterator[int]:
     for name, value in told.items():
         command += ["--conf", f"{name}={value}"]
     command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
     with (installed / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=installed, env=environment, stdout=log, stderr=log, start_new_session=True
+            command, cwd=installed, env=own_environment(), stdout=log, stderr=log, start_new_session=True
         )
     yield port
     os.killpg(process.pid, signal.SIGTERM)
