@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     All that share the session stay in one process, as do the tests of one file, for they may share what they set up;
     but slow ones with a session, which wait for drivers that they kill, run beside it, with a session of their process.
-    The session's tests take the longest together, so they begin first; then come the slow ones, then the others.
+    The session's tests take the longest together, so they begin first; then come the slow ones, then the others. Of
+    the slow ones those that start Spark, and keep the cores busy, take turns with those that mostly wait for clients,
+    sessions and pauses: all of a kind together would leave cores idle, or wait for them.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -71,7 +74,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
-        items.sort(key=lambda item: (_group(item) != SESSION, item.get_closest_marker("slow") is None))
+        turns = _turns([item for item in items if item.get_closest_marker("slow") is not None])
+        items.sort(key=lambda item: (_group(item) != SESSION, turns.get(_group(item), len(turns))))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -82,11 +86,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 #: The group of the tests that share the Spark session.
 SESSION = "spark session"
+#: The group of one test that takes the longest, four to five minutes: nothing is left to run beside it at the end.
+LONGEST = "tests/spark/test_kills.py"
 
 
 def _group(item: pytest.Item) -> str:
     shares_session = "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("slow") is None
     return SESSION if shares_session else item.nodeid.partition("::")[0]
+
+
+def _turns(slow: list[pytest.Item]) -> dict[str, int]:
+    """Returns the places of the groups of slow tests: in turn one that starts Spark, as long as there are any, and one
+    that doesn't."""
+    groups: dict[str, bool] = {}
+    for item in sorted(slow, key=lambda item: _group(item) != LONGEST):
+        groups[_group(item)] = groups.get(_group(item), False) or item.get_closest_marker("spark") is not None
+    kinds = [[group for group, starts in groups.items() if starts is kind] for kind in (True, False)]
+    pairs = zip_longest(*kinds)
+    return {group: place for place, group in enumerate(group for pair in pairs for group in pair if group is not None)}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

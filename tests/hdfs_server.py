@@ -14,7 +14,7 @@ import pyspark
 from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.clients.built import built_jars
-from tests.gateway.fleet import wait
+from tests.waiting import wait
 
 _JAVA = ("java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.fleet import wait
+from tests.waiting import wait
 
 
 def with_title(text: bytes) -> list[tuple[int, int]]:

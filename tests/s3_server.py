@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts.ports import free_port
-from tests.gateway.fleet import wait
+from tests.waiting import wait
 
 BUCKET = "bucket"
 

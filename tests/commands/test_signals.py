@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,14 +22,13 @@ from scripts.benchmarks.broker_log import read, repeated, write
 from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.process_groups import is_group_running
+from tests.waiting import PATIENCE_S, wait
 
 pytestmark = pytest.mark.slow
 
 _MUSTER = (
     sys.executable, "-c", "import sys; sys.argv[0] = 'muster'; from coordinator_udf.commands.app import main; main()",
 )  # fmt: skip
-#: How long a command may take, on a machine that has much else to do.
-_PATIENCE_S = 300
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,9 @@ class Place:
     @property
     def errors(self) -> Path:
         return self.home / "errors.txt"
+
+    def story(self) -> str:
+        return f"{self.errors.read_text()}\n{list(self.temporary.iterdir())}"
 
     def has_temporary(self, pattern: str) -> bool:
         return any(self.temporary.glob(pattern))
@@ -172,12 +173,12 @@ def test_a_command_that_is_told_to_stop_does_so_quietly(
         if case.name == "sql":
             process.stdin.write(b"SELECT * FROM nothing;\n")
             process.stdin.flush()
-        wait_for(lambda: case.is_busy(place) or process.poll() is not None, place)
+        wait(lambda: case.is_busy(place) or process.poll() is not None, "it is busy", place.story)
         assert process.poll() is None, place.errors.read_text()
         os.killpg(process.pid, case.number)
-        status = process.wait(_PATIENCE_S)
+        status = process.wait(PATIENCE_S)
         process.stdin.close()
-    wait_for(lambda: not is_group_running(process.pid), place)
+    wait(lambda: not is_group_running(process.pid), "all of its processes have ended", place.story)
     assert status == (128 + case.number if case.status is None else case.status), place.errors.read_text()
     said = place.errors.read_text()
     # What Java says of the options that it was given by the tests, and a gateway of a machine with no time for it.
@@ -187,11 +188,4 @@ def test_a_command_that_is_told_to_stop_does_so_quietly(
         assert not [line for line in lines if word in line]
     left = [path for path in place.work.rglob("*") if case.name != "live" and path != place.work / "out"]
     assert left == []
-    wait_for(lambda: not list(place.temporary.iterdir()), place)
-
-
-def wait_for(condition: Callable[[], bool], place: Place) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, (place.errors.read_text(), list(place.temporary.iterdir()))
-        time.sleep(0.05)
+    wait(lambda: not list(place.temporary.iterdir()), "nothing temporary is left", place.story)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
+from tests.waiting import wait
 
 pytestmark = pytest.mark.slow
 
@@ -49,11 +49,10 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
     with said.open("wb") as out:
         process = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=out, start_new_session=True)
         try:
-            end = time.monotonic() + 300
-            while "Spark Connect: " not in said.read_text():
-                assert process.poll() is None, said.read_text()
-                assert time.monotonic() < end, said.read_text()
-                time.sleep(0.1)
+            wait(
+                lambda: "Spark Connect: " in said.read_text() or process.poll() is not None, "it serves", said.read_text
+            )
+            assert process.poll() is None, said.read_text()
             yield f"sc://{address}"
         finally:
             os.killpg(process.pid, signal.SIGTERM)

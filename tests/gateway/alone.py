@@ -13,9 +13,9 @@ import pyarrow as pa
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.embedded import EmbeddedLog
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS, topics
 from tests.gateway.wire import Wire
+from tests.waiting import wait
 
 KNOWN = topics(t1=4, t2=2)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from tests.gateway.fleet import Fleet, Member, Place, wait
+from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.history import Commit
+from tests.waiting import wait
 
 
 @dataclass

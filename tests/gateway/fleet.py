@@ -9,19 +9,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tests.gateway.clients import built
+from tests.waiting import PATIENCE_S, wait
 
 MEMBER = Path(__file__).with_name("member.py")
 OURS = Path(__file__).parents[1] / "members" / "process.py"
-#: How long anything is waited for: it comes within seconds, or on a busy machine within a minute; else it never does.
-PATIENCE_S = 300.0
-
 PYTHON = ("kafka-python", "confluent", "aiokafka")
 
 Place = tuple[str, int]
@@ -180,13 +177,3 @@ class Fleet:
         if error is None:
             said = {member.name: lines for member in self.members if (lines := member.errors())}
             assert not said, said
-
-
-def wait(
-    condition: Callable[[], Any], what: str, story: Callable[[], str] = lambda: "", timeout_s: float = PATIENCE_S
-) -> None:
-    """Until the condition holds; fails with the story when it doesn't in time."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"waited {timeout_s:g} s until {what}\n{story()}"
-        time.sleep(0.05)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.gateway.alone import Alone
-from tests.gateway.fleet import wait
 from tests.gateway.wire import Wire
 from tests.groups.bodies import consumer_heartbeat
+from tests.waiting import wait
 
 ASSIGNMENT = {"topicPartitions": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [1]}]}
 BEAT = consumer_heartbeat("g", "m", 2)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.gateway.alone import Alone
-from tests.gateway.fleet import wait
 from tests.gateway.test_loading import COMMIT, JOIN, LEAVE
 from tests.gateway.wire import HEARTBEAT, Wire
 from tests.groups.bodies import consumer_heartbeat
+from tests.waiting import wait
 
 AT_ONCE = pytest.mark.parametrize("alone", [{"loading_hold_ms": 0}], indirect=True)
 NEVER = pytest.mark.parametrize("alone", [{"loading_hold_ms": 30_000}], indirect=True)

@@ -12,8 +12,9 @@ import pytest
 from coordinator_udf.gateway.settings import GatewaySettings
 from scripts.benchmarks.open_loop import send
 from tests.gateway import crowd
-from tests.gateway.fleet import PATIENCE_S, Fleet, Place
+from tests.gateway.fleet import Fleet, Place
 from tests.gateway.in_process import Front, topics
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

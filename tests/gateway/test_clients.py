@@ -13,8 +13,9 @@ import pytest
 
 from coordinator_udf.gateway.settings import GatewaySettings
 from tests.conftest import ROOT
-from tests.gateway.fleet import Fleet, Place, wait
+from tests.gateway.fleet import Fleet, Place
 from tests.gateway.in_process import Front, topics
+from tests.waiting import wait
 
 KNOWN = topics(t1=4, t2=2)
 PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}

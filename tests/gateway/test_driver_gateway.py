@@ -21,9 +21,9 @@ from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.startup import StartupPhases
 from scripts.ports import free_port
 from tests.gateway.alone import KNOWN
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS
 from tests.gateway.wire import HEARTBEAT, Wire
+from tests.waiting import wait
 
 CONFIG = CoordinatorConfig(Settings(), KNOWN)
 

@@ -9,8 +9,8 @@ import pytest
 
 from coordinator_udf.protocol.wire import request_bytes
 from tests.gateway.alone import Alone
-from tests.gateway.fleet import wait
 from tests.gateway.wire import HEARTBEAT, Wire
+from tests.waiting import wait
 
 CLIENTS = 20
 UNDER_WAY = 16

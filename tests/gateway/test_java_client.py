@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.clients.built import java_command
-from tests.gateway.fleet import PATIENCE_S, wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.test_topics_and_ends import commit
 from tests.gateway.wire import Wire
+from tests.waiting import PATIENCE_S, wait
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

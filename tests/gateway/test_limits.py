@@ -9,9 +9,9 @@ import time
 import pytest
 
 from tests.gateway.alone import METADATA, Alone
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import topics
 from tests.gateway.wire import HEARTBEAT
+from tests.waiting import wait
 
 
 @pytest.mark.parametrize("alone", [{"max_in_flight_per_connection": 2}], indirect=True)

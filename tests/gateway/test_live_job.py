@@ -20,9 +20,10 @@ from deltalake import DeltaTable
 from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway import crowd, history
-from tests.gateway.fleet import Fleet, Member, Place, wait
+from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.history import Commit
 from tests.process_groups import kill_group
+from tests.waiting import wait
 
 JOB = ROOT / "jobs" / "coordinator_stream.py"
 PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2)}

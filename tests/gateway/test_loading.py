@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.alone import Alone
-from tests.gateway.fleet import wait
 from tests.gateway.wire import HEARTBEAT
+from tests.waiting import wait
 
 JOIN = {
     "groupId": "g",

@@ -19,10 +19,10 @@ from coordinator_udf.monitoring import JsonFormatter, MonitoringEndpoint
 from coordinator_udf.streaming.metrics import CoordinatorMetrics
 from coordinator_udf.tables.delta import OutputTables
 from coordinator_udf.user_errors import UserError
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.wire import HEARTBEAT, Wire, join
 from tests.groups.bodies import consumer_heartbeat
+from tests.waiting import wait
 
 KAFKA = "kafka_server_group_coordinator_metrics"
 

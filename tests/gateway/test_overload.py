@@ -10,9 +10,9 @@ import pytest
 
 from coordinator_udf.gateway.server.standstill import STOOD_STILL_S
 from tests.gateway.alone import Alone
-from tests.gateway.fleet import wait
 from tests.gateway.test_loading import JOIN
 from tests.gateway.wire import HEARTBEAT
+from tests.waiting import wait
 
 FEW = pytest.mark.parametrize("alone", [{"unanswered_rows_max": 2}], indirect=True)
 

@@ -28,9 +28,10 @@ from schemas.tables import table_arrow
 from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway import history
-from tests.gateway.fleet import Fleet, wait
+from tests.gateway.fleet import Fleet
 from tests.gateway.in_process import PARTITIONS, InProcessCoordinator
 from tests.gateway.wire import HEARTBEAT, Wire
+from tests.waiting import wait
 
 JOB = ROOT / "jobs" / "gateway.py"
 

@@ -18,11 +18,11 @@ from coordinator_udf.gateway.versions import ADVERTISED, COORDINATED
 from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.settings.file import topic_id
 from tests.gateway.alone import KNOWN, METADATA, Alone
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import PARTITIONS, Front, topics
 from tests.gateway.wire import HEARTBEAT, Wire, join
 from tests.protocol.sample_requests import sample_request
 from tests.protocol.test_failed_answer import places_of_errors
+from tests.waiting import wait
 
 #: Longer than any test waits for an answer.
 HOUR_MS = 3_600_000

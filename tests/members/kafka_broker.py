@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from scripts.ports import free_port
 from tests.gateway.clients.built import built_jars
+from tests.waiting import PATIENCE_S, wait
 
-_START_S = 300.0
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _SETTINGS = """
 process.roles=broker,controller
@@ -58,7 +58,7 @@ class KafkaBroker:
         properties.write_text(text)
         java = ["java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
         format_it = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
-        subprocess.run(format_it, check=True, capture_output=True, timeout=_START_S)
+        subprocess.run(format_it, check=True, capture_output=True, timeout=PATIENCE_S)
         self._command = [*java, "kafka.Kafka", str(properties)]
         self.start()
         self._make_topics()
@@ -81,18 +81,21 @@ class KafkaBroker:
 
     def _make_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        deadline = time.monotonic() + _START_S
-        while True:
-            assert self._process.poll() is None, (self._directory / "server.log").read_text()[-2_000:]
+
+        def are_there() -> bool:
+            assert self._process.poll() is None, said()
             try:
                 # Looked for even when they are made: the broker tells of them a moment after the controller has them.
                 there = admin.list_topics(timeout=120).topics
-                missing = {name: count for name, count in self._topics.items() if name not in there}
-                if not missing:
-                    return
-                made = admin.create_topics([NewTopic(name, count, 1) for name, count in missing.items()])
-                for future in made.values():
+                missing = [NewTopic(name, count, 1) for name, count in self._topics.items() if name not in there]
+                for future in (admin.create_topics(missing) if missing else {}).values():
                     future.result(10)
-            except Exception:  # noqa: BLE001  whatever the library says of a broker or topic that isn't there yet
-                assert time.monotonic() < deadline, (self._directory / "server.log").read_text()[-2_000:]
-            time.sleep(0.2)
+            except (KafkaException, TimeoutError):
+                # The broker or a topic isn't there yet.
+                return False
+            return not missing
+
+        def said() -> str:
+            return (self._directory / "server.log").read_text()[-2_000:]
+
+        wait(are_there, "the broker has its topics", said, every_s=0.2)

@@ -15,10 +15,10 @@ from coordinator_udf.members.client_assignors.spec import Assignment, ClientAssi
 from coordinator_udf.members.driver.member import DrivenMember
 from coordinator_udf.members.driver.transport import BrokerTransport
 from coordinator_udf.members.inputs import TopicPartition
-from tests.gateway.fleet import PATIENCE_S
 from tests.gateway.in_process import Front, topics
 from tests.gateway.test_topics_and_ends import create, new_topic
 from tests.gateway.wire import Wire
+from tests.waiting import PATIENCE_S
 
 #: It takes real time.
 pytestmark = pytest.mark.slow

@@ -16,6 +16,7 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.protocol.errors import BadRequest
 from tests.gateway.in_process import Front, topics
 from tests.gateway.wire import Wire
+from tests.waiting import PATIENCE_S
 
 #: It waits for sessions to end.
 pytestmark = pytest.mark.slow
@@ -43,7 +44,6 @@ _SETTINGS = {
 }
 EXTENDED = GatewaySettings(port=0, client_assignors=True)
 _PARTITIONS = 7
-_WAIT_S = 180.0
 
 
 @pytest.fixture
@@ -73,13 +73,18 @@ async def _member(front: Front, protocol: str, name: str, listener: Callable[...
     return await DrivenMember(properties, transport, listener).start(["t"])
 
 
-async def _shared_out(members: Sequence[DrivenMember]) -> None:
-    async with asyncio.timeout(_WAIT_S):
-        while True:
-            owned = [partition for member in members for partition in member.assignment]
-            if len(owned) == len(set(owned)) == _PARTITIONS and all(member.assignment for member in members):
-                return
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
             await asyncio.sleep(0.05)
+
+
+async def _shared_out(members: Sequence[DrivenMember]) -> None:
+    def are_shared() -> bool:
+        owned = [partition for member in members for partition in member.assignment]
+        return len(owned) == len(set(owned)) == _PARTITIONS and all(member.assignment for member in members)
+
+    await _until(are_shared)
 
 
 @pytest.mark.parametrize("protocol", PROPERTIES)
@@ -95,7 +100,8 @@ def test_members_share_partitions_and_take_over_from_one_that_leaves_and_one_tha
         await _shared_out([dying, staying])
         await dying.abandon()
         await _shared_out([staying])
-        assert listeners[2].owned == set(staying.assignment)
+        # An application is told of partitions when it is known where they begin, a moment after the member has them.
+        await _until(lambda: listeners[2].owned == set(staying.assignment))
         assert [listener.twice for listener in listeners] == [0, 0, 0]
         assert [member.errors for member in members] == [[], [], []]
         await staying.close()
@@ -140,6 +146,7 @@ def test_an_application_that_throws_in_a_callback_is_told_so_and_goes_on(front: 
 
         member = await _member(front, "range", "c0", throws_once)
         await _shared_out([member])
+        await _until(lambda: bool(member.errors))
         assert [error.class_name for error in member.errors] == ["KafkaException"]
         await member.close()
 

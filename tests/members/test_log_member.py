@@ -17,13 +17,13 @@ from coordinator_udf.log.file import LogError
 from coordinator_udf.members.driver.member import MemberError
 from coordinator_udf.members.inputs import TopicPartition
 from tests.gateway.in_process import Front
+from tests.waiting import wait
 
 #: It waits for sessions to end.
 pytestmark = pytest.mark.slow
 
 _PARTS = {"slice": 12}
 _PROPERTIES = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 300}
-_WAIT_S = 180.0
 
 
 @pytest.fixture
@@ -39,13 +39,6 @@ def root(tmp_path: Path) -> Iterator[Path]:
     front.coordinator._answer = answer
     with front:
         yield tmp_path
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _work(root: Path, told: Connection) -> None:
@@ -64,19 +57,19 @@ def test_a_worker_takes_over_the_parts_of_one_that_was_killed(root: Path) -> Non
     told, telling = context.Pipe(duplex=False)
     other = context.Process(target=_work, args=(root, telling), daemon=True)
     with LogMember(root, "workers", _PARTS, client_id="first", properties=_PROPERTIES) as member:
-        _until(lambda: len(member.assignment) == 12)
+        wait(lambda: len(member.assignment) == 12, "it has 12 parts")
         other.start()
-        _until(lambda: len(member.assignment) == 6)
-        _until(lambda: told.poll() and told.recv() == 6)
+        wait(lambda: len(member.assignment) == 6, "it has 6 parts")
+        wait(lambda: told.poll() and told.recv() == 6, "the other has 6 parts")
         other.kill()
         other.join()
-        _until(lambda: len(member.assignment) == 12)
+        wait(lambda: len(member.assignment) == 12, "it has 12 parts")
 
 
 def test_commits_are_taken_and_refused_after_the_end(root: Path) -> None:
     part = TopicPartition("slice", 0)
     with LogMember(root, "leases", _PARTS, protocol_type="lease", properties=_PROPERTIES) as member:
-        _until(lambda: len(member.assignment) == 12)
+        wait(lambda: len(member.assignment) == 12, "it has 12 parts")
         member.commit({part: 7})
     with pytest.raises(MemberError, match="closed"):
         member.commit({part: 8})

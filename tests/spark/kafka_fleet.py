@@ -10,10 +10,10 @@ from pathlib import Path
 
 from scripts.ports import free_port
 from tests.conftest import ROOT
-from tests.gateway.fleet import wait
 from tests.gateway.upstream.test_two_gateways import GATEWAY_PORTS
 from tests.members.kafka_broker import KafkaBroker
 from tests.process_groups import kill_group
+from tests.waiting import wait
 
 START_S = 300
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,10 +17,9 @@ import pyspark
 from coordinator_udf.tables.spark_session import resolved_jars
 from tests.conftest import ROOT
 from tests.process_groups import kill_group, with_title
+from tests.waiting import PATIENCE_S, wait
 
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
-#: A bound that only a machine that stands still would reach.
-_PATIENCE_S = 400
 
 
 def own_environment() -> dict[str, str]:
@@ -63,11 +61,8 @@ def submitted(
 
 def kill_executor(driver: subprocess.Popen[bytes], folder: Path, is_time: Callable[[], bool]) -> None:
     """Kills one of the executors as soon as it is time."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not is_time():
-        assert driver.poll() is None, said(folder)
-        assert time.monotonic() < deadline, said(folder)
-        time.sleep(0.05)
+    wait(lambda: is_time() or driver.poll() is not None, "it is time", lambda: said(folder))
+    assert driver.poll() is None, said(folder)
     # Those of this driver alone: processes of its session.
     victims = [pid for pid, session in with_title(_EXECUTOR) if session == driver.pid]
     assert victims, "there is no executor"
@@ -75,7 +70,7 @@ def kill_executor(driver: subprocess.Popen[bytes], folder: Path, is_time: Callab
 
 
 def assert_ends_well(driver: subprocess.Popen[bytes], folder: Path) -> None:
-    assert driver.wait(timeout=_PATIENCE_S) == 0, said(folder)
+    assert driver.wait(timeout=PATIENCE_S) == 0, said(folder)
 
 
 def said(folder: Path) -> str:

@@ -22,8 +22,8 @@ from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
 from schemas.outputs import ASSIGNMENTS, RECORDS, RESPONSES
 from schemas.tables import TABLES
-from tests.gateway.fleet import wait
 from tests.streaming.outputs import assignment, outputs, record, response, row
+from tests.waiting import wait
 
 pytestmark = pytest.mark.spark
 

@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.tables.delta import WRITE_ORDER
 from tests.conftest import ROOT
-from tests.gateway.fleet import wait
 from tests.process_groups import kill_group
 from tests.shard.edge import rows_of
+from tests.waiting import wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

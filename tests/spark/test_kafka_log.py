@@ -22,13 +22,14 @@ from coordinator_udf.log.kafka.topics import check
 from coordinator_udf.tables.spark_session import KAFKA_JARS
 from tests.conftest import ROOT
 from tests.gateway import crowd, history
-from tests.gateway.fleet import Fleet, wait
+from tests.gateway.fleet import Fleet
 from tests.gateway.security.locked import Locked
 from tests.gateway.security.locked_broker import SECRET, locked_broker, locked_with_kafka_config
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
 from tests.spark.conftest import in_order
 from tests.spark.kafka_fleet import START_S, KafkaFleet, make_topics
+from tests.waiting import wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

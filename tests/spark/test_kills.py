@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import FIELDS
 from tests.conftest import ROOT
-from tests.gateway.fleet import PATIENCE_S
 from tests.process_groups import kill_group
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
+from tests.waiting import PATIENCE_S, wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -112,13 +112,13 @@ def batches_done(root: Path) -> int:
 
 def wait_for_progress(root: Path, driver: subprocess.Popen[bytes], done: int) -> bool:
     """Whether the driver did another batch; False if it ended."""
-    deadline = time.monotonic() + PATIENCE_S
-    while batches_done(root) <= done:
-        if driver.poll() is not None:
-            return False
-        assert time.monotonic() < deadline, (root / "driver.log").read_text()[-4000:]
-        time.sleep(0.02)
-    return True
+    wait(
+        lambda: batches_done(root) > done or driver.poll() is not None,
+        "another batch is done",
+        lambda: (root / "driver.log").read_text()[-4000:],
+        every_s=0.02,
+    )
+    return batches_done(root) > done
 
 
 def death_at(number: int, chance: random.Random) -> Death:

@@ -21,6 +21,7 @@ from coordinator_udf.streaming.sources.requests import SourceError
 from schemas.requests import LIVE, request_log_arrow
 from tests.shard.edge import rows_of
 from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables
+from tests.waiting import wait
 
 pytestmark = pytest.mark.spark
 
@@ -87,27 +88,29 @@ def test_the_job_keeps_the_clock_of_a_log_without_ticks(coordinator_spark: Spark
     body = {"groupId": "g", "sessionTimeoutMs": 1000, "rebalanceTimeoutMs": 1000, "memberId": "", "protocolType": "x"}
     body |= {"protocols": [{"name": "p", "metadata": "AA=="}]}
 
+    def states() -> list[dict[str, Any]]:
+        return changes_of_state(read_tables(tmp_path / "tables")["group_transitions"].to_pylist())
+
     def ask(number: int, api: str, body: dict[str, Any]) -> None:
         """A request stamped by a clock that is a day ahead."""
         rows = rows_of(api, 3, body, now_ms + 86_400_000, f"r{number}", partitions=2)
         write_lines(folder, f"{number}.jsonl", [json.dumps({**row, "source": LIVE, "offset": number}) for row in rows])
 
     with Coordinator(coordinator_spark, options, CoordinatorConfig(settings)) as coordinator:
-        while not coordinator.sink.totals.sink_ms:
-            time.sleep(0.05)
+        wait(lambda: coordinator.sink.totals.sink_ms, "the first micro-batch is done")
         now_ms = time.time_ns() // 1_000_000
         ask(0, "JoinGroup", body)
         for number in range(1, 15):
             time.sleep(0.2)
             ask(number, "Heartbeat", {"groupId": "g", "generationId": 1, "memberId": "stranger"})
-        deadline = time.monotonic() + 300
-        states: list[dict[str, Any]] = []
-        while len(states) < 5 or coordinator.sink.totals.answers < 15:
-            assert time.monotonic() < deadline, states
-            time.sleep(0.2)
-            states = changes_of_state(read_tables(tmp_path / "tables")["group_transitions"].to_pylist())
-    assert [row["to_state"] for row in states][-1] == "Empty"
-    assert states[2]["ts"] - states[1]["ts"] == 300, "its timers fire though no request comes"
+        wait(
+            lambda: coordinator.sink.totals.answers >= 15 and len(states()) >= 5,
+            "all is decided",
+            lambda: f"{states()}",
+            every_s=0.2,
+        )
+    assert [row["to_state"] for row in states()][-1] == "Empty"
+    assert states()[2]["ts"] - states()[1]["ts"] == 300, "its timers fire though no request comes"
     answers = read_tables(tmp_path / "tables")["group_responses"].column("ts").to_pylist()
     ended_ms = time.time_ns() // 1_000_000
     assert max(answers) <= ended_ms + settings.log_clock_skew_max_ms, "a clock that is ahead moves time by that at most"

@@ -175,7 +175,8 @@ def test_a_load_in_portions_answers_each_request_once_while_clients_go_on(
 
 
 def keep_on(done: threading.Event, ask: Callable[[], object]) -> None:
-    while not done.wait(0.02):
+    # Some while each portion is loaded. Fifty a second would only be many micro-batches more, the slower the machine.
+    while not done.wait(0.2):
         ask()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.conftest import SAMPLE_LOG
 from tests.shard.edge import rows_of
 from tests.shard.samples import SAMPLES
 from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables, scenario
+from tests.waiting import wait
 
 pytestmark = pytest.mark.spark
 
@@ -167,7 +167,11 @@ def test_a_tick_fires_timers_and_a_stop_ends_between_two_batches(
         lambda table: answers.extend(table.column("request_id").to_pylist()),
     ) as coordinator:
         log.append(rows_of("JoinGroup", 3, body, log.now_ms(), "join", partitions=2))
-        transitions = wait_for(tmp_path / "tables", "group_transitions", lambda states: len(states) == 5)
+        tables = tmp_path / "tables"
+        wait(
+            lambda: len(states_in(tables)) == 5, "the group is empty again", lambda: f"{states_in(tables)}", every_s=0.2
+        )
+        transitions = states_in(tables)
         assert answers == ["join"]
         coordinator.stop()
         assert not coordinator.query.isActive
@@ -177,15 +181,8 @@ def test_a_tick_fires_timers_and_a_stop_ends_between_two_batches(
     assert rows[2]["ts"] - rows[1]["ts"] == 500
 
 
-def wait_for(folder: Path, table: str, done: object, timeout_s: float = 300.0) -> list[str]:
-    assert callable(done)
-    deadline = time.monotonic() + timeout_s
-    while True:
-        states = [row["to_state"] for row in changes_of_state(read_tables(folder)[table].to_pylist())]
-        if done(states):
-            return states
-        assert time.monotonic() < deadline, states
-        time.sleep(0.2)
+def states_in(folder: Path) -> list[str]:
+    return [row["to_state"] for row in changes_of_state(read_tables(folder)["group_transitions"].to_pylist())]
 
 
 def test_what_cannot_be_started_says_why(

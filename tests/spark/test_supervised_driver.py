@@ -15,11 +15,11 @@ from coordinator_udf.tables.spark_session import KAFKA_JARS, RESOLVED_JARS
 from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway import history
-from tests.gateway.fleet import wait
 from tests.members.kafka_broker import KafkaBroker
 from tests.process_groups import kill_group, with_title
 from tests.spark.kafka_fleet import START_S, KafkaFleet, make_topics
 from tests.spark.local_cluster import own_environment, packaged
+from tests.waiting import wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
@@ -23,11 +23,11 @@ from coordinator_udf.tables.spark_session import resolved_jars
 from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.spark.local_cluster import own_environment
+from tests.waiting import PATIENCE_S, wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SPARK = Path(pyspark.__path__[0])
-_PATIENCE_S = 400
 FIRST = "SELECT client_id FROM assignment_history ORDER BY since, client_id LIMIT 1"
 #: Some of each kind: views, what becomes tables as Spark would plan it for long, and what needs a function of Python.
 #: Spark plans each of the other views for seconds.
@@ -54,7 +54,7 @@ def installed(tmp_path: Path) -> Path:
     words = ("sql", "--root", str(tmp_path), "--ddl", "incident", "--install", "--spark-conf", str(conf))
     told = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
-        [*_MUSTER, *words], cwd=tmp_path, env=told, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+        [*_MUSTER, *words], cwd=tmp_path, env=told, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     return tmp_path
@@ -88,21 +88,28 @@ def server(installed: Path) -> Iterator[int]:
         )
     yield port
     os.killpg(process.pid, signal.SIGTERM)
-    process.wait(_PATIENCE_S)
+    process.wait(PATIENCE_S)
 
 
 def connected(spark: SparkSession, port: int, log: Path) -> Any:
     """A connection by Hive's JDBC driver, as a BI tool has it."""
     jvm: Any = spark.sparkContext._jvm
-    end = time.monotonic() + _PATIENCE_S
-    while True:
+    found: list[Any] = []
+
+    def connects() -> bool:
         try:
-            return jvm.org.apache.hive.jdbc.HiveDriver().connect(
-                f"jdbc:hive2://127.0.0.1:{port}/incident", jvm.java.util.Properties()
+            found.append(
+                jvm.org.apache.hive.jdbc.HiveDriver().connect(
+                    f"jdbc:hive2://127.0.0.1:{port}/incident", jvm.java.util.Properties()
+                )
             )
-        except Exception:  # noqa: BLE001 - it doesn't listen yet
-            assert time.monotonic() < end, log.read_text()[-4000:]
-            time.sleep(1)
+        except Py4JJavaError:
+            # It doesn't listen yet.
+            return False
+        return True
+
+    wait(connects, "the server listens", lambda: log.read_text()[-4000:], every_s=1)
+    return found[0]
 
 
 def test_views_are_asked_by_jdbc(spark: SparkSession, installed: Path, server: int) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from coordinator_udf.streaming.checkpoint import CheckpointError, append_needed,
 from coordinator_udf.streaming.checkpoint_files import LocalFiles
 from coordinator_udf.streaming.folding import Folder, FoldError, claim_history, fold
 from tests.conftest import ROOT
+from tests.waiting import wait
 
 PARTITIONS = 3
 
@@ -279,17 +279,10 @@ def test_the_folder_waits_for_enough_and_tells_what_is_wrong_until_it_is_over(
     folder = Folder(log, str(tmp_path / "tables"), LocalFiles(str(checkpoint)), log.rows_until(40), interval_s=0.02)
     (checkpoint / "offsets" / "3").write_text("v9")
     folder.start()
-    wait_for(lambda: "the request log is not folded" in caplog.text)
+    wait(lambda: "the request log is not folded" in caplog.text, "it says so")
     assert (folder.trouble or "").startswith("CheckpointError: ")
     assert log.extent().first == 0
     write_checkpoint(checkpoint, {3: 40, 4: 50}, [3])
-    wait_for(lambda: folder.trouble is None)
+    wait(lambda: folder.trouble is None, "the log is folded again")
     folder.close()
     assert log.extent().first == 40
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

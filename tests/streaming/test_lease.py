@@ -25,6 +25,7 @@ from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables
 from coordinator_udf.tables.epoch import FencedError
 from coordinator_udf.tables.places import files_of
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE_S, wait
 
 #: Writes batch after batch, and says of each that it is written, until it can't any more.
 WRITER = """
@@ -42,19 +43,6 @@ with told_in_words("coordinator"):
                 tables.write(batch(number), "query", number)
                 print(number, flush=True)
 """
-
-
-#: Longer than whoever lives is silent on the busiest machine, in seconds.
-LONG_S = 300.0
-
-
-def eventually(is_so: Callable[[], bool], timeout_s: float = LONG_S) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def raises(kind: type[Exception], act: Callable[[], None]) -> bool:
@@ -102,7 +90,7 @@ def test_who_was_stopped_and_taken_over_from_ends_with_an_error(
         assert mine.epoch == 2
         found = {name: tables.table(name).version() for name in WRITE_ORDER}
         writer.send_signal(signal.SIGCONT)
-        said, error = writer.communicate(timeout=LONG_S)
+        said, error = writer.communicate(timeout=PATIENCE_S)
         assert writer.returncode == 1
         assert error.startswith("coordinator: another coordinator has taken over the table"), error
         assert {name: tables.table(name).version() for name in WRITE_ORDER} == found
@@ -115,7 +103,7 @@ def test_who_was_stopped_and_taken_over_from_ends_with_an_error(
 def test_who_lives_is_not_taken_over_from(
     tmp_path: Path, writer: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "SILENT_AFTER_S", LONG_S)
+    monkeypatch.setattr(lease, "SILENT_AFTER_S", PATIENCE_S)
     with pytest.raises(StartError, match=rf"another coordinator runs on the folder of tables .*process {writer.pid} "):
         take_over(OutputTables(str(tmp_path)), str(tmp_path / "checkpoint"))
     assert writer.poll() is None
@@ -164,9 +152,9 @@ def test_whoever_watches_a_lease_sees_who_died_stands_still_or_has_ended(
     assert not watch.is_coordinator_away()
     monkeypatch.setattr(lease, "MISSED_AFTER_S", 1.0)
     writer.send_signal(signal.SIGSTOP)
-    assert eventually(watch.is_coordinator_away)
+    wait(watch.is_coordinator_away, "the coordinator is seen to be away")
     writer.send_signal(signal.SIGCONT)
-    assert eventually(lambda: not watch.is_coordinator_away())
+    wait(lambda: not watch.is_coordinator_away(), "it is seen to be back")
     monkeypatch.setattr(lease, "MISSED_AFTER_S", 1e9)
     writer.kill()
     writer.wait()
@@ -182,7 +170,7 @@ def test_who_has_no_lock_to_show_is_watched(
     # As on a storage that many machines see.
     monkeypatch.setattr(lease, "is_uri", lambda _: True)
     with monkeypatch.context() as patient:
-        patient.setattr(lease, "SILENT_AFTER_S", LONG_S)
+        patient.setattr(lease, "SILENT_AFTER_S", PATIENCE_S)
         with pytest.raises(StartError, match="another coordinator runs on the folder of tables"):
             take_over(OutputTables(str(tmp_path)), "s3://bucket/checkpoint")
     writer.kill()
@@ -197,7 +185,7 @@ def test_an_idle_coordinator_notices_too(tmp_path: Path) -> None:
     with take_over(tables, "checkpoint") as mine:
         mine.raise_if_lost(look=True)
         with lease.Lease(newer, "checkpoint", None):
-            assert eventually(lambda: raises(FencedError, mine.raise_if_lost))
+            wait(lambda: raises(FencedError, mine.raise_if_lost), "it sees that it was taken over from")
     files = files_of(str(tmp_path))
     holder = lease._read(files)
     assert holder is not None
@@ -217,7 +205,7 @@ def test_a_checkpoint_is_locked_again_when_who_held_it_is_gone(tmp_path: Path, w
                 with exclusive_checkpoint(checkpoint, other):
                     pass
 
-            assert eventually(lambda: raises(StartError, use))
+            wait(lambda: raises(StartError, use), "the checkpoint is locked")
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "old"])

@@ -13,7 +13,7 @@ import pyarrow as pa
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.gateway_lock import hold_gateway_lock, is_gateway_there
 from coordinator_udf.streaming.ticker import Ticker
-from tests.gateway.fleet import wait
+from tests.waiting import wait
 
 INTERVAL_MS = 10
 

@@ -34,6 +34,7 @@ from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.in_process import PARTITIONS
 from tests.gateway.security.locked import PASSWORDS, Locked
+from tests.waiting import wait
 
 #: How many connections of an attack are opened a turn.
 _AT_ONCE: Final = 50
@@ -302,9 +303,9 @@ def locked_gateway(directory: Path) -> Iterator[tuple[Door, int]]:
     with (directory / "gateway.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        while b"listening on" not in (directory / "gateway.log").read_bytes():
-            assert process.poll() is None, (directory / "gateway.log").read_text()
-            time.sleep(0.05)
+        told = directory / "gateway.log"
+        wait(lambda: b"listening on" in told.read_bytes() or process.poll() is not None, "it listens", told.read_text)
+        assert process.poll() is None, told.read_text()
         yield Door(port, str(locked.ca)), process.pid
     finally:
         process.send_signal(signal.SIGTERM)

@@ -14,10 +14,10 @@ from coordinator_udf.gateway.security.acls import Acls
 from coordinator_udf.gateway.security.settings import Acl
 from coordinator_udf.protocol.requests import ZERO_UUID
 from coordinator_udf.settings.file import topic_id
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import PASSWORDS, Locked
 from tests.gateway.wire import HEARTBEAT, Wire, join
+from tests.waiting import wait
 
 GROUP, TOPIC = 30, 29
 METADATA = {

@@ -16,10 +16,10 @@ from coordinator_udf.gateway.security.admission import Strangers
 from coordinator_udf.gateway.security.sasl import Refused, user_mechanisms
 from coordinator_udf.gateway.security.users import UserFile, read_users, verifiers, write_users
 from coordinator_udf.gateway.settings import GatewaySettingsError
-from tests.gateway.fleet import PATIENCE_S, wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import MECHANISMS, PASSWORDS, Locked
 from tests.gateway.wire import HEARTBEAT, Wire
+from tests.waiting import PATIENCE_S, wait
 
 
 @pytest.fixture(scope="module")

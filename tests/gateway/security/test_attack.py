@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.fleet import wait
 from tests.gateway.security.attack import ATTACKS, Client, locked_gateway, memory_mib
 from tests.gateway.security.locked import PASSWORDS
+from tests.waiting import wait
 
 #: Connections of an attack, and how much memory may be left of them: under TLS each takes a quarter of a MiB, and what
 #: 255 leave behind may stay.

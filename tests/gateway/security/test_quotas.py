@@ -9,11 +9,11 @@ import pytest
 
 from coordinator_udf.gateway.security.quotas import Quotas
 from coordinator_udf.gateway.security.settings import Quota
-from tests.gateway.fleet import wait
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import Locked
 from tests.gateway.security.test_acls import AuthenticatedWire
 from tests.gateway.wire import HEARTBEAT
+from tests.waiting import wait
 
 
 def test_who_sends_too_much_waits_as_long_as_it_was_too_fast() -> None:

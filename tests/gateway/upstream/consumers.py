@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.gateway.fleet import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait
 
 #: Reads this many records of a topic as a member of a group, commits, and leaves: address, topic, group, how many.
 Read = Callable[[str, str, str, int], set[bytes]]
@@ -120,7 +120,9 @@ def java(
 
 def wait_for_assignment(consumer: Any) -> None:
     """Polls a consumer of confluent-kafka until it has partitions."""
-    end = time.monotonic() + PATIENCE_S
-    while not consumer.assignment():
-        assert time.monotonic() < end
+
+    def is_assigned() -> Any:
         consumer.poll(0.1)
+        return consumer.assignment()
+
+    wait(is_assigned, "it has partitions")

@@ -22,13 +22,14 @@ from coordinator_udf.gateway.upstream.settings import UpstreamSettings
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from scripts.ports import free_port
 from tests.gateway.clients.built import java_command
-from tests.gateway.fleet import PATIENCE_S, Fleet, wait
+from tests.gateway.fleet import Fleet
 from tests.gateway.in_process import Front
 from tests.gateway.test_configs import HEARTBEAT, OF_GROUPS, SESSION, alter, described, interval_ms, replace
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE_S, wait
 
 pytestmark = [
     pytest.mark.slow,

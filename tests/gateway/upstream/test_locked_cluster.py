@@ -16,12 +16,12 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.gateway.clients.built import java_command
-from tests.gateway.fleet import PATIENCE_S
 from tests.gateway.in_process import Front
 from tests.gateway.security.locked import PASSWORDS, Locked, java_login
 from tests.gateway.security.locked_broker import UPSTREAM, locked_broker, locked_with_kafka_config
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.conftest import ROOT
-from tests.gateway.fleet import PATIENCE_S
 from tests.gateway.upstream import consumers
 from tests.gateway.upstream.behind import front_of
 from tests.members.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 

@@ -22,11 +22,12 @@ from coordinator_udf.settings.coordinator import Settings
 from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway.alone import METADATA
-from tests.gateway.fleet import Fleet, wait
+from tests.gateway.fleet import Fleet
 from tests.gateway.in_process import PARTITIONS, InProcessCoordinator
 from tests.gateway.upstream.behind import FAST
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
+from tests.waiting import wait
 
 pytestmark = pytest.mark.slow
 

@@ -31,8 +31,8 @@ from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.checkpoint_files import LocalFiles
 from coordinator_udf.streaming.recovery import RecoveryError
 from coordinator_udf.streaming.topic_recovery import starting_offsets
-from tests.gateway.fleet import PATIENCE_S, wait
 from tests.members.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE_S, wait
 
 pytestmark = pytest.mark.slow
 
