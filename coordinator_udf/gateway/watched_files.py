@@ -1,4 +1,4 @@
-"""The files of topics, users and ACLs, which are read again when they are written to."""
+"""The files of topics, users and ACLs, which are read again when they are written to or replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from coordinator_udf.background import BackgroundThread, Watch
-from coordinator_udf.gateway.file_times import written_ns
+from coordinator_udf.gateway.file_stamps import file_stamp
 from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.settings.coordinator import SettingsError
@@ -38,13 +38,13 @@ def _watch_topics(gateway: Gateway, options: GatewayOptions) -> Watch:
 
     With a cluster the topics are its.
     """
-    seen = written_ns(options.config)
+    seen = file_stamp(options.config)
 
     def look() -> None:
         nonlocal seen
         if options.upstream is not None:
             return
-        stamp = written_ns(options.config)
+        stamp = file_stamp(options.config)
         if stamp != seen:
             seen = stamp
             gateway.set_topics(load_settings(options.config).topics)

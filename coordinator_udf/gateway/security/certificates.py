@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography import x509
 
-from coordinator_udf.gateway.file_times import written_ns
+from coordinator_udf.gateway.file_stamps import FileStamp, file_stamp
 from coordinator_udf.gateway.security.settings import SecuritySettings, server_tls
 
 _log: Final = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class Certificates:
             _log.info("clients that connect are met with the certificates of %s as they are now", self._files[0])
         return self.tls
 
-    def _look(self) -> list[int | None]:
-        return [written_ns(file) for file in self._files]
+    def _look(self) -> list[FileStamp | None]:
+        return [file_stamp(file) for file in self._files]
 
     def _read(self) -> ssl.SSLContext | None:
         tls = server_tls(self._settings, self._directory)

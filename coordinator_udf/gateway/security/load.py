@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from coordinator_udf.gateway.file_times import written_ns
+from coordinator_udf.gateway.file_stamps import file_stamp
 from coordinator_udf.gateway.security.acls import Acls
 from coordinator_udf.gateway.security.admission import SecureAdmission, Strangers
 from coordinator_udf.gateway.security.certificates import Certificates
@@ -40,7 +40,7 @@ class Security:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = written_ns(path)
+        self._stamp = file_stamp(path)
         self.settings = read_security(path)
         self.directory = path.parent
         self._acls = _acls(self.settings)
@@ -100,7 +100,7 @@ class Security:
             raise GatewaySettingsError("; ".join(failures))
 
     def _look_at_acls(self) -> None:
-        if (stamp := written_ns(self._path)) != self._stamp:
+        if (stamp := file_stamp(self._path)) != self._stamp:
             self._acls = _acls(read_security(self._path))
             self._stamp = stamp
 

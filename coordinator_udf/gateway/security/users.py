@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from scramp import ScramMechanism
 
+from coordinator_udf.gateway.file_stamps import file_stamp
 from coordinator_udf.gateway.settings import GatewaySettingsError
 
 #: The SCRAM mechanisms, the strongest first; each user has a verifier for each.
@@ -60,21 +61,16 @@ class UserFile:
         self.path = path
         # For a file that was made before such an entry.
         self._secret = secrets.token_bytes(32)
-        self._stamp: int | None = None
-        self._users: Users = {}
-        self.look_again()
+        self._stamp = file_stamp(path)
+        self._users: Users = read_users(path)
 
     def look_again(self) -> None:
-        """Reads the file if it was written to.
+        """Reads the file if it was written to or replaced.
 
         Raises:
             GatewaySettingsError: it can't be read; the users stay as they were.
         """
-        try:
-            stamp = self.path.stat().st_mtime_ns
-        except OSError as error:
-            raise GatewaySettingsError(f"the file of users {self.path} can't be read: {error}") from error
-        if stamp != self._stamp:
+        if (stamp := file_stamp(self.path)) != self._stamp:
             self._users = read_users(self.path)
             self._stamp = stamp
 

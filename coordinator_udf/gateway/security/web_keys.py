@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from jwt import PyJWK, PyJWTError
 
+from coordinator_udf.gateway.file_stamps import file_stamp
 from coordinator_udf.gateway.settings import GatewaySettingsError
 
 _log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class WebKeys:
             _check_address(location)
             self._opener = _opener(None if truststore is None else directory / truststore)
         self._is_missing = threading.Event()
-        self._keys, self._stamp = self._read(), self._stamp_now()
+        self._stamp, self._keys = file_stamp(self._path), self._read()
         self._asked_s = now_s()
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
@@ -100,7 +101,7 @@ class WebKeys:
         """
         now_s = self._now_s()
         if self._path is not None:
-            if (stamp := self._stamp_now()) != self._stamp:
+            if (stamp := file_stamp(self._path)) != self._stamp:
                 self._keys, self._stamp = self._read(), stamp
             return
         wait_s = min(self._refresh_s, _PAUSE_S) if self._is_missing.is_set() else self._refresh_s
@@ -141,12 +142,6 @@ class WebKeys:
                 if time.monotonic() > until_s:
                     raise TimeoutError(f"it is not all there after {_TIMEOUT_S:g} s")
         return data
-
-    def _stamp_now(self) -> int | None:
-        try:
-            return None if self._path is None else self._path.stat().st_mtime_ns
-        except OSError as error:
-            raise _wrong(self._location, f"can't be read: {error}") from error
 
 
 def _usable(entries: list[Any]) -> dict[tuple[str | None, str], PyJWK]:
