@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from importlib.metadata import version
 from inspect import signature
 
 import pytest
 
 from coordinator_udf.gateway import own_process
 from coordinator_udf.gateway.peers import FIRST_ID_BEFORE_CLUSTER
-from coordinator_udf.gateway.security import admission, oauthbearer, quotas, sasl
+from coordinator_udf.gateway.security import (
+    admission,
+    certificates,
+    oauthbearer,
+    quotas,
+    sasl,
+    sasl_authentication,
+    web_keys,
+)
 from coordinator_udf.gateway.security.settings import SecuritySettings
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.gateway.upstream.passing import told_ranges
@@ -20,9 +31,12 @@ from coordinator_udf.log.kafka.answers import PATIENCE_S
 from coordinator_udf.log.kafka.client import DELIVERY_TIMEOUT_MS, RECORD_BYTES_MAX
 from coordinator_udf.log.kafka.topics import DEFAULT_RETENTION_MS
 from coordinator_udf.log.rows import HEARD_WITHIN_MS, RECONNECT_MAX_MS
+from coordinator_udf.streaming import sink
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
 from coordinator_udf.streaming.lease import MISSED_AFTER_S, RENEW_EVERY_S, SILENT_AFTER_S
 from coordinator_udf.streaming.options import StreamOptions
+from coordinator_udf.streaming.session import SPARK_CONF, read_spark_conf
+from coordinator_udf.tables import delta
 from tests.conftest import ROOT
 from tests.docs.pages import text_of
 from tests.gateway.upstream.test_passing import EVERYTHING
@@ -32,6 +46,8 @@ _LOCKED = SecuritySettings()
 _UPSTREAM = UpstreamSettings(bootstrap=(("127.0.0.1", 9092),), first_broker_port=None)
 _RANGES = told_ranges(EVERYTHING, COORDINATED)
 _PRODUCE, _FETCH = 0, 1
+_SPARK = read_spark_conf(SPARK_CONF)
+_KEPT = "delta.deletedFileRetentionDuration"
 
 #: A page, what it says with a place for each number, and the numbers.
 PROMISED = (
@@ -80,6 +96,18 @@ PROMISED = (
     ),
     ("performance", "(`--large-batch`, {:,} rows by default", StreamOptions("", "", "").large_batch_rows),
     ("kafka-as-the-log", "to clients when {:.0f} s are over", _GATEWAY.request_timeout_ms / 1000),
+    (
+        "lock-the-gateway",
+        "older file, too; a week before the gateway's own ends",
+        certificates._WARNED_BEFORE.days == 7,
+    ),
+    ("lock-the-gateway", "more often than every ten seconds", web_keys._PAUSE_S == 10),
+    ("lock-the-gateway", "same user, at most once a second", sasl_authentication._AGAIN_AT_MOST_EVERY_S == 1),
+    ("on-a-cluster", "it waits for {:.0f} s whether the lease", SILENT_AFTER_S),
+    ("on-a-cluster", "10 s, then the lease's {:.0f} s)", SILENT_AFTER_S),
+    ("how-it-works", "reads those of the files, {:,} rows at a time", sink._TOLD_AT_ONCE),
+    ("how-it-works", "(`spark.driver.maxResultSize`, {} MiB in", int(_SPARK["spark.driver.maxResultSize"].rstrip("m"))),
+    ("how-it-works", "tables' upkeep an hour later", delta.PROPERTIES[_KEPT] == "interval 1 hours"),
 )
 
 
@@ -88,6 +116,41 @@ def test_numbers_are_those_of_the_code(page: str, said: str, number: float | boo
     """A number in words is compared where it stands in the list."""
     assert number is not False
     assert said.format(number) in " ".join(text_of(ROOT / "docs" / f"{page}.md").split())
+
+
+#: Prints the packages that are there once all is loaded that Spark has executors do.
+_ON_EXECUTORS = """
+import sys
+from importlib.metadata import packages_distributions
+from coordinator_udf.streaming import large_batch, shard_function, worker_daemon
+worker_daemon.preload()
+packages = packages_distributions()
+print(*{name for module in sys.modules for name in packages.get(module.partition(".")[0], ())})
+"""
+#: What comes with Spark or with a package that the page names.
+_BROUGHT = {
+    "muster",
+    "pyspark",
+    "py4j",
+    "setuptools",
+    "arro3-core",
+    "python-dateutil",
+    "pytz",
+    "six",
+    "typing_extensions",
+}
+
+
+def test_the_packages_that_executors_need_are_named() -> None:
+    ran = subprocess.run([sys.executable, "-c", _ON_EXECUTORS], cwd=ROOT, capture_output=True, text=True, check=True)
+    named = re.search(r"constraints\.txt\)\s+\(([^)]*)\)", text_of(ROOT / "docs" / "on-a-cluster.md"))
+    assert named is not None
+    assert set(ran.stdout.split()) - _BROUGHT == set(named[1].replace("\n", " ").split(", "))
+
+
+def test_the_release_of_deltas_jars_is_that_of_its_package() -> None:
+    page = text_of(ROOT / "docs" / "on-a-cluster.md")
+    assert set(re.findall(r"io\.delta:delta-spark_4\.2_2\.13:([\d.]+)", page)) == {version("delta-spark")}
 
 
 def test_all_metrics_are_told_of_and_no_others() -> None:
