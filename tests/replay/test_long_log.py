@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from coordinator_udf.replay.inputs.broker_log import numbers_on_disk
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
@@ -66,7 +69,9 @@ def counted(report: SourceReport) -> dict[str, Any]:
 
 def assert_same_in_portions(path: Path, folder: Path, *sizes: int) -> None:
     whole = job_for(path, folder / "whole")
-    expected = run_recorded(whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers_on_disk, "LINES_AT_ONCE", 10**9)
+        expected = run_recorded(whole)
     for size in sizes:
         job = job_for(path, folder / str(size))
         found = in_portions(job, size)
@@ -79,12 +84,38 @@ def assert_same_in_portions(path: Path, folder: Path, *sizes: int) -> None:
         shutil.rmtree(job.out)
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 100, 5_000])
+def test_a_column_on_disk_is_looked_at_part_by_part(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers_on_disk, "LINES_AT_ONCE", at_once)
+    numbers = np.random.default_rng(at_once).integers(0, 40, 500).cumsum() // 60
+
+    def new(name: str, lines: int) -> numbers_on_disk.Column:
+        return numbers_on_disk.ColumnOnDisk.new(tmp_path / name, lines)
+
+    column = new("numbers", len(numbers))
+    column[:] = numbers
+    runs = list(numbers_on_disk.runs_of(column))
+    assert np.array_equal(np.concatenate([part for _, part in runs]), numbers)
+    assert [first for first, _ in runs] == [0, *np.cumsum([len(part) for _, part in runs])[:-1]]
+    assert all(before[-1] != after[0] for (_, before), (_, after) in pairwise(runs))
+    keys = new("keys", len(numbers))
+    keys[:] = np.roll(numbers, 200) % 97
+    places = numbers_on_disk.sorted_places(keys, new)
+    assert np.array_equal(places[:], np.argsort(keys[:], kind="stable"))
+
+
 #: Lists of all groups, groups described and deleted together; a broker's restart; transactions; nothing explained.
 LOGS = ("admin-ops", "expiry", "broker-restart", "txn", "subscriptions")
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_the_same_comes_out_however_shards_are_shared(name: str, tmp_path: Path) -> None:
+def test_the_same_comes_out_however_shards_are_shared(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that these logs' numbers are looked at in many parts.
+    monkeypatch.setattr(numbers_on_disk, "LINES_AT_ONCE", 300)
     assert_same_in_portions(
         shared("broker", "logs-dev", f"{name}.log.gz"), tmp_path, 1 if name == "broker-restart" else 200
     )

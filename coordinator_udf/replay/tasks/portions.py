@@ -5,12 +5,11 @@ Answers to requests that shards of other tasks were asked as well are put togeth
 
 from __future__ import annotations
 
-import gc
 import traceback
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,11 +26,9 @@ from coordinator_udf.replay.judge.compare import Difference, Verdict, answer_pla
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import Job, run_and_compare, write_results
+from coordinator_udf.replay.tasks.recorded import Job, look_for_garbage_rarely, run_and_compare, write_results
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
-
-_GC_THRESHOLDS: Final = (100_000, 50, 100)
 
 
 class Portion(msgspec.Struct, frozen=True):
@@ -86,8 +83,7 @@ class PortionResult(msgspec.Struct):
 def run_portion(portion: Portion) -> PortionResult:
     """Replays some shards of a log. What breaks the replay is reported."""
     job = portion.job
-    # Nearly all of the many objects of a log live until the end: looking through them often costs a sixth of the time.
-    gc.set_threshold(*_GC_THRESHOLDS)
+    look_for_garbage_rarely()
     try:
         entries = Spool(portion.spool).of_shards(portion.outline.partitions, portion.shards, portion.outline.touched)
         source = read_portion(entries, portion.outline, job.source, job.options, portion.shards)

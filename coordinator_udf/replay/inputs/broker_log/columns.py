@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.numbers_on_disk import Column, ColumnOnDisk
 
 Numbers = NDArray[np.int64]
-SmallNumbers = NDArray[np.int32]
+Places = slice | Numbers
 
 #: Of each column the type of its numbers: what is below 2 to the 31st takes half as much memory.
 _TYPES: Final = {
@@ -24,32 +26,38 @@ class Columns(NamedTuple):
     """The lines of a log in the order of the file, a column a number; times in microseconds as in `Entry`.
 
     Attributes:
-        connection: a number for each of ``connections``.
+        connection: a number for each connection.
         correlation: the request's number on its connection.
         asks: which shards are asked (`portion.asks`).
     """
 
-    number: SmallNumbers
-    connection: SmallNumbers
-    correlation: SmallNumbers
-    written_us: Numbers
-    exact_us: SmallNumbers
-    total_us: Numbers
-    queue_us: Numbers
-    local_us: Numbers
-    remote_us: Numbers
-    asks: SmallNumbers
+    number: Column
+    connection: Column
+    correlation: Column
+    written_us: Column
+    exact_us: Column
+    total_us: Column
+    queue_us: Column
+    local_us: Column
+    remote_us: Column
+    asks: Column
+
+    def handled_us(self, places: Places) -> Numbers:
+        """As `Entry.handled_us`, of some lines."""
+        handled: Numbers = self.written_us[places] - self.total_us[places] + self.queue_us[places]
+        return handled
+
+    def answered_us(self, places: Places) -> Numbers:
+        """As `Entry.answered_us`, of some lines."""
+        answered: Numbers = self.handled_us(places) + self.local_us[places] + self.remote_us[places]
+        return answered
+
+
+class Stretch(NamedTuple):
+    """The columns of a stretch of lines, and the names of the connections that they number."""
+
+    columns: Columns
     connections: tuple[str, ...]
-
-    @property
-    def handled_us(self) -> Numbers:
-        """As `Entry.handled_us`."""
-        return self.written_us - self.total_us + self.queue_us
-
-    @property
-    def answered_us(self) -> Numbers:
-        """As `Entry.answered_us`."""
-        return self.handled_us + self.local_us + self.remote_us
 
 
 class ColumnBuilder:
@@ -81,25 +89,31 @@ class ColumnBuilder:
         for column, value in zip(self._columns.values(), values, strict=True):
             column.append(value)
 
-    def columns(self) -> Columns:
+    def stretch(self) -> Stretch:
         """Returns the lines so far."""
         arrays = {name: np.array(column) for name, column in self._columns.items()}
-        return Columns(**arrays, connections=tuple(self._connections))
+        return Stretch(Columns(**arrays), tuple(self._connections))
 
 
-def joined(parts: list[Columns]) -> Columns:
-    """Joins the columns of stretches of one log, one behind the other; the list of them is emptied meanwhile."""
-    codes: dict[str, int] = {}
-    lines = sum(len(part.number) for part in parts)
-    columns = {name: np.empty(lines, code) for name, code in _TYPES.items()}
-    first = 0
-    parts.reverse()
-    while parts:
-        part = parts.pop()
-        last = first + len(part.number)
-        for name, column in columns.items():
-            column[first:last] = getattr(part, name)
-        own = np.array([codes.setdefault(name, len(codes)) for name in part.connections], np.int32)
-        columns["connection"][first:last] = own[part.connection]
-        first = last
-    return Columns(**columns, connections=tuple(codes))
+class ColumnFiles:
+    """Puts the columns of stretches of one log on disk, one behind the other."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begins with none."""
+        self._files = {name: (directory / name).open("wb") for name in _TYPES}
+        self._codes: dict[str, int] = {}
+
+    def add(self, stretch: Stretch) -> None:
+        """Puts a stretch behind the others."""
+        codes = [self._codes.setdefault(name, len(self._codes)) for name in stretch.connections]
+        columns = stretch.columns._replace(connection=np.array(codes, np.int32)[stretch.columns.connection[:]])
+        for file, numbers in zip(self._files.values(), columns, strict=True):
+            file.write(np.asarray(numbers).tobytes())
+
+    def columns(self) -> Columns:
+        """Returns the lines, to which none is added any more."""
+        for file in self._files.values():
+            file.close()
+        return Columns(
+            **{name: ColumnOnDisk(Path(file.name), np.dtype(_TYPES[name])) for name, file in self._files.items()}
+        )

@@ -11,18 +11,23 @@ of the handler's time 1.0 %, by the answer's time 1.0 %, by the order of the lin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coordinator_udf.replay.inputs.broker_log.columns import Columns, Numbers
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.numbers_on_disk import (
+    Column,
+    NewColumn,
+    in_memory,
+    parts_of,
+    runs_of,
+    sorted_places,
+)
 from coordinator_udf.replay.inputs.log_time import WHOLE_SECONDS_US
-
-#: So many lines' times are taken as Python's numbers at once, which take some 80 bytes a line meanwhile.
-_LINES_AT_ONCE: Final = 50_000
 
 
 class Order(NamedTuple):
@@ -37,56 +42,71 @@ class Order(NamedTuple):
     """
 
     columns: Columns
-    places: Numbers
-    rank: Numbers
-    log_ts: Numbers
-    later_us: Numbers
+    places: Column
+    rank: Column
+    log_ts: Column
+    later_us: Column
 
 
-def in_order(columns: Columns) -> Order:
-    """Finds the order of a log's lines."""
-    later_us = _spread(columns)
-    columns = columns._replace(written_us=columns.written_us + later_us)
-    keys = columns.written_us - columns.total_us
-    latest: dict[int, int] = {}
-    for first in range(0, len(keys), _LINES_AT_ONCE):
-        # No lists of Python's numbers of the whole log: they take ten times as much memory.
-        part = slice(first, first + _LINES_AT_ONCE)
-        arrived_us, connections = keys[part].tolist(), columns.connection[part].tolist()
-        for place, (connection, arrived) in enumerate(zip(connections, arrived_us, strict=True), first):
-            latest[connection] = keys[place] = max(arrived, latest.get(connection, 0))
-    places = np.argsort(keys, kind="stable")
-    rank = np.empty_like(places)
-    rank[places] = np.arange(len(places))
+def in_order(columns: Columns, new: NewColumn = in_memory) -> Order:
+    """Finds the order of a log's lines.
+
+    Args:
+        new: makes the columns of the order; all is done part by part, so that these may be longer than the memory.
+    """
+    lines = len(columns.number)
+    later_us, written_us = new("later_us", lines), new("spread_us", lines)
+    for first, part_us in _spread(columns):
+        part = slice(first, first + len(part_us))
+        later_us[part], written_us[part] = part_us, columns.written_us[part] + part_us
+    columns = columns._replace(written_us=written_us)
+    places = sorted_places(_arrived(columns, new), new)
+    rank, log_ts = new("rank", lines), new("log_ts", lines)
     # Each row gets the earliest time that fits the order: no later than any request behind it was handled. An estimate
     # of the coordinator's time that errs must err on the early side. A timer that fires too late misses the requests
     # that its members send as soon as they have their answers; what comes shortly before a timer is rarer.
-    log_ts = np.empty_like(keys)
-    log_ts[places] = np.minimum.accumulate(columns.handled_us[places][::-1])[::-1] // 1000
+    bound_us = np.iinfo(np.int64).max
+    for part in reversed(list(parts_of(lines))):
+        found = places[part]
+        handled_us = np.minimum(np.minimum.accumulate(columns.handled_us(found)[::-1])[::-1], bound_us)
+        rank[found], log_ts[found] = np.arange(part.start, part.stop), handled_us // 1000
+        bound_us = handled_us[0]
     return Order(columns, places, rank, log_ts, later_us)
 
 
-def _spread(columns: Columns) -> Numbers:
-    """Returns by how much each line is later than its time: lines of one time are spread over its last digit."""
-    written_us = columns.written_us
-    begins = np.flatnonzero(np.diff(written_us, prepend=-1))
-    lengths = np.diff(begins, append=len(written_us))
-    lines = np.repeat(lengths, lengths)
-    within = np.arange(len(written_us)) - np.repeat(begins, lengths)
-    exact_us = columns.exact_us
-    if not np.all(exact_us == WHOLE_SECONDS_US):
-        # Some leave out zeros at the end of a fraction.
-        exact_us = np.minimum(exact_us, 1_000)
-    later_us: Numbers = (2 * within + 1) * exact_us // (2 * lines)
-    return later_us
+def _arrived(columns: Columns, new: NewColumn) -> Column:
+    """Returns when each line's request arrived, and none before another that its connection had sent before."""
+    arrived_us = new("arrived_us", len(columns.number))
+    latest: dict[int, int] = {}
+    for part in parts_of(len(arrived_us)):
+        own_us = (columns.written_us[part] - columns.total_us[part]).tolist()
+        for place, connection in enumerate(columns.connection[part].tolist()):
+            latest[connection] = own_us[place] = max(own_us[place], latest.get(connection, 0))
+        arrived_us[part] = own_us
+    return arrived_us
+
+
+def _spread(columns: Columns) -> Iterator[tuple[int, Numbers]]:
+    """Yields by how much each line is later than its time: lines of one time are spread over its last digit."""
+    is_whole = all(np.all(columns.exact_us[part] == WHOLE_SECONDS_US) for part in parts_of(len(columns.exact_us)))
+    for first, written_us in runs_of(columns.written_us):
+        begins = np.flatnonzero(np.diff(written_us, prepend=-1))
+        lengths = np.diff(begins, append=len(written_us))
+        lines = np.repeat(lengths, lengths)
+        within = np.arange(len(written_us)) - np.repeat(begins, lengths)
+        exact_us = columns.exact_us[first : first + len(written_us)]
+        if not is_whole:
+            # Some leave out zeros at the end of a fraction.
+            exact_us = np.minimum(exact_us, 1_000)
+        yield first, (2 * within + 1) * exact_us // (2 * lines)
 
 
 def entries_in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
     """Returns the entries of a log in their order, with their times."""
-    columns = (column.tolist() for column in (order.columns.written_us, order.log_ts, order.rank))
+    columns = (column[:].tolist() for column in (order.columns.written_us, order.log_ts, order.rank))
     for entry, *times in zip(entries, *columns, strict=True):
         entry.written_us, entry.log_ts, entry.rank = times
-    return [entries[place] for place in order.places.tolist()]
+    return [entries[place] for place in order.places[:].tolist()]
 
 
 def set_row_times(rows: Sequence[dict[str, Any]], entries: Mapping[str, Entry]) -> None:

@@ -64,7 +64,7 @@ def read_kafka_log(paths: Path | Sequence[Path], source: str, options: ReplayOpt
         nothing.rejections = [*parser.rejections, Rejection(f"{source} holds no line that could be read")]
         nothing.notes = parser.notes
         return nothing
-    order = in_order(columns.columns())
+    order = in_order(columns.stretch().columns)
     entries = entries_in_order(entries, order)
     outline = outline_of(order, traces, lambda: entries, options)
     out = read_portion(entries, outline, source, options)

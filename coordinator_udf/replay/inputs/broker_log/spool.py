@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder, Columns, joined
+from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder, ColumnFiles, Stretch
 from coordinator_udf.replay.inputs.broker_log.line import MARK, Entry
+from coordinator_udf.replay.inputs.broker_log.numbers_on_disk import ColumnOnDisk, parts_of
 from coordinator_udf.replay.inputs.broker_log.order import Order, in_order
 from coordinator_udf.replay.inputs.broker_log.portion import NONE, SEVERAL, asks
 from coordinator_udf.replay.inputs.broker_log.reader import LineParser
@@ -32,6 +33,7 @@ Mapped = Callable[[Callable[[T], R], Iterable[T]], Iterator[R]]
 BLOCK_LINES: Final = 4_000
 
 _INDEX: Final = np.dtype([(name, np.int64) for name in ("start", "length", "number", "written_us", "log_ts", "asks")])
+Rows = NDArray[np.void]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry).decode
 
@@ -48,7 +50,7 @@ class ReadBlock(NamedTuple):
 
     entries: bytes
     lengths: bytes
-    columns: Columns
+    stretch: Stretch
     traces: Traces
     rejections: list[Rejection]
     notes: Counter[str]
@@ -70,23 +72,26 @@ class Spool:
     def __init__(self, directory: Path) -> None:
         """Opens what `write_spool` wrote."""
         self._entries = directory / "entries"
-        self._index: NDArray[np.void] = np.load(directory / "index.npy", mmap_mode="r")
+        self._index = ColumnOnDisk(directory / "index", _INDEX)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def all(self) -> Iterator[Entry]:
         """Returns all entries in order."""
-        return self._read(np.arange(len(self._index)))
+        return self._read(lambda rows: np.ones(len(rows), bool))
 
     def that_ask_several(self) -> Iterator[Entry]:
         """Returns the entries that may ask several shards, in order."""
-        return self._read(np.flatnonzero(self._index["asks"] == SEVERAL))
+        return self._read(lambda rows: rows["asks"] == SEVERAL)
 
     def lines_of_shards(self, partitions: int) -> NDArray[np.int64]:
         """Returns how many lines ask each shard."""
-        hashes = self._index["asks"]
-        return np.bincount(hashes[hashes >= 0] % partitions, minlength=partitions)
+        counts = np.zeros(partitions, np.int64)
+        for part in parts_of(len(self)):
+            hashes = self._index[part]["asks"]
+            counts += np.bincount(hashes[hashes >= 0] % partitions, minlength=partitions)
+        return counts
 
     def of_shards(
         self, partitions: int, mine: Collection[int], touched: Mapping[int, Sequence[Sequence[int]]]
@@ -96,23 +101,27 @@ class Spool:
         Args:
             touched: by the numbers of lines that end transactions, the shards that are told so.
         """
-        hashes = np.array(self._index["asks"])
-        wanted = (hashes >= 0) & np.isin(hashes % partitions, list(mine))
-        wanted |= hashes == SEVERAL
         own = set(mine)
         ends = [number for number, shards in touched.items() if any(not own.isdisjoint(each) for each in shards)]
-        if ends:
-            wanted |= (hashes == NONE) & np.isin(self._index["number"], ends)
-        return self._read(np.flatnonzero(wanted))
 
-    def _read(self, places: NDArray[np.int64]) -> Iterator[Entry]:
+        def wanted(rows: Rows) -> NDArray[np.bool]:
+            hashes = rows["asks"]
+            asked = (hashes >= 0) & np.isin(hashes % partitions, list(mine))
+            found: NDArray[np.bool] = asked | (hashes == SEVERAL) | ((hashes == NONE) & np.isin(rows["number"], ends))
+            return found
+
+        return self._read(wanted)
+
+    def _read(self, wanted: Callable[[Rows], NDArray[np.bool]]) -> Iterator[Entry]:
         with self._entries.open("rb") as file:
-            for rank in places.tolist():
-                start, length, _, written_us, log_ts, _ = self._index[rank].item()
-                file.seek(start)
-                entry = _decode(file.read(length))
-                entry.written_us, entry.log_ts, entry.rank = written_us, log_ts, rank
-                yield entry
+            for part in parts_of(len(self)):
+                rows = self._index[part]
+                for place in np.flatnonzero(wanted(rows)).tolist():
+                    start, length, _, written_us, log_ts, _ = rows[place].item()
+                    file.seek(start)
+                    entry = _decode(file.read(length))
+                    entry.written_us, entry.log_ts, entry.rank = written_us, log_ts, part.start + place
+                    yield entry
 
 
 def write_spool(
@@ -133,34 +142,41 @@ def write_spool(
         InputError: a file can't be opened.
     """
     traces, rejections, notes = Traces(), list[Rejection](), Counter[str]()
-    columns: list[Columns] = []
-    lengths = array("q")
-    with (directory / "entries").open("wb") as out:
+    columns, lengths = ColumnFiles(directory), ColumnOnDisk(directory / "lengths", np.dtype(np.int64))
+    lines = 0
+    with (directory / "entries").open("wb") as out, (directory / "lengths").open("wb") as lengths_file:
         for block in mapped(read_block, _blocks(paths, options)):
             out.write(block.entries)
-            traces.join(block.traces, len(lengths))
-            lengths.frombytes(block.lengths)
-            columns.append(block.columns)
+            traces.join(block.traces, lines)
+            lengths_file.write(block.lengths)
+            columns.add(block.stretch)
+            lines += len(block.stretch.columns.number)
             rejections += block.rejections
             notes += block.notes
-            say_read(len(block.columns.number) + len(block.rejections))
-    if not lengths:
+            say_read(len(block.stretch.columns.number) + len(block.rejections))
+    found = columns.columns()
+    if not lines:
         return None
-    order = in_order(joined(columns))
-    _write_index(directory, order, np.array(lengths, dtype=np.int64))
+    order = in_order(found, lambda name, lines: ColumnOnDisk.new(directory / name, lines))
+    _write_index(directory, order, lengths)
     return Spooled(Spool(directory), order, traces, rejections, notes)
 
 
-def _write_index(directory: Path, order: Order, lengths: NDArray[np.int64]) -> None:
-    # On the disk from the beginning: it is as large as all that is kept of the lines.
-    index = np.lib.format.open_memmap(directory / "index.npy", "w+", _INDEX, (len(lengths),))
-    places = order.places
-    index["start"] = (np.cumsum(lengths) - lengths)[places]
-    index["length"] = lengths[places]
-    index["log_ts"] = order.log_ts[places]
-    for name in ("number", "written_us", "asks"):
-        index[name] = getattr(order.columns, name)[places]
-    index.flush()
+def _write_index(directory: Path, order: Order, lengths: ColumnOnDisk) -> None:
+    starts = ColumnOnDisk.new(directory / "starts", len(lengths))
+    end = 0
+    for part in parts_of(len(lengths)):
+        ends = end + np.cumsum(lengths[part])
+        starts[part] = ends - lengths[part]
+        end = ends[-1]
+    with (directory / "index").open("wb") as out:
+        for part in parts_of(len(lengths)):
+            places = order.places[part]
+            rows = np.empty(len(places), _INDEX)
+            rows["start"], rows["length"], rows["log_ts"] = starts[places], lengths[places], order.log_ts[places]
+            for name in ("number", "written_us", "asks"):
+                rows[name] = getattr(order.columns, name)[places]
+            out.write(rows.tobytes())
 
 
 def _blocks(paths: Sequence[Path], options: ReplayOptions) -> Iterator[Block]:
@@ -185,4 +201,4 @@ def read_block(block: Block) -> ReadBlock:
         encoded = _encode(entry)
         entries += encoded
         lengths.append(len(encoded))
-    return ReadBlock(bytes(entries), lengths.tobytes(), columns.columns(), traces, parser.rejections, parser.notes)
+    return ReadBlock(bytes(entries), lengths.tobytes(), columns.stretch(), traces, parser.rejections, parser.notes)

@@ -43,6 +43,13 @@ class _Group:
         self.listed: dict[str, Mapping[str, Any]] = {}
         self.instances: dict[str, str] = {}
         self._told: list[_Told] = []
+        #: The first generation that each member named, and those that the log shows it being let into.
+        self._named: dict[str, int] = {}
+        self._let_into: set[tuple[str, int]] = set()
+        #: By instance, the first that joined for it without a member id, and the generation that this was answered.
+        self._came: dict[str, tuple[Entry, int]] = {}
+        #: What each member was assigned in the generation that it named.
+        self._assigned: dict[tuple[str, int], str] = {}
         #: Members without an instance, and instances, of whom it was told that they aren't there.
         self._absent: set[str] = set()
         self.first_answer: Mapping[str, Any] | None = None
@@ -60,13 +67,55 @@ class _Group:
         """
         for place, told in enumerate(self._told):
             if sum(later.generation < told.generation for later in self._told[place + 1 :]) < _OUTVOTE:
-                return told.at_start
+                return max(told.at_start, told.generation if told.generation == self._older_generation else 0)
         return None
+
+    @property
+    def _older_generation(self) -> int | None:
+        """The generation of those who are in one that the log doesn't show them being let into."""
+        older = (told for told in self._named.items() if told not in self._let_into and told[0] not in self.given)
+        return min((generation for _, generation in older), default=None)
 
     def tells(self, generation: Any, at_start: Any) -> None:
         """Takes note of an answer that tells a generation."""
         if isinstance(generation, int) and isinstance(at_start, int) and len(self._told) <= _ASKED:
             self._told.append(_Told(generation, at_start))
+
+    def names(self, member_id: str, generation: Any) -> None:
+        """Takes note of a member that is answered as one of the generation that it names."""
+        if member_id and isinstance(generation, int):
+            self._named.setdefault(member_id, generation)
+
+    def is_assigned(self, member_id: str, generation: Any, assignment: Any) -> None:
+        """Takes note of what a member is told to be its own."""
+        if isinstance(generation, int) and isinstance(assignment, str):
+            self._assigned.setdefault((member_id, generation), assignment)
+
+    def assignment(self, member_id: str, instance: str | None) -> str:
+        """Returns what a member had when the log began, as it is told itself, or who takes its place; else nothing."""
+        generation = self._older_generation
+        if generation is None or generation != self.generation:
+            return ""
+        came = self._came.get(instance or "")
+        heir = "" if came is None or came[0].response is None else came[0].response["memberId"]
+        return self._assigned.get((member_id, generation)) or self._assigned.get((heir, generation), "")
+
+    def lets_in(self, entry: Entry, member_id: str, generation: int) -> None:
+        """Takes note of a member that is let into a generation."""
+        self._let_into.add((member_id, generation))
+        instance = entry.request.get("groupInstanceId")
+        if instance and not entry.request["memberId"] and instance not in self._absent:
+            self._came.setdefault(instance, (entry, generation))
+
+    def replaced(self) -> Iterator[tuple[str, Entry]]:
+        """Yields the instances that were there already, under an id that nothing tells, with the join for them.
+
+        Without a rebalance only a member that takes another's place is let into a group.
+        """
+        known = {self.instances.get(each) or self.listed.get(each, {}).get("groupInstanceId") for each in self.older}
+        for instance, (entry, generation) in self._came.items():
+            if generation == self.generation and generation == self._older_generation and instance not in known:
+                yield instance, entry
 
     def is_absent(self) -> None:
         if not self.older and not self._told:
@@ -137,7 +186,9 @@ def _note(group: _Group, group_id: str, entry: Entry) -> None:
             group.is_absent()
     elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") in _KNOWN:
         group.is_known(request["memberId"], entry)
+        group.names(request["memberId"], request.get("generationId"))
         group.tells(request.get("generationId"), request.get("generationId"))
+        group.is_assigned(request["memberId"], request.get("generationId"), answer.get("assignment"))
     elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") == Errors.UNKNOWN_MEMBER_ID:
         group.is_unknown(request["memberId"], request.get("groupInstanceId"))
     elif entry.api == "OffsetCommit" and request.get("generationIdOrMemberEpoch", request.get("generationId", -1)) >= 0:
@@ -170,6 +221,7 @@ def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
         return
     if group.first_answer is None:
         group.first_answer = answer
+    group.lets_in(entry, member_id or answer["memberId"], answer["generationId"])
     group.tells(answer["generationId"], answer["generationId"] - 1)
     if answer.get("members") and not group.listed:
         group.listed = {member["memberId"]: member for member in answer["members"]}
@@ -229,7 +281,18 @@ def _members(group: _Group, protocol: str | None) -> Iterator[dict[str, Any]]:
             "rebalanceTimeout": timeouts.get("rebalanceTimeoutMs") or _REBALANCE_MS,
             "sessionTimeout": session_ms,
             "subscription": _subscription(join, protocol) or listed.get("metadata") or _subscription(usual, protocol),
-            "assignment": listed.get("memberAssignment") or "",
+            "assignment": listed.get("memberAssignment") or group.assignment(member_id, instance),
+        }
+    for instance, entry in group.replaced():
+        yield {
+            "memberId": f"{instance}-unknown",
+            "groupInstanceId": instance,
+            "clientId": "",
+            "clientHost": "",
+            "rebalanceTimeout": entry.request.get("rebalanceTimeoutMs") or _REBALANCE_MS,
+            "sessionTimeout": entry.request.get("sessionTimeoutMs") or _SESSION_MS,
+            "subscription": _subscription(entry.request, protocol),
+            "assignment": group.assignment("", instance),
         }
 
 
