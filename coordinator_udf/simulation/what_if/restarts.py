@@ -9,16 +9,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
-from coordinator_udf.replay.inputs.broker_log.availability import Moment, Silence, silences_of
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.inputs.broker_log.availability import Moment, not_outlived, silences_of
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, Finding
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Failover, Refusal
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms
+from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, error_codes
+from coordinator_udf.simulation.what_if.properties import accepted_session_ms
 
 #: A coordinator that was lost for the last time and loaded so long apart was loaded in the middle, else at the end.
 _LOADS_WITHIN_MS = 1_000
+
+
+#: What a coordinator says to a member that it doesn't know, or not as one of that generation.
+_REFUSALS = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION})
 
 
 class _Sight(NamedTuple):
@@ -42,7 +49,7 @@ class Restarts:
             for group_id, finding in moment.findings:
                 if finding is Finding.SERVED or finding in LOST:
                     self._sights[group_id].append(_Sight(moment.handled_by_us / 1000, finding in LOST))
-        self._silences = list(_not_outlived(moments))
+        self._silences = list(not_outlived(moments, silences_of(moments)))
 
     def between(self, since_ms: float, until_ms: float) -> bool:
         """Tells whether the broker was away in all of a time or in part of it."""
@@ -88,14 +95,31 @@ class Restarts:
         return next((one.start_us / 1000 for one in self._silences if since_ms <= one.start_us / 1000 < until_ms), None)
 
 
-def _not_outlived(moments: Sequence[Moment]) -> Iterator[Silence]:
-    """Yields the silences after which there are requests, and none on a connection from before."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for moment in moments:
-        first.setdefault(moment.connection, moment.arrived_us)
-        last[moment.connection] = moment.arrived_us
-    for silence in silences_of(moments):
-        begun = [name for name, first_us in first.items() if first_us <= silence.start_us]
-        if begun and len(begun) < len(first) and all(last[name] <= silence.start_us for name in begun):
-            yield silence
+def lost_states(processes: Sequence[Process], failovers: Sequence[Failover]) -> Iterator[str]:
+    """Yields in words where a coordinator that was loaded again no longer knew members that it had before.
+
+    Their sessions begin anew then, so nobody can have been expelled; a broker that is killed may lose what it had not
+    written of its log.
+
+    Args:
+        failovers: from their times, in milliseconds since the epoch.
+    """
+    for failover in failovers:
+        back_ms = failover.at_ms + failover.down_ms
+        forgotten = [process.client_id for process in processes if _is_forgotten(process, failover.at_ms, back_ms)]
+        if forgotten:
+            back = datetime.fromtimestamp(back_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            yield (
+                f"what the coordinator that was there again at {back} had lost: it knew no more of the membership of "
+                f"{', '.join(sorted(set(forgotten)))}, which is simulated as if it did"
+            )
+
+
+def _is_forgotten(process: Process, gone_ms: float, back_ms: float) -> bool:
+    session_ms = accepted_session_ms(process)
+    before = {entry.request.get("memberId") for entry in process.entries if arrived_ms(entry) < gone_ms} - {"", None}
+    return session_ms is not None and any(
+        entry.request.get("memberId") in before and not _REFUSALS.isdisjoint(error_codes(entry.response or {}))
+        for entry in process.entries
+        if back_ms <= arrived_ms(entry) < back_ms + session_ms
+    )

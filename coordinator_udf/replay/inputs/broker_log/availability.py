@@ -7,9 +7,9 @@ log was silent before a shard is found lost, the shard was lost when the silence
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from sys import intern
 from typing import NamedTuple
@@ -51,6 +51,7 @@ class Moment(NamedTuple):
     Attributes:
         findings: by group, in the order of the answer.
         is_sync: whether it is a SyncGroup.
+        joined: the member id of a JoinGroup that a classic group accepted, and its session timeout (ms).
     """
 
     number: int
@@ -61,13 +62,15 @@ class Moment(NamedTuple):
     log_ts: int
     findings: tuple[tuple[str, Finding], ...]
     is_sync: bool
+    joined: tuple[str, int] | None
 
     @classmethod
     def of(cls, entry: Entry) -> Moment:
         """Returns the moment of an entry."""
         times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
         is_sync = entry.api == "SyncGroup"
-        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync)
+        joined = _joined(entry) if entry.api == "JoinGroup" else None
+        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync, joined)
 
     def of_shards(self, partitions: int) -> dict[int, Finding]:
         """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
@@ -75,6 +78,13 @@ class Moment(NamedTuple):
         for group_id, finding in self.findings:
             found.setdefault(partition_for(group_id, partitions), finding)
         return found
+
+
+def _joined(entry: Entry) -> tuple[str, int] | None:
+    # Only a classic group names a leader; a consumer group takes in whoever comes with an id that it doesn't know.
+    if entry.response is None or entry.response["errorCode"] or not entry.response["leader"]:
+        return None
+    return intern(entry.response["memberId"]), entry.request["sessionTimeoutMs"]
 
 
 class Silence(NamedTuple):
@@ -142,6 +152,8 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
             was_served[partition] = True
         if finding is Finding.SERVED:
             seen.served[partition].append(entry)
+    for silence in _survived(requests, silences):
+        restarts.setdefault(silence, set())
     _restart_the_rest(requests, partitions, restarts, found)
     _restart_those_that_nobody_asked(seen, found)
     return found
@@ -262,23 +274,38 @@ def _next(service: Finding, finding: Finding) -> Finding:
     return finding
 
 
+def _survived(requests: Sequence[Moment], silences: Sequence[Silence]) -> Iterator[Silence]:
+    """Yields silences that were longer than the session of a member of a classic group that could join again after them.
+
+    The coordinator would have removed it. One that has loaded the group begins the session anew, even if nobody asked
+    before the shard was loaded.
+    """
+    known: dict[str, tuple[int, int]] = {}
+    for entry in requests:
+        if entry.joined is None:
+            continue
+        member_id, session_ms = entry.joined
+        if member_id in known:
+            since_us, session_us = known[member_id]
+            first = bisect_left(silences, since_us, key=lambda silence: silence.start_us)
+            last = bisect_right(silences, entry.arrived_us, key=lambda silence: silence.end_us)
+            yield from (each for each in silences[first:last] if each.end_us - each.start_us > session_us)
+        known[member_id] = entry.answered_us, session_ms * 1_000
+
+
 def _restart_the_rest(
     requests: Sequence[Moment], partitions: int, restarts: dict[Silence, set[int]], found: Availability
 ) -> None:
     """Counts a silence that no connection outlived as a restart: shards that nobody asked then were lost, too."""
-    for silence, lost in restarts.items():
-        before = {entry.connection for entry in requests if entry.arrived_us <= silence.start_us}
-        after = [entry for entry in requests if entry.arrived_us >= silence.end_us]
-        if any(entry.connection in before for entry in after):
-            continue
-        missing = set(range(partitions)) - lost
-        for entry in after:
+    for silence in not_outlived(requests, restarts):
+        missing = set(range(partitions)) - restarts[silence]
+        for entry in (each for each in requests if each.arrived_us >= silence.end_us):
             for partition in entry.of_shards(partitions):
                 if partition in missing:
                     missing.discard(partition)
                     rows = [Control("Unload", silence.start_us // 1000), Control("Failover", entry.log_ts)]
                     found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
-                    found.losses[partition].append(silence.start_us // 1000)
+                    insort(found.losses[partition], silence.start_us // 1000)
             if not missing:
                 break
 
@@ -335,6 +362,20 @@ def silences_of(requests: Sequence[Moment]) -> list[Silence]:
     """Returns when nothing at all happened in a log for a second or longer."""
     moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
     return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
+
+
+def not_outlived(requests: Sequence[Moment], silences: Iterable[Silence]) -> Iterator[Silence]:
+    """Yields the silences after which there are requests, and nothing on a connection from before."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for entry in requests:
+        name = entry.connection
+        first[name] = min(first.get(name, entry.arrived_us), entry.arrived_us)
+        last[name] = max(last.get(name, entry.answered_us), entry.answered_us)
+    for silence in silences:
+        begun = [name for name, first_us in first.items() if first_us <= silence.start_us]
+        if begun and len(begun) < len(first) and all(last[name] <= silence.start_us for name in begun):
+            yield silence
 
 
 def _silence_before(silences: Sequence[Silence], served_us: int, arrived_us: int) -> Silence | None:

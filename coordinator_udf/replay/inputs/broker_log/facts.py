@@ -15,9 +15,9 @@ from coordinator_udf.protocol.requests import SPANNING
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
 from coordinator_udf.replay.judge.compare import answer_error
 
-#: A JoinGroup or SyncGroup that waited this long, in microseconds, was answered by what happened later, not by what it
-#: found. Measured with 14 recorded logs (tests/conformance/test_broker_logs.py): with half and with double every answer
-#: is judged as with this.
+#: A JoinGroup or SyncGroup that waited this long, in microseconds, until its shard was said to be another broker's was
+#: answered by what happened later, not by what it found. Measured with 14 recorded logs
+#: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
 _WAITED_US = 500_000
 #: The numbers of shards that are looked at where a log doesn't tell its own.
 _CANDIDATES = range(1, 101)
@@ -74,6 +74,11 @@ def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
             yield group["groupId"], _finding(entry, group["errorCode"])
 
 
+def reaches_shard(entry: Entry) -> bool:
+    """Returns whether an answer was given by a shard, and not before one had the request in hands."""
+    return any(finding is not Finding.NOTHING for _, finding in findings(entry))
+
+
 def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
     """Returns the number of shards that contradicts the answers least; Kafka's default if it is one.
 
@@ -119,8 +124,9 @@ def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.in
 def _finding(entry: Entry, error: int) -> Finding:
     found = _FOUND.get(error)
     if found is not None:
-        waited = entry.api in {"JoinGroup", "SyncGroup"} and entry.remote_us > _WAITED_US
-        return Finding.NOTHING if waited else found
+        # What waits when its shard is lost is told that this is somebody else's.
+        may_wait = found is Finding.NOT_OURS and entry.api in {"JoinGroup", "SyncGroup"}
+        return Finding.NOTHING if may_wait and entry.remote_us > _WAITED_US else found
     if entry.api == "Heartbeat" and error == Errors.NONE:
         return Finding.SERVED_OR_LOADING
     if entry.api == "SyncGroup" and error == Errors.REBALANCE_IN_PROGRESS:

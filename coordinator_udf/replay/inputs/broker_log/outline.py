@@ -6,14 +6,17 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 
 from coordinator_udf.replay.inputs.broker_log.availability import Availability, Moment, availability
+from coordinator_udf.replay.inputs.broker_log.columns import Numbers
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import LOADING, decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.numbers_on_disk import parts_of, shares_of
 from coordinator_udf.replay.inputs.broker_log.order import Order
 from coordinator_udf.replay.inputs.broker_log.portion import NONE
 from coordinator_udf.replay.inputs.broker_log.topics import TopicChange, TopicHistory, topic_history
@@ -22,6 +25,11 @@ from coordinator_udf.replay.inputs.offsets_dump.reader import entries_before, pa
 from coordinator_udf.replay.options import ReplayOptions
 
 Entries = Callable[[], Iterable[Entry]]
+
+
+#: Kafka's default of group.min.session.timeout.ms. With half of it more logs are read once more for restarts that no
+#: answer tells of; with double those are missed that a session of 6 to 12 s outlived.
+_SHORTEST_SESSION_MS: Final = 6_000
 
 
 @dataclass(frozen=True)
@@ -82,9 +90,9 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     known = options.partitions or topics.offsets_partitions or (partitions_of(state) if state else None)
     partitions = known or DEFAULT_PARTITIONS
     available = Availability({}, {}, set())
-    if traces.has_losses:
+    if traces.has_losses or _may_have_restarted(order):
         moments = [Moment.of(entry) for entry in entries()]
-        if not known:
+        if traces.has_losses and not known:
             partitions = likely_partitions(finding for moment in moments for finding in moment.findings)
         available = availability([moment for moment in moments if moment.number not in elsewhere], partitions)
         elsewhere |= dict.fromkeys(available.loading_syncs, LOADING)
@@ -92,7 +100,7 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     outline = Outline(
         partitions,
         start_ms,
-        int(columns.answered_us.max()) // 1000,
+        max(int(columns.answered_us(part).max()) for part in parts_of(len(columns.number))) // 1000,
         traces.longest_wait_ms,
         topics,
         list(_placed(order, topics)),
@@ -112,13 +120,40 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     return dataclasses.replace(outline, notes=+outline.notes)
 
 
+def _may_have_restarted(order: Order) -> bool:
+    """Returns whether nothing arrived for as long as the shortest session, and none of the connections was used again.
+
+    Most logs aren't read once more for what a pause tells: a connection that goes on says that the broker did.
+    """
+    connection = order.columns.connection
+    connections = 1 + max(int(connection[part].max()) for part in parts_of(len(order.places)))
+    first, last = np.full(connections, len(order.places)), np.full(connections, -1)
+    pauses: list[int] = []
+    before_ms = int(order.log_ts[order.places[0]])
+    for part in parts_of(len(order.places)):
+        places, ranks = order.places[part], np.arange(part.start, part.stop)
+        np.minimum.at(first, connection[places], ranks)
+        np.maximum.at(last, connection[places], ranks)
+        times_ms = order.log_ts[places]
+        pauses += ranks[np.diff(times_ms, prepend=before_ms) >= _SHORTEST_SESSION_MS].tolist()
+        before_ms = times_ms[-1]
+    return any(not np.any((first < rank) & (last >= rank)) for rank in pauses)
+
+
 def _placed(order: Order, topics: TopicHistory) -> Iterator[tuple[int, TopicChange]]:
     """Yields the changes of topics that come before some line, with that line's place in the order."""
-    handled_us = np.maximum.accumulate(order.columns.handled_us[order.places])
-    place = 0
-    for change in topics.changes:
-        place = max(place, int(np.searchsorted(handled_us, change.ts_us)))
-        if place < len(handled_us):
+    if not topics.changes:
+        return
+    lines, reached_us = len(order.places), 0
+    ts_us = np.array([change.ts_us for change in topics.changes])
+    places = np.full(len(ts_us), lines)
+    for part in parts_of(lines):
+        handled_us = np.maximum(np.maximum.accumulate(order.columns.handled_us(order.places[part])), reached_us)
+        reached_us = handled_us[-1]
+        here = (places == lines) & (ts_us <= reached_us)
+        places[here] = part.start + np.searchsorted(handled_us, ts_us[here])
+    for change, place in zip(topics.changes, np.maximum.accumulate(places).tolist(), strict=True):
+        if place < lines:
             yield place, change
 
 
@@ -136,18 +171,30 @@ def _notes(outline: Outline, traces: Traces) -> Counter[str]:
 
 def _repeated(order: Order, traces: Traces, elsewhere: Mapping[int, str]) -> frozenset[int]:
     """Returns the lines whose connection used the request's number in a line before, in the log's order."""
+    markers = np.array([each.number for each in traces.transactions if each.group_hash is None], np.int64)
+    others = np.array(list(elsewhere), np.int64)
+    shares = shares_of(len(order.places))
+    return frozenset(
+        chain.from_iterable(_repeated_in(order, markers, others, (share, shares)) for share in range(shares))
+    )
+
+
+def _repeated_in(order: Order, markers: Numbers, elsewhere: Numbers, share: tuple[int, int]) -> list[int]:
+    """Returns the same of some connections: of which share, out of how many."""
     columns = order.columns
-    markers = {each.number for each in traces.transactions if each.group_hash is None}
-    asks = columns.asks != NONE
-    if markers:
-        asks |= np.isin(columns.number, list(markers))
-    if elsewhere:
-        asks &= ~np.isin(columns.number, list(elsewhere))
-    places = order.places[asks[order.places]]
+    asked = []
+    for part in parts_of(len(order.places)):
+        places = order.places[part]
+        places = places[columns.connection[places] % share[1] == share[0]]
+        number = columns.number[places]
+        asks = (columns.asks[places] != NONE) | np.isin(number, markers)
+        asked.append(places[asks & ~np.isin(number, elsewhere)])
+    places = np.concatenate(asked)
     connection, correlation = columns.connection[places], columns.correlation[places]
     by_id = np.lexsort((np.arange(len(places)), correlation, connection))
     again = (np.diff(connection[by_id], prepend=-1) == 0) & (np.diff(correlation[by_id], prepend=-1) == 0)
-    return frozenset(columns.number[places[by_id[again]]].tolist())
+    repeated: list[int] = columns.number[places[by_id[again]]].tolist()
+    return repeated
 
 
 def _touched(
