@@ -48,9 +48,8 @@ def after_joining(tmp_path: Path, event_ms: int) -> Walk:
     source = read(log, tmp_path)
     (event,) = control_rows(partitions=1, log_ts=START_MS + event_ms, api="TopicMetadata", body={"topics": []})
     machine = GroupMachine(0, source.settings, keep_log=False)
-    walk = Walk(
-        machine, steps(source), [shared_event({**event, "offset": 0}, Bounds().late_ms, 0)], Bounds(), lambda *_: False
-    )
+    events = [shared_event({**event, "offset": 0}, Bounds().late_ms, 0)]
+    walk = Walk(machine, steps(source), events, Bounds(), lambda *_: False, prompt=Prompt([], 100))
     while walk.first < 2 and (option := walk.usual()) is not None:
         walk.take(option)
     return walk

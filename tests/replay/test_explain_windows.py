@@ -14,14 +14,14 @@ from coordinator_udf.replay.explain import explain
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.results import GroupKey, Outcome
-from coordinator_udf.replay.explain.steps import Row, named_groups
+from coordinator_udf.replay.explain.steps import Prompt, Row, named_groups
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
 from schemas.requests import CONTROL_APIS
 from tests.conftest import shared
-from tests.replay.broker_log import START_MS, held_up
+from tests.replay.broker_log import START_MS, KafkaLog, held_up
 
 LATE_MS = Bounds().late_ms
 
@@ -107,3 +107,34 @@ def test_what_comes_before_a_late_timer_keeps_its_own_time(tmp_path: Path, monke
     assert all(each.due_ms < each.until_ms <= each.latest_ms for each in late)
     beats = [row["log_ts"] - START_MS for row in source.rows if row["api"] == "Heartbeat"]
     assert beats == [*(3_020 + 15 * number for number in range(9)), 3_250]
+
+
+@pytest.mark.parametrize(
+    ("error", "bound_ms"),
+    [(22, 151), (42, 581)],  # ILLEGAL_GENERATION of the shard, INVALID_REQUEST that is told before one is asked
+)
+def test_what_reached_the_shard_tells_by_when_a_join_was_handled(tmp_path: Path, error: int, bound_ms: int) -> None:
+    log = KafkaLog()
+    # The shard stands still: nothing that arrives soon is answered in time.
+    joined = log.join("m-1", "m-1", arrives=0, takes=2_000, connection="a")
+    log.heartbeat("m-2", error, arrives=50, takes=100, connection="b")
+    log.heartbeat("m-2", 22, arrives=80, takes=500, connection="b")
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=1))
+    assert source.facts is not None
+    entries = source.facts.entries
+    by_ms = Prompt(entries.values(), handover_ms=100).handled_by_us(entries[joined]) // 1_000 - START_MS
+    assert by_ms in range(bound_ms - 2, bound_ms + 1)
+
+
+@pytest.mark.parametrize(("queued_ms", "bound_ms"), [(400, 551), (90, 101)])
+def test_a_join_is_handled_later_while_the_broker_takes_nothing_from_its_queue(
+    tmp_path: Path, queued_ms: int, bound_ms: int
+) -> None:
+    log = KafkaLog()
+    joined = log.join("m-1", "m-1", arrives=0, takes=2_000, connection="a")
+    log.join("m-2", "m-2", arrives=50, takes=1_900, connection="b", requestQueueTimeMs=queued_ms)
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=1))
+    assert source.facts is not None
+    entries = source.facts.entries
+    by_ms = Prompt(entries.values(), handover_ms=100).handled_by_us(entries[joined]) // 1_000 - START_MS
+    assert by_ms in range(bound_ms - 2, bound_ms + 1)

@@ -149,3 +149,16 @@ def test_few_states_are_tried_where_none_fits_and_more_once_one_does(
     assert len(set(found) & set(wrong)) > len(wrong) // 2
     assert sum(point.first < 60 for point in chosen) < len(wrong) // 2
     assert not {*farther[33:], last} & set(found)
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_timer_is_as_late_as_its_shard_stood_still(tmp_path: Path, *, stands: bool) -> None:
+    log = KafkaLog()
+    log.join("", "m-1", 79, arrives=0, connection="a")
+    log.join("m-1", "m-1", arrives=10, takes=3_750, connection="a")
+    # What another group was asked while the timer was due has its answer when the shard goes on.
+    other = {"groupId": "h", "generationId": 1, "memberId": "nobody", "groupInstanceId": None}
+    unknown = {"throttleTimeMs": 0, "errorCode": 25}
+    log.add("HEARTBEAT", other, unknown, arrives=3_050, takes=690 if stands else 1, connection="b")
+    told = log.heartbeat("m-1", 27, generation=0, arrives=3_400, takes=345, connection="c")
+    assert different(read(log, tmp_path)) == ([] if stands else [told])

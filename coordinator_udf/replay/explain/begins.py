@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_udf.replay.explain.points import OtherBegin, Point
 from coordinator_udf.replay.explain.results import Option
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, Window
+
+#: From so many steps back it is looked which intervals were over. With half and with double two logs of busy machines
+#: come out the same.
+_STEPS_BACK: Final = 16
 
 
 class _Begin(NamedTuple):
@@ -43,10 +47,12 @@ class OtherBegins:
         walk, window = self._walk, self._window
         place = window.place
         at_ms = walk.machine.now_ms
+        over = self._over_before(place)
         walk.back_to(self._points[-1])
         while walk.first < place and (option := walk.usual()) is not None:
             walk.take(option)
-        later, earlier = walk.later_begins(at_ms), walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
+        earlier = walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
+        later = [*walk.later_begins(at_ms, walk.machine.intervals()), *over]
         begins = [
             *(_Begin(begun, True, [begun.needed_ms]) for begun in later),
             *(_Begin(begun, False, [begun.needed_ms, walk.steps[begun.place].arrived_ms]) for begun in earlier),
@@ -62,6 +68,28 @@ class OtherBegins:
                 # It was later than was taken before: as much as this answer needs; the next ones may need more.
                 return best
         return None
+
+    def _over_before(self, place: int) -> list[OtherBegin]:
+        """Returns steps that began an interval that was over shortly before a step, at which another one began.
+
+        What came of its end may be seen only in a later answer.
+        """
+        walk, found = self._walk, list[OtherBegin]()
+        near = [point for point in self._points if point.first <= place - _STEPS_BACK]
+        start = near[-1] if near else self._points[0]
+        course = walk.course[start.course :]
+        walk.back_to(start)
+        for going, at_ms in course:
+            if walk.first >= place:
+                break
+            while walk.next_event()[0] <= at_ms:
+                walk.take(Option(None, walk.next_event()[0], True))
+            before = walk.machine.intervals()
+            walk.take(Option(going, at_ms, True))
+            after = walk.machine.intervals()
+            if any(begin_ms == at_ms for begin_ms, _ in after):
+                found[:0] = walk.later_begins(at_ms, [each for each in before if each not in after])
+        return found
 
     def _begun(self, start: Point, begin: _Begin, changes: int, limit: int) -> Path | None:
         """Returns such an order for one step, at the times that are known or that the following answers need."""

@@ -112,9 +112,9 @@ class _Shard:
             in_list = (group_id for shard, group_id in listed.get(row["request_id"], ()) if shard == partition)
             for group_id in {*named_groups(row), *in_list}:
                 self._own[group_id].append(row)
-        self._shared = _shared(rows, facts.entries, bounds)
         asked = {row["request_id"] for row in rows if row["request_id"] in facts.entries}
         self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
+        self._shared = _shared(rows, facts.entries, bounds, self._prompt)
         self._steps: dict[str, list[Step]] = {}
 
     @property
@@ -152,7 +152,9 @@ class _Shard:
         key = (self._partition, group_id)
         shared = [event for event in self._shared if not loads_another(event.row, group_id)]
         try:
-            self.outcomes[key] = _search(self._source, self._facts, key, steps, shared=shared, bounds=self._bounds)
+            self.outcomes[key] = _search(
+                self._source, self._facts, key, steps, shared=shared, bounds=self._bounds, prompt=self._prompt
+            )
         except PoisonRow as poison:
             self.broken[key] = poison.details
         else:
@@ -203,7 +205,7 @@ def _move_late(events: Sequence[SharedEvent]) -> list[Row]:
     return moved
 
 
-def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds) -> list[SharedEvent]:
+def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds, prompt: Prompt) -> list[SharedEvent]:
     """Returns what happens to a shard; it begins when it does, and all else may be late.
 
     A shard that was lost is loaded by its first answer. Of topics that come up to then it may hear some time after.
@@ -216,7 +218,7 @@ def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds) -
             continue
         at_ms = row["log_ts"]
         lost = row["api"] == "Unload" or (lost and at_ms <= served_ms[place])
-        slack_ms = bounds.late_ms
+        slack_ms = prompt.late_ms(at_ms, bounds.late_ms)
         if not events or at_ms <= events[0].at_ms:
             slack_ms = -1
         elif row["api"] == "TopicMetadata" and lost:
@@ -235,11 +237,12 @@ def _search(
     *,
     shared: Sequence[SharedEvent],
     bounds: Bounds,
+    prompt: Prompt,
 ) -> Outcome:
     partition, group_id = key
     keep_log = any(event.row["api"] == "Failover" for event in shared)
     machine = GroupMachine(partition, source.settings, keep_log=keep_log)
-    walk = Walk(machine, steps, shared, bounds, _excused(source.source, facts))
+    walk = Walk(machine, steps, shared, bounds, _excused(source.source, facts), prompt=prompt)
     outcome = Search(walk, Rebase(walk, group_id, source.settings)).run()
     # When a list was made is told for its whole shard, once its groups are as they were listed.
     outcome.unexplained = [found for found in outcome.unexplained if steps[found.place].row["api"] != LIST_GROUPS]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from coordinator_udf.replay.explain.machine import Snapshot
 from coordinator_udf.replay.explain.results import Inserted
+from coordinator_udf.replay.explain.snapshot import Snapshot
 
 #: What ours is where the broker answered and we don't, as JSON.
 NOTHING: Final = "null"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.points import OtherBegin, Point, Tail
 from coordinator_udf.replay.explain.results import Inserted, Option
-from coordinator_udf.replay.explain.steps import SharedEvent, Step
+from coordinator_udf.replay.explain.steps import Prompt, SharedEvent, Step
 
 
 class Position:
@@ -28,15 +28,20 @@ class Position:
         shared: Sequence[SharedEvent],
         bounds: Bounds,
         excused: Callable[[Step, str], bool],
+        *,
+        prompt: Prompt,
     ) -> None:
         """Begins before all steps.
 
         Args:
             excused: whether an answer may differ, for the log itself can't tell what is right.
+            prompt: the requests to the shard that tell by when it got to what was due.
         """
         self.machine = machine
         self.steps = steps
         self.bounds = bounds
+        self._prompt = prompt
+        self._late_ms_at: dict[int, int] = {}
         self._shared = shared
         self._excused = excused
         #: Steps that are known to have been handled later than they usually are.
@@ -142,21 +147,28 @@ class Position:
             at_ms = self._event_ms()
             if at_ms < deadline_ms:
                 return at_ms, event.at_ms + event.slack_ms - at_ms
-        return deadline_ms, 0 if deadline_ms == NEVER_MS else self._timer_slack_ms(number)
+        return deadline_ms, 0 if deadline_ms == NEVER_MS else self._timer_slack_ms(deadline_ms, number)
 
     def _event_ms(self) -> int:
         """Returns when the shard's next event is taken to happen."""
         return max(self._shared[self._shared_next].at_ms, self._held_ms)
 
-    def _timer_slack_ms(self, number: int) -> int:
+    def _timer_slack_ms(self, due_ms: int, number: int) -> int:
         place = bisect_right(self._armed_from, number) - 1
-        return self.bounds.late_ms + (self._armed_slack_ms[place] if place >= 0 else 0)
+        return self._late_ms(due_ms) + (self._armed_slack_ms[place] if place >= 0 else 0)
+
+    def _late_ms(self, due_ms: int) -> int:
+        """Returns how late a timer may fire that is due at a time for certain."""
+        found = self._late_ms_at.get(due_ms)
+        if found is None:
+            found = self._late_ms_at[due_ms] = self._prompt.late_ms(due_ms, self.bounds.late_ms)
+        return found
 
     def _may_be_late(self, until_ms: int) -> bool:
         """Returns whether all that is due before a time may happen as late as that."""
         timers = self.machine.due_by(until_ms)
         events = (event for event in self._shared[self._shared_next :] if event.at_ms < until_ms)
-        return all(due_ms + self._timer_slack_ms(number) >= until_ms for due_ms, number in timers) and all(
+        return all(due_ms + self._timer_slack_ms(due_ms, number) >= until_ms for due_ms, number in timers) and all(
             event.at_ms + event.slack_ms >= until_ms for event in events
         )
 
@@ -250,7 +262,7 @@ class Position:
         timers = self.machine.due_by(at_ms)
         if not timers or at_ms > min(latest_ms, event.at_ms + event.slack_ms):
             return
-        if all(due_ms + self._timer_slack_ms(number) > at_ms for due_ms, number in timers):
+        if all(due_ms + self._timer_slack_ms(due_ms, number) > at_ms for due_ms, number in timers):
             yield Option(None, at_ms, False, at_ms + 1 - timers[0][0])
 
     def _timers_before_event(self, latest_ms: int, *, usual: bool) -> Iterator[Option]:
@@ -322,10 +334,14 @@ class Position:
             latest_ms = min(latest_ms, step.latest_ms)
         return [place for place in candidates if self.steps[place].asked_ms <= latest_ms], latest_ms
 
-    def later_begins(self, at_ms: int) -> list[OtherBegin]:
-        """Steps that may have begun an interval so much later that it isn't over at a time."""
+    def later_begins(self, at_ms: int, intervals: Iterable[tuple[int, int]]) -> list[OtherBegin]:
+        """Steps that may have begun one of some intervals so much later that it isn't over at a time.
+
+        Args:
+            intervals: begin and length of each, in milliseconds.
+        """
         found = []
-        for begin_ms, length_ms in self.machine.intervals():
+        for begin_ms, length_ms in intervals:
             needed_ms = at_ms - length_ms + 1
             if begin_ms < needed_ms:
                 found += [

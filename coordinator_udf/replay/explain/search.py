@@ -194,7 +194,9 @@ class Search:
         here, tail = walk.point(), walk.tail(self._points[0])
         goal = min(here.first + self._bounds.ahead, len(walk.steps))
         window = Window(walk, goal, mismatches[0].place, self._points[0], self._rebase.given_up)
+        walk.machine.remember(is_on=True)
         path = self._search(window, here)
+        walk.machine.remember(is_on=False)
         if path is not None:
             self._take(path, mismatches[0].place, window.tries)
             return None

@@ -16,6 +16,7 @@ import msgspec
 
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import SPANNING
+from coordinator_udf.replay.inputs.broker_log.facts import reaches_shard
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.recording import Answer
@@ -65,6 +66,8 @@ class Step:
     is_read: bool = False
     asked_ms: int = 0
     _part: Any = field(default=None)
+    #: What was compared last, and whether it agreed: a search comes by the same again and again.
+    _compared: tuple[str, bool] | None = field(default=None)
 
     @property
     def waits(self) -> bool:
@@ -86,12 +89,17 @@ class Step:
         """Returns whether the broker said the same of the group as this JSON does."""
         if self.answer is None:
             return True
+        if self._compared is None or self._compared[0] != body:
+            self._compared = body, self._agrees(self.answer, body)
+        return self._compared[1]
+
+    def _agrees(self, answer: Answer, body: str) -> bool:
         ours = msgspec.json.decode(body)
-        if ours == self.answer.body:
+        if ours == answer.body:
             return True
         if self._part is None:
-            self._part = part_of(self.answer.api, self.answer.body, self.group_id)
-        return bool(part_of(self.answer.api, ours, self.group_id) == self._part)
+            self._part = part_of(answer.api, answer.body, self.group_id)
+        return bool(part_of(answer.api, ours, self.group_id) == self._part)
 
 
 @dataclass(slots=True)
@@ -228,7 +236,7 @@ def _arrived_ms(step: Step) -> int:
 
 
 class Prompt:
-    """The requests to a shard whose answers wait for nobody: they tell by when it got to what came before them."""
+    """The requests to a shard whose answers wait for nobody: they tell by when it got to what was there before them."""
 
     def __init__(self, entries: Iterable[Entry], handover_ms: int) -> None:
         """Takes a shard's requests.
@@ -236,23 +244,46 @@ class Prompt:
         Args:
             handover_ms: how long a shard that isn't busy may take to get to a request.
         """
-        self._entries = sorted((e for e in entries if e.api not in _WAITING), key=_arrived_us)
+        every = sorted(entries, key=_arrived_us)
+        self._entries = [entry for entry in every if entry.api not in _WAITING and reaches_shard(entry)]
         self._handover_us = handover_ms * _US
         #: The latest answer to any request up to each.
         self._answered_us = list(accumulate((entry.answered_us for entry in self._entries), max))
+        self._queued = [entry for entry in every if entry.queue_us > self._handover_us]
+        #: By when the broker had got to any of those that it let wait for long, up to each.
+        self._got_to_us = list(accumulate((entry.handled_us for entry in self._queued), max))
 
     def handled_by_us(self, entry: Entry) -> int:
-        """By when the shard had handled a request whose answer may have waited.
+        """By when the shard had handled a request whose answer may have waited."""
+        return self._reached_us(entry.arrived_us, entry.handled_us + entry.local_us + self._handover_us)
 
-        Longer after it arrived than usual, where what arrived meanwhile was answered later than that; or if nothing
-        arrived meanwhile, where the shard was still busy with what had come before.
+    def late_ms(self, due_ms: int, usual_ms: int) -> int:
+        """By how much what was due at a time may have been late.
+
+        Args:
+            usual_ms: by how much it may be on a shard that isn't busy.
         """
-        usual_us = entry.handled_us + entry.local_us + self._handover_us
-        first = bisect_right(self._entries, entry.arrived_us, key=_arrived_us)
+        return self._reached_us(due_ms * _US, (due_ms + usual_ms) * _US) // _US - due_ms
+
+    def _reached_us(self, since_us: int, usual_us: int) -> int:
+        """By when the shard had got to what had to be done since a time.
+
+        Later than usual, where what arrived meanwhile was answered later than that; or if nothing arrived meanwhile,
+        where the shard was still busy with what had come before, or the whole broker got to nothing.
+        """
+        first = bisect_right(self._entries, since_us, key=_arrived_us)
         last = bisect_right(self._entries, usual_us, lo=first, key=_arrived_us)
         if first < last:
             return max(usual_us, min(other.answered_us for other in self._entries[first:last]))
-        return max(usual_us, self._answered_us[first - 1]) if first else usual_us
+        return self._while_queued_us(max(usual_us, self._answered_us[first - 1]) if first else usual_us)
+
+    def _while_queued_us(self, reached_us: int) -> int:
+        """Returns a time, or a later one if what came before it was still to be taken from the broker's queue then."""
+        while True:
+            came = bisect_right(self._queued, reached_us, key=_arrived_us)
+            if not came or self._got_to_us[came - 1] <= reached_us:
+                return reached_us
+            reached_us = self._got_to_us[came - 1] + self._handover_us
 
 
 def _arrived_us(entry: Entry) -> int:

@@ -83,7 +83,7 @@ class Walk(Position):
             if self._shared_next < len(self._shared) and self._event_ms() < at_ms:
                 # The event is later than these.
                 self._held_ms = at_ms + 1
-            return self.machine.fire(at_ms), self.bounds.late_ms
+            return self.machine.fire(at_ms), self._late_ms(at_ms)
         event = self._shared[self._shared_next]
         self._shared_next += 1
         slack_ms = event.slack_ms
@@ -104,12 +104,12 @@ class Walk(Position):
         timers = self.machine.due_by(until_ms)
         if not timers:
             return
-        slacks_ms = [due_ms + self._timer_slack_ms(number) - until_ms for due_ms, number in timers]
+        slacks_ms = [due_ms + self._timer_slack_ms(due_ms, number) - until_ms for due_ms, number in timers]
         number = self.machine.timer_number
         self._insert("DelayTimers", until_ms)
         for place, slack_ms in enumerate(slacks_ms):
             self._armed_from.append(number + place)
-            self._armed_slack_ms.append(slack_ms - self.bounds.late_ms)
+            self._armed_slack_ms.append(slack_ms - self._late_ms(until_ms))
 
     def _insert(self, api: str, until_ms: int, **fields: str | None) -> None:
         """Puts a row of the group's own behind what has happened."""
