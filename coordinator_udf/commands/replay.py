@@ -89,7 +89,7 @@ def _judge(reports: Sequence[SourceReport], doubt_from: float, *, fail_on_differ
     doubted = list(doubts(reports, doubt_from))
     for doubt in doubted:
         typer.echo(f"replay: WARNING: {doubt}", err=True)
-    failed = any(report.failure is not None for report in reports)
+    failed = any(report.failure is not None and not report.is_empty for report in reports)
     if failed or (fail_on_difference and total(reports).different):
         raise typer.Exit(1)
     if doubted:

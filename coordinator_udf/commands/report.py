@@ -17,7 +17,7 @@ from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, loa
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if
-from coordinator_udf.replay.judge.report import SourceReport, doubts, summary
+from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, needs_spark, replay
 from coordinator_udf.replay.tasks.session import replay_session
@@ -69,7 +69,10 @@ def main(
             evidence: list[str] = []
             if folder is None:
                 reports = replay_inputs(request)
-                evidence = [*(f"WARNING: {doubt}" for doubt in doubts(reports, DEFAULT_DOUBT_FROM)), *summary(reports)]
+                warnings = [f"WARNING: {doubt}" for doubt in doubts(reports, DEFAULT_DOUBT_FROM)]
+                evidence = [*warnings, *summary(reports)]
+                for line in (*warnings, *notices(reports)):
+                    say(line)
             groups = facts_of(folder or str(out), window)
             _write(page, render(groups, form, evidence, predicted))
             stage.send()

@@ -62,3 +62,30 @@ def test_what_is_wrong_is_told_in_a_line_and_nothing_is_made(words: list[str], t
     (line,) = ran.stderr.splitlines()
     assert told in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "status"),
+    [
+        (["replay", "--out", "out"], "", 0),
+        (["replay", "--out", "out"], "hello\n", 1),
+        (["report", "-o", "incident.html"], "", 0),
+    ],
+    ids=["replay with an empty file", "replay with a strange file", "report with an empty file"],
+)
+def test_what_was_not_read_is_said_and_the_rest_is_used(
+    command: list[str], text: str, status: int, tmp_path: Path
+) -> None:
+    """A log that was rotated a moment ago is empty: nothing of it is lost."""
+    (tmp_path / "other.log").write_text(text)
+    ran = subprocess.run(
+        [sys.executable, "-c", _MUSTER, *command, "other.log", str(SAMPLE_LOG)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == status, ran.stderr
+    assert "other.log: not read: other.log is " in ran.stdout + ran.stderr
+    assert (tmp_path / command[-1]).exists()

@@ -111,3 +111,23 @@ def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:
     ]
     count = likely_partitions(each for entry in entries for each in findings(entry))
     assert partition_for("a", count) != partition_for("b", count)
+
+
+def test_who_ended_a_join_phase_asked_no_later_than_the_others_were_answered() -> None:
+    """The last to join is written late, and by itself could have been handled behind the answers to the others."""
+    source = read_source(CRASH, "crash", ReplayOptions())
+    outputs, _ = run_and_compare(source)
+    last = next(row for row in outputs.transitions.to_pylist() if row["rule"] == "ALL_JOINED")
+    waiting = [row for row in source.rows if row["group_id"] == last["group_id"] and row["log_ts"] < last["ts"]]
+    early = read_source(CRASH, "crash", ReplayOptions())
+    for place, answer in enumerate(early.recording.answers):
+        if answer.api == "JoinGroup" and answer.ts is not None and abs(answer.ts - last["ts"]) <= 50:
+            early.recording.answers[place] = type(answer)(
+                answer.request_id, answer.api, answer.api_version, answer.body, last["ts"] - 2
+            )
+    changed, _ = run_and_compare(early)
+    ended = next(row for row in changed.transitions.to_pylist() if row["rule"] == "ALL_JOINED")
+    assert ended["ts"] == last["ts"] - 2
+    asked = {row["request_id"]: row["log_ts"] for row in early.rows}
+    assert asked[last["cause_request_id"]] == ended["ts"]
+    assert all(asked[row["request_id"]] <= ended["ts"] for row in waiting if row["request_id"])

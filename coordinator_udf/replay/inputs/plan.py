@@ -37,6 +37,7 @@ class SourceInput(msgspec.Struct, frozen=True):
         warnings: what is wrong with one of them, for it to be said.
         failure: why nothing of it can be read.
         passed_over: parts of a broker's own log without a line of the coordinator, for it to be said.
+        is_empty: whether it is a file without a byte, of which nothing is lost.
     """
 
     source: str
@@ -47,6 +48,7 @@ class SourceInput(msgspec.Struct, frozen=True):
     failure: str | None = None
     lines: int = 0
     passed_over: tuple[str, ...] = ()
+    is_empty: bool = False
 
 
 def expand(inputs: Iterable[Path]) -> list[Path]:
@@ -101,7 +103,8 @@ def plan(
         try:
             kind = detect_format(path) if form is Format.AUTO else form
         except InputError as error:
-            whole[path] = SourceInput(names[path], form, (path,), failure=str(error))
+            is_empty = path.is_file() and path.stat().st_size == 0
+            whole[path] = SourceInput(names[path], form, (path,), failure=str(error), is_empty=is_empty)
             continue
         if kind in _TEXTS:
             look = look_through(path, zone)

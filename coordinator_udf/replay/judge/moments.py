@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +24,12 @@ _MOST_BEFORE_MS: Final = 40
 _ENDS: Final = pa.array(["ALL_JOINED", "JOIN_EXPIRED"])
 #: A moment of a group: its shard, its id, and the time in milliseconds.
 _Moment = tuple[int, str, int]
+
+
+class _Joined(msgspec.Struct, rename="camel"):
+    """What the answer to a JoinGroup says."""
+
+    generation_id: int
 
 
 def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
@@ -52,12 +60,36 @@ def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
                 continue
             earliest = times[own[first - 1]] if first else told
             latest = times[own[last]] if last < len(own) else told
-            likely = told - min((told - moment) // 2, _MOST_BEFORE_MS)
+            likely = told - max(0, min((told - moment) // 2, _MOST_BEFORE_MS))
             for place in rows:
                 times[place] = max(earliest, min(likely, latest))
     column = transitions.schema.get_field_index("ts")
     field = transitions.schema.field(column)
     return outputs._replace(transitions=transitions.set_column(column, field, pa.array(times, field.type)))
+
+
+def date_requests(rows: Sequence[dict[str, Any]], outputs: Outputs) -> None:
+    """Puts a request to no later than what it changed, and those of its group that were handled before it.
+
+    Args:
+        rows: the requests, handled in the order of their ``log_ts``, which is lowered.
+        outputs: with the moments at which join phases ended (with_answered_moments).
+    """
+    transitions = outputs.transitions.select(("cause_request_id", "ts")).to_pylist()
+    changed: dict[str, int] = {}
+    for transition in transitions:
+        cause, ts = transition["cause_request_id"], transition["ts"]
+        if cause is not None:
+            changed[cause] = min(changed.get(cause, ts), ts)
+    latest: dict[tuple[int, str], int] = {}
+    for row in sorted(rows, key=itemgetter("log_ts"))[::-1]:
+        group_id = row["group_id"]
+        if group_id is None:
+            continue
+        key = row["partition"], group_id
+        bound = min(latest.get(key, row["log_ts"]), changed.get(row["request_id"] or "", row["log_ts"]))
+        if bound < row["log_ts"]:
+            latest[key] = row["log_ts"] = bound
 
 
 def _stretches(own: list[int], times: list[int]) -> Iterator[tuple[int, int, int]]:
@@ -71,17 +103,20 @@ def _stretches(own: list[int], times: list[int]) -> Iterator[tuple[int, int, int
 def _answered(outputs: Outputs, recording: Recording) -> Mapping[_Moment, int]:
     """Returns when the first of those was answered that joined a generation, by the moment of their answers here."""
     recorded = {
-        answer.request_id: answer.ts
+        # An answer of another generation than ours tells of another phase.
+        (answer.request_id, answer.body.get("generationId")): answer.ts
         for answer in recording.answers
         if answer.api == _JOIN and answer.ts is not None and answer.body.get("errorCode") == 0
     }
     responses = outputs.responses
     joins = responses.filter(pc.equal(responses.column("api"), _JOIN))
     found: dict[_Moment, int] = {}
-    columns = ("partition", "group_id", "ts", "request_id", "error_code")
+    columns = ("partition", "group_id", "ts", "request_id", "error_code", "body")
     for row in joins.select(columns).to_pylist():
-        ts = recorded.get(row["request_id"])
-        if row["error_code"] == 0 and ts is not None:
+        if row["error_code"] != 0:
+            continue
+        ts = recorded.get((row["request_id"], msgspec.json.decode(row["body"], type=_Joined).generation_id))
+        if ts is not None:
             key = row["partition"], row["group_id"], row["ts"]
             found[key] = min(found.get(key, ts), ts)
     return found

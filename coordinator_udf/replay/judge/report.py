@@ -45,6 +45,8 @@ class SourceReport(msgspec.Struct):
     rejection: str | None = None
     #: Why nothing of it could be read.
     failure: str | None = None
+    #: Whether that is because there is nothing in it, as in a log that was rotated a moment ago.
+    is_empty: bool = False
 
     @property
     def has_recording(self) -> bool:
@@ -96,6 +98,17 @@ def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
             yield f"{report.source}: {different} of {judged} answers aren't the recorded ones: don't rely on the tables"
 
 
+def notices(reports: Sequence[SourceReport]) -> Iterator[str]:
+    """Yields what was not read, or is wrong with what was, a line each."""
+    for report in reports:
+        if report.failure is not None:
+            yield f"{report.source}: not read: {report.failure}"
+            continue
+        for warning in report.warnings:
+            yield f"{report.source}: WARNING: {warning}"
+        yield from report.passed_over
+
+
 def summary(reports: Sequence[SourceReport]) -> Iterator[str]:
     """Yields the lines of the summary: one a source, then the sums, then each API and error."""
     for report in reports:
@@ -113,12 +126,9 @@ def summary(reports: Sequence[SourceReport]) -> Iterator[str]:
 
 
 def _source_lines(report: SourceReport) -> Iterator[str]:
+    yield from notices([report])
     if report.failure is not None:
-        yield f"{report.source}: not read: {report.failure}"
         return
-    for warning in report.warnings:
-        yield f"{report.source}: WARNING: {warning}"
-    yield from report.passed_over
     if report.rejection is not None:
         yield f"{report.source}: rejected {report.rejected}, the first one: {report.rejection}"
     if report.info_events:

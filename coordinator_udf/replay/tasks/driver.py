@@ -143,6 +143,7 @@ def _reports(sources: Sequence[SourceInput], results: Sequence[TaskResult]) -> l
     for source in sources:
         report = by_source.get(source.source) or SourceReport(source.source, failure=source.failure)
         report.warnings, report.passed_over = source.warnings, source.passed_over
+        report.is_empty = source.is_empty
         reports.append(report)
     return reports
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.json_lines import json_lines
-from coordinator_udf.replay.judge.moments import with_answered_moments
+from coordinator_udf.replay.judge.moments import date_requests, with_answered_moments
 from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
@@ -51,6 +52,8 @@ from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TA
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.tables import REJECTED_REQUESTS, table_arrow
 
+#: At least so many new objects, and so many looks at the younger ones, between two looks for garbage.
+_GC_THRESHOLDS: Final = (100_000, 50, 100)
 #: How much of a line that can't be read is shown.
 _SHOWN_CHARS: Final = 120
 
@@ -96,8 +99,17 @@ class TaskResult(msgspec.Struct):
     files: list[TableFile] = []
 
 
+def look_for_garbage_rarely() -> None:
+    """Lets this process look for garbage more rarely than usual.
+
+    Nearly all of the many objects of a log live until the end: looking through them often costs a sixth of the time.
+    """
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
 def run_recorded(job: Job) -> TaskResult:
     """Replays one recorded log. An input that can't be read, or that breaks the replay, is reported; others go on."""
+    look_for_garbage_rarely()
     try:
         if job.form is Format.INFO:
             return run_info_log(job)
@@ -164,7 +176,9 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         source.notes[note] += explained.moved
     if explained.rebased:
         source.notes["groups put in the state that later answers tell"] += explained.rebased
-    return with_answered_moments(outputs, source.recording), verdict
+    outputs = with_answered_moments(outputs, source.recording)
+    date_requests(source.rows, outputs)
+    return outputs, verdict
 
 
 def _replay(job: Job, source: ReplaySource) -> TaskResult:
