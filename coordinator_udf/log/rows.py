@@ -6,7 +6,8 @@ Whoever appends rows uses this: the gateway, the readers of historical logs, tes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import cache
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -39,15 +40,19 @@ HEARD_WITHIN_MS = 6_000
 
 _INT32 = (-(2**31), 2**31 - 1)
 
-_CONTROLS: Final = pa.array(CONTROL_APIS)
-
 
 def are_controls(apis: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Returns which values of the column ``api`` are of control rows (schemas.requests.CONTROL_APIS).
 
     A missing one is not.
     """
-    return pc.is_in(apis, value_set=_CONTROLS)
+    return pc.is_in(apis, value_set=_controls())
+
+
+@cache
+def _controls() -> pa.Array:
+    # Not when the module is imported: for the first array of a process Arrow imports pandas, which takes half a second.
+    return pa.array(CONTROL_APIS)
 
 
 def request_rows(

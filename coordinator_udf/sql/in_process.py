@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,10 +87,11 @@ class ViewsInProcess:
             if group_id is not None:
                 rows += f" WHERE group_id IS NULL OR group_id = {exp.Literal.string(group_id).sql(dialect='duckdb')}"
             self._duck.execute(f"CREATE VIEW {name} AS {rows}")
-        elif deltalake.DeltaTable.is_deltatable(path):
-            self._duck.register(name, deltalake.DeltaTable(path).to_pyarrow_table())
+        elif deltalake.DeltaTable.is_deltatable(path) and (table := deltalake.DeltaTable(path)).file_uris():
+            self._duck.register(name, table.to_pyarrow_table())
         else:
-            self._duck.register(name, to_arrow_schema(SHAPES[name]).empty_table())
+            # An empty array, or Arrow's datasets, would import pandas, which takes longer than most statements.
+            self._duck.register(name, pa.Table.from_batches([], to_arrow_schema(SHAPES[name])))
 
     def make(self, names: Iterable[str]) -> None:
         """Computes views, unless that is done.
@@ -97,9 +99,11 @@ class ViewsInProcess:
         Args:
             names: each after those that it stands on, as `views_named` gives them.
         """
-        for name in names:
-            if name not in self._made:
-                self._duck.execute(f'CREATE TABLE "{name}" AS {translate(VIEWS[name])}')
+        new = [name for name in names if name not in self._made]
+        # Those that follow are translated while one is computed.
+        with ThreadPoolExecutor(1) as beside:
+            for name, text in zip(new, beside.map(translate, (VIEWS[name] for name in new)), strict=True):
+                self._duck.execute(f'CREATE TABLE "{name}" AS {text}')
                 self._made.add(name)
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
@@ -152,7 +156,9 @@ def translate(text: str) -> str:
 
 
 def _translated(parsed: exp.Expr) -> str:
-    return parsed.transform(_with_shape).transform(_with_fraction).sql(dialect="duckdb")
+    """Returns a statement in DuckDB's SQL; what was parsed is used up, for each copy takes as long as parsing."""
+    parsed = parsed.transform(_with_shape, copy=False).transform(_with_fraction, copy=False)
+    return parsed.sql(dialect="duckdb", copy=False)
 
 
 def _with_fraction(node: exp.Expr) -> exp.Expr:
