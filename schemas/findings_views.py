@@ -15,6 +15,8 @@ _OF_MEMBERS: Final = ", ".join(
 #: From here on a member that joined again last was slow itself: by then it has been told to by a heartbeat, which comes
 #: every 3 s (heartbeat.interval.ms' default).
 _SLOW_MS: Final = 3000
+#: A join phase whose end the replay has so long before its answers ended otherwise; a busy broker is that late seldom.
+_LATE_MS: Final = 1000
 
 #: What is wrong with a group, in words, with how often and the setting to look at. A view is named as seldom as can be,
 #: for Spark plans it anew wherever it is named: a row goes to each finding that it is evidence of.
@@ -218,12 +220,22 @@ WITH differing AS (
            max(CASE WHEN what = 'differing' THEN log_ts END) AS trouble_ts,
            coalesce(bool_or(undecided = '{OLDER}'), false) OR bool_or(what = 'loaded') AS begins_in_the_middle
     FROM told WHERE group_id IS NOT NULL GROUP BY source, group_id
+), late AS (
+    -- Whom a join phase waited for, a log that begins in the middle may not show. Where the replay's ended long before
+    -- its answers, what follows from its end came too early as well.
+    SELECT t.source, t.group_id, max(t.ts) AS late_ts
+    FROM group_transitions t JOIN group_responses a
+    ON a.source = t.source AND a.group_id = t.group_id AND a.generation_id = t.generation
+       AND a.api = 'JoinGroup' AND a.error_code = 0 AND a.ts < t.ts - {_LATE_MS}
+    WHERE t.rule IN ('ALL_JOINED', 'JOIN_EXPIRED') AND t.to_state = 'CompletingRebalance'
+    GROUP BY t.source, t.group_id
 ), answered AS (
     SELECT begun.*, a.api, a.ts,
            min(CASE WHEN a.api = 'JoinGroup' THEN a.ts END) OVER (PARTITION BY begun.source, begun.group_id)
                AS joined_ts
-    FROM begun LEFT JOIN group_responses a
+    FROM begun LEFT JOIN late USING (source, group_id) LEFT JOIN group_responses a
     ON a.source = begun.source AND a.group_id = begun.group_id AND a.error_code = 0 AND a.ts > coalesce(trouble_ts, 0)
+       AND (NOT begins_in_the_middle OR a.ts > coalesce(late_ts, 0))
        AND (a.api = 'SyncGroup' OR (a.api = 'JoinGroup' AND a.leader = a.member_id)
             OR (a.api = 'ConsumerGroupHeartbeat' AND a.generation_id = 1))
     WHERE first_ts IS NOT NULL

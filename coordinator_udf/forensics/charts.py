@@ -18,8 +18,6 @@ BLUE, ORANGE, SKY, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E
 RED: Final = "#CC0000"
 #: Owners of partitions: none is red, which is for partitions that nobody serves.
 OWNERS: Final = [BLUE, ORANGE, GREEN, SKY, PURPLE, "#F0E442", "#7A68A6", "#8C8C8C", "#5E3C99", "#A6761D"]
-#: The width of a chart and the height of a lane in it, in pixels.
-WIDTH: Final = 900
 #: A chart shows so many lanes and partitions at most, of `_LANE_HEIGHT` pixels each: 900, with half 450 and with double
 #: 1,800; the rest is in the tables.
 MOST_LANES: Final = 60
@@ -31,7 +29,10 @@ _LANE_HEIGHT: Final = 15
 
 
 def group_spec() -> dict[str, Any]:
-    """Returns the specification, with the names of the data that `group_data` gives."""
+    """Returns the specification, with the names of the data that `group_data` gives.
+
+    Its page gives a chart the window's width, and the owners' colours to the members that they are.
+    """
     time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=8, labelOverlap=True))
     phases = (
         alt.Chart(alt.NamedData("phases"))
@@ -48,8 +49,14 @@ def group_spec() -> dict[str, Any]:
     lane = alt.Y("lane:N", title=None, sort=None)
     lanes = (
         alt.Chart(alt.NamedData("lanes"))
-        .mark_bar(height=7, color=BLUE)
-        .encode(x=time, x2="to:T", y=lane, tooltip=["lane:N", "member:N", "ended:N"])
+        .mark_bar(height=7)
+        .encode(
+            x=time,
+            x2="to:T",
+            y=lane,
+            color=alt.Color("owner:N", legend=None, scale=alt.Scale(range=OWNERS)),
+            tooltip=["lane:N", "member:N", "ended:N"],
+        )
     )
     ends = (
         alt.Chart(alt.NamedData("marks"))
@@ -74,7 +81,7 @@ def group_spec() -> dict[str, Any]:
     )
     layers = alt.layer(phases, lanes, silent, ends)
     # Shapes, too, so that an event's shape and colour are one line of the legend.
-    members = layers.resolve_scale(color="independent", shape="independent").properties(width=WIDTH)
+    members = layers.resolve_scale(color="independent", shape="independent")
     owners = _owners_chart(time)
     spec: dict[str, Any] = (
         alt.vconcat(members, owners, spacing=8)
@@ -110,7 +117,7 @@ def _owners_chart(time: alt.X) -> alt.LayerChart:
             tooltip=["partition:N", "why:N"],
         )
     )
-    layers: alt.LayerChart = alt.layer(partitions, idle).resolve_scale(color="independent").properties(width=WIDTH)
+    layers: alt.LayerChart = alt.layer(partitions, idle).resolve_scale(color="independent")
     return layers
 
 
@@ -137,7 +144,14 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
         if r.joined is not None:
             phases.append(_bar(r.joined, last, phase="waiting for the assignment", text=text))
     lanes = [
-        _bar(life.since, life.until or end, lane=life.identity, member=life.member_id, ended=life.ended_by or "")
+        _bar(
+            life.since,
+            life.until or end,
+            lane=life.identity,
+            owner=facts.name_of(life.member_id, life.client_id) or "",
+            member=life.member_id,
+            ended=life.ended_by or "",
+        )
         for life in lives
     ]
     marks = []

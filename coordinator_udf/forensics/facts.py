@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 #: A section lists so many rebalances, of some 700 characters each; where there are more, those that took longest. Half
@@ -186,6 +187,37 @@ class GroupFacts:
         return sorted(
             found, key=lambda held: (-(held.idle_before_ms or 0) - self.away(held, held.since)[0], held.since)
         )
+
+    def unserved_ms(self, end: datetime) -> int:
+        """Returns for how long that partition had no living owner which had none for longest, in milliseconds.
+
+        Args:
+            end: when what has no end is taken to end.
+        """
+        found: dict[tuple[str, int], int] = defaultdict(int)
+        for held in self.ownership:
+            found[held.topic, held.partition] += (held.idle_before_ms or 0) + self.away(held, end)[0]
+        return max(found.values(), default=0)
+
+    @cached_property
+    def stayed(self) -> list[Life]:
+        """The members that the evidence doesn't show going."""
+        return [life for life in self.lives if life.until is None]
+
+    @cached_property
+    def last_gone(self) -> Life | None:
+        """Who went last, where nobody was left; None where somebody may be in it yet.
+
+        Of those who were there before the evidence began nobody is told until a rebalance lists them.
+        """
+        gone = [(life.until, life) for life in self.lives if life.until is not None]
+        if self.stayed or not gone:
+            return None
+        last = max(self.rebalances, key=lambda r: r.started, default=None)
+        is_known = not any(gap.gap == "begins in the middle" for gap in self.gaps)
+        if not is_known and (last is None or last.member_count != 0):
+            return None
+        return max(gone, key=itemgetter(0))[1]
 
     @property
     def came_again(self) -> list[Life]:

@@ -14,7 +14,7 @@ import markupsafe
 import vl_convert
 
 from coordinator_udf.forensics.facts import GroupFacts, listed_rebalances, span_of
-from coordinator_udf.forensics.sentences import counted, overview, rebalance_sentence, seconds
+from coordinator_udf.forensics.sentences import at_the_end, counted, ending, overview, rebalance_sentence, seconds
 from coordinator_udf.forensics.what_if import WhatIfResult
 
 TEMPLATES: Final = Path(__file__).parent
@@ -67,12 +67,14 @@ def render(
     )
     environment.filters |= {"seconds": seconds, "clock": _clock, "counted": counted}
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
+    environment.globals |= {"at_the_end": at_the_end, "ending": ending}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}
+    values["end"] = span[1] if span is not None else datetime.now(UTC)
     if form is ReportFormat.MARKDOWN:
         values["shown"] = groups[:MOST_GROUPS]
     else:
-        values |= _page(environment, groups, what_if or {}, span[1] if span is not None else datetime.now(UTC))
+        values |= _page(environment, groups, what_if or {}, values["end"])
     return environment.get_template(f"report.{form.value}.j2").render(values)
 
 
@@ -97,6 +99,7 @@ def _page(
         section = template.render(
             number=number,
             facts=facts,
+            end=end,
             what_if=what_if,
             cut=cut_short(facts),
             most_rows=most_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Rebalance
+from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Life, Rebalance
 
 _TRIGGERS: Final = {
     "MEMBER_ADDED": "{who} joined",
@@ -35,6 +35,15 @@ _OUTCOMES: Final = {
     "UnderWay": "it was still under way at the end of the evidence",
     "Lost": "the coordinator went away meanwhile",
 }
+#: How a stay in a group ended.
+_ENDINGS: Final = {
+    "left": "left",
+    "expelled": "was put out by a timer",
+    "replaced": "was replaced by another process of its instance id",
+    "gone": "left or was put out",
+}
+#: A sentence names so many members; half and double make it half and twice as long.
+_MOST_NAMED: Final = 10
 _MS: Final = 1000
 #: What was done at once has moments that are as near.
 _AT_ONCE: Final = timedelta(milliseconds=50)
@@ -124,3 +133,21 @@ def overview(facts: GroupFacts) -> str:
         f"{counted(len(facts.expulsions), 'expulsion')}, "
         f"{counted(sum(refused.times for refused in facts.refused), 'request')} refused"
     )
+
+
+def ending(life: Life) -> str:
+    """Returns how a member's stay ended."""
+    return "was in it at the end" if life.until is None else _ENDINGS.get(life.ended_by or "", "how is not told")
+
+
+def at_the_end(facts: GroupFacts) -> str | None:
+    """Returns who was in a group when the evidence ended, or who was the last to go; None where it isn't told."""
+    names = list(dict.fromkeys(facts.name_of(life.member_id, life.client_id) or life.identity for life in facts.stayed))
+    if names:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        return f"At the end the coordinator had in it: {', '.join(names[:_MOST_NAMED])}{more}"
+    last = facts.last_gone
+    if last is None or last.until is None:
+        return None
+    who = facts.name_of(last.member_id, last.client_id) or last.identity
+    return f"Nobody was in it from {last.until:%H:%M:%S} on: the last, {who}, {ending(last)}"

@@ -26,25 +26,55 @@ class Calibration(msgspec.Struct, frozen=True):
     matched: int
 
 
+#: The least and the most of each measure, by its name.
+Ranges = dict[str, tuple[float, float]]
+
+_TITLES = {
+    "rebalances": "rebalances",
+    "unowned_s": "partition-seconds without an owner",
+    "moves": "partitions that moved",
+    "expulsions": "expulsions",
+}
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Between what the figures may lie by chance."""
+
+    base: Ranges
+    changed: Ranges
+
+
 class WhatIfResult(msgspec.Struct, frozen=True):
-    """One group, under the settings as they were and as changed."""
+    """One group, under the settings as they were and as changed.
+
+    Attributes:
+        unknown: what the log doesn't tell, in words.
+    """
 
     calibration: Calibration
     base: Figures
     changed: Figures
+    spread: Spread
+    unknown: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Returns what is counted, before and after."""
+        """Returns what is counted, before and after, each with what chance might make of it."""
         return [
-            ("rebalances", str(self.base.rebalances), str(self.changed.rebalances)),
-            ("partition-seconds without an owner", f"{self.base.unowned_s:.1f}", f"{self.changed.unowned_s:.1f}"),
-            ("partitions that moved", str(self.base.moves), str(self.changed.moves)),
-            ("expulsions", str(self.base.expulsions), str(self.changed.expulsions)),
+            (title, _cell(self.base, self.spread.base, name), _cell(self.changed, self.spread.changed, name))
+            for name, title in _TITLES.items()
         ]
+
+
+def _cell(figures: Figures, ranges: Ranges, name: str) -> str:
+    digits = 1 if name == "unowned_s" else 0
+    shown, least, most = (f"{value:.{digits}f}" for value in (getattr(figures, name), *ranges[name]))
+    return shown if least == most else f"{shown} ({least} to {most})"
 
 
 class _Group(msgspec.Struct, frozen=True):
     calibration: Calibration
+    spread: Spread
+    unknown: tuple[str, ...]
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -66,6 +96,8 @@ def read_what_if(path: Path) -> dict[str, WhatIfResult]:
                 group.calibration,
                 msgspec.json.decode(read.base[group_id], type=Figures),
                 msgspec.json.decode(read.changed[group_id], type=Figures),
+                group.spread,
+                group.unknown,
             )
             for group_id, group in read.groups.items()
         }

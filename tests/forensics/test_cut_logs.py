@@ -36,6 +36,13 @@ COMPARED = {
 SCENARIOS = ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolling-strategy", "kip848", "migrate")
 #: Where groups of the classic protocol go on for long enough after a cut for their members to be listed again.
 RIGHT_AGAIN = {"storm", "scale-1-5", "max-poll", "rolling-strategy"}
+#: Cuts that take away what the later part would have to know: under which name an instance's first process ran, which
+#: moments a shard was busy, whose ids had been given and not yet used.
+BLIND_CUTS = (
+    ("evidence/dev/static-restart.request.log.gz", (99,)),
+    ("evidence/ab/dev/W1-delay0.request.log.gz", (93,)),
+    ("broker/logs-dev/fuzz-classic.log.gz", (16, 526)),
+)
 #: Of a broker's own log: of all three protocols, and one whose first half has no line of the coordinator.
 INFO_SCENARIOS = ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static")
 #: What a broker's own log says where it doesn't tell: columns' comments name these values.
@@ -53,10 +60,14 @@ def tables(paths: Sequence[Path], out: Path) -> tuple[list[SourceReport], Rows]:
     return reports, rows
 
 
-def cut(log: Path, folder: Path, share: float) -> tuple[Path, Path, Path]:
-    """The first part, the later part (under a name that stands before that of the first), and the whole."""
+def cut(log: Path, folder: Path, place: int | float) -> tuple[Path, Path, Path]:
+    """The first part, the later part (under a name that stands before that of the first), and the whole.
+
+    Args:
+        place: of the first line of the later part, or which share of all lines is before it.
+    """
     lines = gzip.decompress(log.read_bytes()).splitlines(keepends=True)
-    place = int(len(lines) * share)
+    place = int(len(lines) * place) if isinstance(place, float) else place
     folder.mkdir()
     first, later, whole = folder / "b.log", folder / "a.log", folder / "whole.log"
     for path, part in ((first, lines[:place]), (later, lines[place:]), (whole, lines)):
@@ -129,6 +140,17 @@ def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> 
     if scenario in RIGHT_AGAIN:
         assert any(reliable[group] is not None for group in begun)
         assert any(row["started"] >= reliable[row["group_id"]] for row in alone["rebalances"])
+
+
+@pytest.mark.parametrize(("log", "lines"), BLIND_CUTS)
+def test_what_a_cut_took_away_is_not_told_otherwise(log: str, lines: Sequence[int], tmp_path: Path) -> None:
+    recording = shared(*log.split("/"))
+    _, all_of_it = tables([cut(recording, tmp_path / "in", 0)[2]], tmp_path / "whole")
+    for line in lines:
+        _, later, _ = cut(recording, tmp_path / f"in{line}", line)
+        _, alone = tables([later], tmp_path / f"later{line}")
+        assert any(row["reliable_from"] is not None for row in alone["reliability"])
+        assert list(contradictions(alone, all_of_it)) == []
 
 
 @pytest.mark.parametrize("scenario", INFO_SCENARIOS)

@@ -26,7 +26,7 @@ from coordinator_udf.forensics.facts import (
     Window,
 )
 from coordinator_udf.forensics.report import ReportFormat, render
-from coordinator_udf.forensics.sentences import rebalance_sentence
+from coordinator_udf.forensics.sentences import at_the_end, rebalance_sentence
 
 START = datetime(2026, 11, 22, 6, 52)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -114,6 +114,21 @@ def test_a_sentence_tells_the_trigger_whom_all_waited_for_and_the_silence(facts:
     )
 
 
+def test_a_group_that_all_left_says_who_went_last(facts: GroupFacts) -> None:
+    facts.lives[1] = replace(facts.lives[1], until=at(25), ended_by="left")
+    assert at_the_end(facts) == "Nobody was in it from 06:52:25 on: the last, flapper-2, left"
+    # Who was in it before the evidence began may be in it still.
+    assert (
+        at_the_end(replace(facts, gaps=[Gap("begins in the middle", at(0), at(5), "who was in it is not told")]))
+        is None
+    )
+
+
+def test_the_partition_that_stood_longest_counts(facts: GroupFacts) -> None:
+    other = Ownership("t", 1, "f2", "flapper-2", at(16), None, "first", 4000, False, None)
+    assert replace(facts, ownership=[*facts.ownership, other]).unserved_ms(at(30)) == 7000
+
+
 def test_a_static_member_is_called_as_its_process_calls_itself(facts: GroupFacts) -> None:
     facts.lives.append(
         Life("inst-0", "inst-0-b", "first", 2, at(1), None, None, without_rebalance=True, current_client_id="second")
@@ -152,6 +167,8 @@ def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
         "06:52:10.000 5.0 s",  # When did it rebalance, and for how long?
         "flapper-2 joined",  # Who set it off, and why?
         "all waited for flapper-1, dead, until a timer put it out",  # For whom did all wait?
+        "06:52:00.000 flapper-1 flapper-1 06:52:14.900 was put out by a timer 14.9 s",  # Who was in it when?
+        "At the end the coordinator had in it: flapper-2, flapper-1.",  # Who stayed?
         "06:52:14.900 flapper-1 session 06:52:08.900 6.0 s 6.0 s after 6.6 s",  # Who was put out, when heard last?
         "06:52:16.000 t-0 flapper-2 moved 1.0 s",  # Which partitions moved, and which had nobody?
         "06:52:01.000 t-0 flapper-1 first 6.0 s",  # Which were held by the dead?

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from coordinator_udf.forensics.facts import load_facts
+from coordinator_udf.forensics.sentences import at_the_end
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.recorded import Job, run_recorded
@@ -98,12 +100,18 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     commit(out, [file for result in results for file in result.files])
     views = ViewsInProcess(str(out))
     views.make(VIEWS_IN_PROCESS)
-    found: Answers = {}
+    found: Answers = {"at_the_end": {}}
     for name in ("rebalances", "waited_for", "expulsions", "incarnations", "assignment_history", "storms", "findings",
                  "refused", "gaps", "reliability", "member_events"):  # fmt: skip
         found[name] = defaultdict(list)
         for row in views.ask(f"SELECT * FROM {name}"):
             found[name][row["source"], row["group_id"]].append(row)
+    for facts in load_facts(views.ask):
+        last = facts.last_gone
+        found["at_the_end"][facts.source, facts.group_id] = [{
+            "said": at_the_end(facts), "last": last and facts.name_of(last.member_id, last.client_id),
+            "stayed": {facts.name_of(life.member_id, life.client_id) for life in facts.stayed},
+        }]  # fmt: skip
     views.close()
     return found
 
@@ -179,6 +187,20 @@ def test_each_start_and_each_end_of_a_member_is_told(answers: Answers, scenario:
             assert process.ended is not None
             leaves = [e for e in events if e["event"] == "left" and e["client_id"] == process.client_id]
             assert any(process.ended - SLACK <= e["at"] <= process.ended + 2 * SLACK for e in leaves), process
+
+
+@each_request_log
+def test_who_was_in_a_group_at_the_end_is_told(answers: Answers, scenario: Scenario) -> None:
+    for group in scenario.timeline.groups:
+        for told in answers["at_the_end"].get((scenario.source, group), ()):
+            processes = scenario.timeline.of(group)
+            # A static member that is closed keeps its place, and who was restarted has the name of who was closed.
+            gone = {p.client_id for p in processes if p.how == "closed" and p.instance_id is None}
+            gone -= {p.client_id for p in processes if p.how != "closed"}
+            if not scenario.timeline.downs and not scenario.timeline.has_fuzz:
+                assert not told["stayed"] & gone, told
+            assert told["last"] is None or any(p.client_id == told["last"] for p in processes), told
+            assert (told["said"] is None) == (told["last"] is None and not told["stayed"])
 
 
 @each_scenario
