@@ -51,6 +51,10 @@ class Decisions:
             zip(COLUMNS, (self.responses, self.records, self.assignments, self.transitions, self.rejected), strict=True)
         )
 
+    def is_empty(self) -> bool:
+        """Tells whether there is nothing."""
+        return not (self.records or self.responses or self.transitions or self.assignments or self.rejected)
+
     def mark(self) -> tuple[int, ...]:
         """Returns where everything ends now, for `cut`."""
         return tuple(map(len, self.by_kind().values()))

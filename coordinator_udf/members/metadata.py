@@ -72,7 +72,8 @@ class ConsumerMetadata:
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
         """Returns how long until the next request is due, in milliseconds."""
-        expires_in = 0 if self.update_requested else self._expires_in_ms(now_ms)
+        is_wanted = self._need_full_update or self._need_partial_update
+        expires_in = 0 if is_wanted else self._expires_in_ms(now_ms)
         if expires_in >= self._refresh_backoff.max_ms:
             # No backoff is longer.
             return expires_in
@@ -101,8 +102,10 @@ class ConsumerMetadata:
         """Tells whether it is time to ask, and no answer is awaited."""
         if self._asked is not None:
             return False
-        is_fresh = self._last_successful_refresh_ms + self._max_age_ms > now_ms
-        return not (is_fresh and not self.update_requested) and self.time_to_next_update_ms(now_ms) == 0
+        is_wanted = self._need_full_update or self._need_partial_update
+        if not is_wanted and self._last_successful_refresh_ms + self._max_age_ms > now_ms:
+            return False
+        return self.time_to_next_update_ms(now_ms) == 0
 
     def ask(self, now_ms: int) -> MetadataQuery | None:
         """Returns what to ask for, where it is time and no answer is awaited; it is awaited from then on."""

@@ -10,7 +10,8 @@ FOREVER_MS = 2**63 - 1
 
 def deadline_after(now_ms: int, timeout_ms: int) -> int:
     """Returns the time so much later, `FOREVER_MS` at most."""
-    return min(now_ms + timeout_ms, FOREVER_MS)
+    later_ms = now_ms + timeout_ms
+    return later_ms if later_ms < FOREVER_MS else FOREVER_MS
 
 
 class Clock:
@@ -23,28 +24,25 @@ class Clock:
 
 
 class Timer:
-    """Counts down from a timeout. It sees the clock only when it is updated; a reset counts from the last update."""
+    """Counts down from a timeout. It sees the clock only when it is updated; a reset counts from the last update.
 
-    __slots__ = ("_clock", "_deadline_ms", "_seen_ms")
+    Attributes:
+        seen_ms: the time of the last update.
+        deadline_ms: the time at which the timer expires.
+    """
+
+    __slots__ = ("_clock", "deadline_ms", "seen_ms")
 
     def __init__(self, clock: Clock, timeout_ms: int) -> None:
         self._clock = clock
-        self._seen_ms = clock.now_ms
-        self._deadline_ms = deadline_after(self._seen_ms, timeout_ms)
-
-    @property
-    def seen_ms(self) -> int:
-        """The time of the last update."""
-        return self._seen_ms
-
-    @property
-    def deadline_ms(self) -> int:
-        """The time at which the timer expires."""
-        return self._deadline_ms
+        self.seen_ms = clock.now_ms
+        self.deadline_ms = deadline_after(self.seen_ms, timeout_ms)
 
     def update(self, now_ms: int | None = None) -> None:
         """Looks at the clock, or takes this for the time."""
-        self._seen_ms = max(self._seen_ms, self._clock.now_ms if now_ms is None else now_ms)
+        seen_ms = self._clock.now_ms if now_ms is None else now_ms
+        if seen_ms > self.seen_ms:
+            self.seen_ms = seen_ms
 
     def reset(self, timeout_ms: int) -> None:
         """Starts anew, from the time of the last update.
@@ -54,12 +52,13 @@ class Timer:
         """
         if timeout_ms < 0:
             raise illegal_argument(f"Invalid negative timeout {timeout_ms}")
-        self._deadline_ms = deadline_after(self._seen_ms, timeout_ms)
+        self.deadline_ms = deadline_after(self.seen_ms, timeout_ms)
 
     def is_expired(self) -> bool:
         """Tells whether the timer had expired at the last update."""
-        return self._seen_ms >= self._deadline_ms
+        return self.seen_ms >= self.deadline_ms
 
     def remaining_ms(self) -> int:
         """Returns what was left at the last update, in milliseconds."""
-        return max(0, self._deadline_ms - self._seen_ms)
+        left_ms = self.deadline_ms - self.seen_ms
+        return left_ms if left_ms > 0 else 0

@@ -34,10 +34,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class VirtualTimeShard:
-    """A coordinator of one shard, loaded and empty at first, that keeps its own log to be loaded from again."""
+    """A coordinator of one shard, loaded and empty at first."""
 
-    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int) -> None:
-        self.shard = Shard(0, settings, keep_log=True)
+    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, *, keep_log: bool = True) -> None:
+        """Makes one that knows these topics; ``keep_log``: it keeps its own log, to be loaded from again."""
+        self.shard = Shard(0, settings, keep_log=keep_log)
         #: What it decided, for whoever wants tables of it; `answers` takes none of it away.
         self.decisions: list[Decisions] = []
         self._offset = 0
@@ -48,11 +49,14 @@ class VirtualTimeShard:
 
     def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Handles the rows of a request (log.rows.request_rows, of one partition) or of a control event."""
+        shard = self.shard
         for row in rows:
-            self.shard.run_timers(row["log_ts"], 0)
-            self.shard.handle_row(Request(offset=self._offset, **row), 0)
+            if row["log_ts"] >= shard.ctx.timers.bound_ms:
+                shard.run_timers(row["log_ts"], 0)
+            shard.handle_row(Request(offset=self._offset, **row), 0)
             self._offset += 1
-        self._take_decisions()
+        if not shard.ctx.decisions.is_empty():
+            self._take_decisions()
 
     def control(self, now_ms: int, api: str, body: Mapping[str, Any] | None = None) -> None:
         """Handles one control event (schemas.requests.CONTROL_APIS)."""
@@ -89,8 +93,6 @@ class VirtualTimeShard:
         return taken
 
     def _take_decisions(self) -> None:
-        if not any(self.shard.ctx.decisions.mark()):
-            return
         decided, self.shard.ctx.decisions = self.shard.ctx.decisions, Decisions()
         for kept in decided.assignments:
             record = kept[_ASSIGNMENT["record_offset"]], kept[_ASSIGNMENT["member_id"]]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Collection
 
 from coordinator_udf.simulation import events as e
+
+#: An event with its time, its place, its number, and whether the world's plan has it.
+_Entry = tuple[int, float, int, bool, e.Event]
 
 
 class Agenda:
@@ -18,8 +22,9 @@ class Agenda:
     def __init__(self, start_ms: int) -> None:
         self.now_ms = start_ms
         self._order = 0
-        #: Events with their times, their places, their numbers, and whether the world's plan has them.
-        self._queue: list[tuple[int, float, int, bool, e.Event]] = []
+        self._queue: list[_Entry] = []
+        #: Those timeouts that came in order, most of which are over before they come up: they needn't be sorted in.
+        self._timeouts: deque[_Entry] = deque()
 
     def at(self, ts_ms: int, event: e.Event, *, place: float = 0, is_of_plan: bool = False) -> None:
         """Plans an event, for now if its time is past.
@@ -27,28 +32,47 @@ class Agenda:
         Args:
             place: where it comes among the events of its millisecond, before those of a higher place.
         """
-        self._order += 1
-        heapq.heappush(self._queue, (max(ts_ms, self.now_ms), place, self._order, is_of_plan, event))
+        self._order = order = self._order + 1
+        heapq.heappush(self._queue, (ts_ms if ts_ms > self.now_ms else self.now_ms, place, order, is_of_plan, event))
 
-    def next_ms(self) -> int | None:
-        """Returns the time of the next event, None if there is none."""
-        queue = self._queue
+    def times_out(self, ts_ms: int, event: e.TimesOut, *, place: float = 0) -> None:
+        """Plans, as `at` does, that a request is given up, which doesn't happen if it is answered before."""
+        timeouts = self._timeouts
+        while timeouts and timeouts[-1][0] > ts_ms and _is_over(timeouts[-1][4]):
+            timeouts.pop()
+        if timeouts and timeouts[-1][:2] > (ts_ms, place):
+            self.at(ts_ms, event, place=place)
+        else:
+            self._order = order = self._order + 1
+            timeouts.append((ts_ms, place, order, False, event))
+
+    def next_ms(self, never_ms: int) -> int:
+        """Returns the time of the next event, a time that is told if there is none."""
+        queue, timeouts = self._queue, self._timeouts
         while queue and _is_over(queue[0][4]):
             heapq.heappop(queue)
-        return queue[0][0] if queue else None
+        next_ms = queue[0][0] if queue else never_ms
+        while timeouts and timeouts[0][0] <= next_ms:
+            if not _is_over(timeouts[0][4]):
+                return timeouts[0][0]
+            timeouts.popleft()
+        return next_ms
 
     def pop(self) -> tuple[bool, e.Event]:
-        """Takes the next event off; returns it, and before it whether the world's plan has it."""
-        _, _, _, is_of_plan, event = heapq.heappop(self._queue)
-        return is_of_plan, event
+        """Takes the next event off, which `next_ms` has just found; returns whether the world's plan has it, and it."""
+        queue, timeouts = self._queue, self._timeouts
+        entry = timeouts.popleft() if timeouts and (not queue or timeouts[0] < queue[0]) else heapq.heappop(queue)
+        return entry[3], entry[4]
 
     def put_off(self, by_ms: int, processes: Collection[str] | None) -> None:
         """Lets the events of some processes, or (None) of all, come so much later, but for those that the plan has."""
+        planned = [*self._queue, *self._timeouts]
+        self._timeouts.clear()
         self._queue = [
             (ts_ms + by_ms, place, order, False, event)
             if not is_of_plan and (processes is None or e.process_of(event) in processes)
             else (ts_ms, place, order, is_of_plan, event)
-            for ts_ms, place, order, is_of_plan, event in self._queue
+            for ts_ms, place, order, is_of_plan, event in planned
             if is_of_plan or not _is_over(event)
         ]
         heapq.heapify(self._queue)
@@ -56,4 +80,4 @@ class Agenda:
 
 def _is_over(event: e.Event) -> bool:
     """Tells whether an event is that of a request that was answered before it would have been given up."""
-    return isinstance(event, e.TimesOut) and event.req not in event.connection.in_flight
+    return type(event) is e.TimesOut and event.req not in event.connection.in_flight

@@ -13,10 +13,12 @@ from coordinator_udf.simulation.application import Records, first_poll_ms, next_
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.process import Committed, Doing, Process
 
-#: How often a member gets a poll at one moment at most, for an application that is blocked in poll.
+#: How often a member gets a poll at one moment at most, for an application that is blocked in poll: it only bounds what
+#: a member that always has something new would do at that moment. Half and double change nothing in nine worlds.
 _POLLS_AT_ONCE = 10
 
-#: As long as an application that closes its consumer waits for it at most.
+#: As long as an application that closes its consumer waits for it at most, in milliseconds: Kafka's default
+#: (CloseOptions and, before it, KafkaConsumer.DEFAULT_CLOSE_TIMEOUT_MS).
 _CLOSE_MS = 30_000
 
 
@@ -168,7 +170,10 @@ class ApplicationLoops:
             return
         if not process.is_threaded:
             until_ms = processing_until_ms(process, self._agenda.now_ms)
-            if until_ms is not None:
+            # Who is known to have joined before it would be through was in poll.
+            if until_ms is not None and not process.timekeeper.is_known_to_send(
+                "JoinGroup", self._agenda.now_ms, until_ms
+            ):
                 self._poll_at(process, until_ms)
                 return
             # While a JoinGroup or SyncGroup waits for its answer, polls do nothing.
@@ -205,18 +210,21 @@ class ApplicationLoops:
             return False
         process.last_poll_ms = self._agenda.now_ms
         unknown = process.owned - process.positions.keys()
-        for seek in process.fetch_positions(unknown, self._members.committed_of(process)):
-            self._members.give(process, seek)
+        if unknown:
+            for seek in process.fetch_positions(unknown, self._members.committed_of(process)):
+                self._members.give(process, seek)
         read = self._records.end_offsets(process.positions, self._agenda.now_ms)
-        if any(process.positions[partition] < offset for partition, offset in read.items()):
+        # Mostly nothing has come.
+        if read != process.positions and any(
+            process.positions[partition] < offset for partition, offset in read.items()
+        ):
             process.positions.update(read)
             self._members.give(process, inputs.Consumed(read))
         return self._members.give(process, inputs.Poll())
 
     def _plan_poll(self, process: Process) -> None:
         """Plans an application's next poll, if none is planned before it."""
-        chance = self._members.chance(process.plan.name)
-        at_ms = next_poll_ms(process, self._records, self._agenda.now_ms, chance)
+        at_ms = next_poll_ms(process, self._records, self._agenda.now_ms, self._members.chance)
         if at_ms is not None:
             self._poll_at(process, at_ms)
 
@@ -224,4 +232,4 @@ class ApplicationLoops:
         if process.poll_at_ms is None or not self._agenda.now_ms < process.poll_at_ms <= at_ms:
             process.poll_at_ms = at_ms
             process.is_watching = not process.is_settled
-            self._agenda.at(at_ms, e.Polls(process.plan.name))
+            self._agenda.at(at_ms, e.Polls(process.name))

@@ -21,6 +21,7 @@ from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import drawn_id
 
+#: How many brokers a world has: the coordinator moves from one to another, and a third is neither.
 BROKERS = 3
 _NONE, _COORDINATOR_NOT_AVAILABLE = 0, 15
 
@@ -46,15 +47,18 @@ def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator
         for place in topic["partitions"]
         if place["errorCode"]
     }
-    group_id = answer.request.body["groupId"]
+    group_id, member, is_late = answer.request.body["groupId"], answer.connection.member, not answer.connection.is_open
     for topic in answer.request.body["topics"]:
         name = topic.get("name") or names[topic["topicId"]]
         for place in topic["partitions"]:
             partition = TopicPartition(name, place["partitionIndex"])
             if partition not in refused:
-                offset = place["committedOffset"]
-                connection = answer.connection
-                yield Commit(answer.ts_ms, group_id, partition, offset, connection.member, not connection.is_open)
+                yield Commit(answer.ts_ms, group_id, partition, place["committedOffset"], member, is_late)
+
+
+def is_refused_commit(answer: Answered) -> bool:
+    """Returns whether an answer to an OffsetCommit refuses a partition's offset."""
+    return any(place["errorCode"] for topic in answer.body["topics"] for place in topic["partitions"])
 
 
 class MemberIds:
@@ -77,12 +81,21 @@ class MemberIds:
 class Coordinator:
     """A coordinator. It says which groups are whose only through what it answers."""
 
-    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, member_ids: MemberIds) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Iterable[Topic],
+        now_ms: int,
+        member_ids: MemberIds,
+        *,
+        fails_over: bool = True,
+    ) -> None:
+        """Makes one that is there; ``fails_over``: it may go away and come back."""
         self._member_ids = member_ids
         known = list(topics)
-        self.shard = VirtualTimeShard(settings, known, now_ms)
+        self.shard = VirtualTimeShard(settings, known, now_ms, keep_log=fails_over)
         #: Answers what comes to a broker that doesn't have the coordinator.
-        self.elsewhere = VirtualTimeShard(settings, known, now_ms)
+        self.elsewhere = VirtualTimeShard(settings, known, now_ms, keep_log=False)
         self.elsewhere.unload(now_ms)
         self._node = 0
         self._is_down = False

@@ -8,7 +8,7 @@ from random import Random
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits
+from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits, is_refused_commit
 from coordinator_udf.simulation.history import AnsweredRequest, History
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
@@ -49,21 +49,24 @@ class Delivery:
 
     def send(self, connection: Connection, request: Request) -> None:
         """Puts a member's request on its way."""
-        late_ms = self._held_up_ms(connection.member, request) + self._slowed_by_ms(connection.member)
-        late_ms = max(late_ms, self._refused_until_ms(connection.member) - self._agenda.now_ms)
-        arrives = self._network.send(connection, request, self._agenda.now_ms + late_ms)
-        given_up = self._network.times_out(connection, request, self._agenda.now_ms)
-        self._agenda.at(given_up.ts_ms, e.TimesOut(connection, request.req), place=given_up.place)
-        if arrives is None or self._is_cut(connection.member):
+        agenda, network, process = self._agenda, self._network, self._processes[connection.member]
+        now_ms = agenda.now_ms
+        at_ms = now_ms - self._plan.start_ms
+        late_ms = self._held_up_ms(process, request) + process.plan.slowed_by_ms(at_ms)
+        refused_ms = process.plan.refused_until_ms(at_ms) - at_ms
+        arrives = network.send(connection, request, now_ms + (max(late_ms, refused_ms)))
+        given_up = network.times_out(connection, request, now_ms)
+        agenda.times_out(given_up.ts_ms, e.TimesOut(connection, request.req), place=given_up.place)
+        if arrives is None or process.plan.cut_until_ms(at_ms) > at_ms:
             connection.lost.add(request.req)
-        elif self._network.is_lost():
-            self._agenda.at(arrives.ts_ms, e.Lost(connection), place=arrives.place)
+        elif network.is_lost():
+            agenda.at(arrives.ts_ms, e.Lost(connection), place=arrives.place)
         else:
-            self._agenda.at(arrives.ts_ms, e.RequestArrives(connection, request), place=arrives.place)
+            agenda.at(arrives.ts_ms, e.RequestArrives(connection, request), place=arrives.place)
 
-    def _held_up_ms(self, member: str, request: Request) -> int:
+    def _held_up_ms(self, process: Process, request: Request) -> int:
         """Returns how long a member takes until it sends a request that it has made."""
-        known_ms = self._processes[member].timekeeper.holds_up_ms(request.api, self._agenda.now_ms)
+        known_ms = process.timekeeper.holds_up_ms(request.api, self._agenda.now_ms)
         if known_ms is not None:
             return known_ms
         if request.api != "SyncGroup":
@@ -71,16 +74,10 @@ class Delivery:
         assigns = bool(request.body["assignments"])
         return self._draws.choice(self._plan.assign_delays_ms if assigns else self._plan.sync_delays_ms)
 
-    def _slowed_by_ms(self, member: str) -> int:
-        return self._processes[member].plan.slowed_by_ms(self._agenda.now_ms - self._plan.start_ms)
-
     def _refused_until_ms(self, member: str) -> int:
         """Returns when a broker lets a member connect that none does; a time in the past if they do."""
         start_ms = self._plan.start_ms
         return start_ms + self._processes[member].plan.refused_until_ms(self._agenda.now_ms - start_ms)
-
-    def _is_cut(self, member: str) -> bool:
-        return self.cut_until_ms(member) > self._agenda.now_ms
 
     def cut_until_ms(self, member: str) -> int:
         """Returns when a member that is cut off is there again; a time in the past if it is not."""
@@ -134,20 +131,23 @@ class Delivery:
             if answer.request.api == "OffsetCommit":
                 for commit in acknowledged_commits(answer, self._topics.names()):
                     self._history.acknowledge(commit)
+                if is_refused_commit(answer):
+                    self._history.refused.append((answer.ts_ms, answer.request.body["groupId"]))
             process = self._processes[connection.member]
             late_ms = process.timekeeper.answered_late_ms(answer.request.api, arrived_ms)
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms, late_ms)
-            self._send_answer(answer, late_ms)
+            self._send_answer(answer, process, late_ms)
             if connection.waiting:
                 self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
 
-    def _send_answer(self, answer: Answered, late_ms: int) -> None:
+    def _send_answer(self, answer: Answered, process: Process, late_ms: int) -> None:
         connection, request = answer.connection, answer.request
-        if self._is_cut(connection.member):
+        at_ms = self._agenda.now_ms - self._plan.start_ms
+        if process.plan.cut_until_ms(at_ms) > at_ms:
             connection.lost.add(request.req)
         elif connection.is_open:
-            leaves_ms = self._agenda.now_ms + late_ms + self._slowed_by_ms(connection.member)
+            leaves_ms = self._agenda.now_ms + late_ms + process.plan.slowed_by_ms(at_ms)
             arrives = self._network.answer(connection, request, leaves_ms)
             if arrives is None:
                 connection.lost.add(request.req)

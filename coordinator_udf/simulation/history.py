@@ -84,6 +84,7 @@ class History:
         commits: the last acknowledged commit of each group's partitions.
         overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
         lost: acknowledged commits that are not there in the end.
+        refused: when which group's commits were refused, be it one partition of them.
         waiting: the processes that in the end are neither settled nor gone.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
@@ -101,6 +102,7 @@ class History:
     commits: dict[tuple[str, TopicPartition], Commit] = field(default_factory=dict)
     overtaken: list[tuple[Commit, Commit]] = field(default_factory=list)
     lost: list[Commit] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,9 @@ from random import Random
 
 from coordinator_udf.simulation.plan import MemberPlan
 
-#: What a request answers came so near to when it is known to have come, for the request to be the known one.
+#: What a request answers came so near to when it is known to have come, for the request to be the known one, in
+#: milliseconds. Of 103 rebalances in nine recorded logs 93 happen again at their time; with half 92, as requests after
+#: a slow answer aren't known; with double 91, as some are taken for the next one.
 _SAME_MS = 150
 
 
@@ -70,6 +72,13 @@ class Timekeeper:
         _, _, went_ms, place = min(near)
         self._went[place] = now_ms
         return max(0, went_ms - now_ms)
+
+    def is_known_to_send(self, api: str, now_ms: int, until_ms: int) -> bool:
+        """Returns whether a request for which there is a reason now is known to have gone out before a time."""
+        return any(
+            known == api and abs(now_ms - came_ms) <= _SAME_MS and went_ms < until_ms
+            for known, came_ms, went_ms in self._sent_ms
+        )
 
     def answered_late_ms(self, api: str, came_ms: int) -> int:
         """Returns how much longer the coordinator took for a request that came at a time than it mostly does."""

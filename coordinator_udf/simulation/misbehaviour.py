@@ -24,6 +24,7 @@ from coordinator_udf.simulation.plan import Habit
 _OWN_REQS = 1_000_000_000
 #: Of so many generations a zombie still has the commits: its own last one and two before.
 _KEPT_GENERATIONS = 3
+#: For the requests of its own, in milliseconds: Kafka's request.timeout.ms.
 _TIMEOUT_MS = 30_000
 _HEARTBEAT_VERSION = 1
 _COORDINATOR = "coordinator-"
@@ -82,7 +83,9 @@ class Misbehaving:
     def next_deadline_ms(self) -> int | None:
         """Returns the member's own deadline, or when it next does something besides."""
         own_ms = self._member.next_deadline_ms()
-        return min((time for time in (own_ms, self._next_ms) if time is not None), default=None)
+        if own_ms is None or self._next_ms is None:
+            return self._next_ms if own_ms is None else own_ms
+        return min(own_ms, self._next_ms)
 
     def call_deadline_ms(self) -> int | None:
         """Returns the member's own."""

@@ -7,14 +7,15 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import log1p
 from random import Random
-from typing import NamedTuple
+
+import msgspec
 
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.plan import NetworkPlan
 
 
-class Moment(NamedTuple):
+class Moment(msgspec.Struct, frozen=True, gc=False):
     """A time in milliseconds since the epoch, and a place among the events of that millisecond."""
 
     ts_ms: int
@@ -57,7 +58,10 @@ class Network:
 
     def connection(self, member: str, node: str) -> Connection:
         """Returns the member's connection to a node, a new one where there is none."""
-        return self._connections.setdefault((member, node), Connection(member, node))
+        found = self._connections.get((member, node))
+        if found is None:
+            found = self._connections[member, node] = Connection(member, node)
+        return found
 
     def close(self, member: str, node: str) -> Connection | None:
         """Closes a connection; what is in flight on it never arrives. Returns it, or None where there is none."""

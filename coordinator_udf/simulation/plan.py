@@ -151,21 +151,19 @@ class MemberPlan:
 
     def cut_until_ms(self, at_ms: int) -> int:
         """Returns when the process is there again if it is cut off at a time; -1 if it is not."""
-        return _end_ms(self.cuts, at_ms)
+        return _end_ms(self.cuts, at_ms) if self.cuts else -1
 
     def refused_until_ms(self, at_ms: int) -> int:
         """Returns when the process can connect if it can't at a time; -1 if it can."""
-        return _end_ms(self.refusals, at_ms)
+        return _end_ms(self.refusals, at_ms) if self.refusals else -1
 
     def hangs_until_ms(self, at_ms: int) -> int:
         """Returns when the process goes on if it hangs at a time; -1 if it doesn't."""
-        return _end_ms(self.hangs, at_ms)
+        return _end_ms(self.hangs, at_ms) if self.hangs else -1
 
 
 def _end_ms(spans: Sequence[Cut | Hang | Refusal], at_ms: int) -> int:
     """Returns when the last of the spans ends that a time is in; -1 if it is in none."""
-    if not spans:
-        return -1
     return max(
         (one.at_ms + one.length_ms for one in spans if one.at_ms <= at_ms < one.at_ms + one.length_ms), default=-1
     )

@@ -20,7 +20,7 @@ from coordinator_udf.members.inputs import (
     TopicPartition,
 )
 from coordinator_udf.members.machine import Jitter, MemberMachine
-from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange, Output
+from coordinator_udf.members.outputs import Callback, ClassicStateChange, ConsumerStateChange
 from coordinator_udf.simulation.lateness import Timekeeper
 from coordinator_udf.simulation.misbehaviour import Misbehaving
 from coordinator_udf.simulation.plan import MemberPlan
@@ -44,6 +44,7 @@ class Process:
     """A member's process.
 
     Attributes:
+        name: unique in its world.
         is_threaded: whether a thread behind the application does the member's work (KIP-848).
         in_callback: the callback that runs, and when it returns.
         owned: what it was told that it owns.
@@ -80,6 +81,10 @@ class Process:
     joined_ms: int = -1
     idle_since_ms: int | None = None
     skipped_ms: int = 0
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.plan.name
 
     @property
     def lives(self) -> bool:
@@ -91,10 +96,6 @@ class Process:
         if self.plan.regex is None:
             return Subscribe(self.plan.topics)
         return SubscribeRegex(self.plan.regex) if self.is_threaded else SubscribePattern(self.plan.regex)
-
-    def handle(self, now_ms: int, event: Input) -> list[Output]:
-        """Gives its member an input."""
-        return self.machine.handle(now_ms - self.skipped_ms, event)
 
     def next_deadline_ms(self) -> int | None:
         """Returns the time at which its member wants a tick, or None."""

@@ -3,14 +3,15 @@
 It is the same for the same seed.
 
 At one moment the coordinator's timers come first, then events in the order in which they were planned, then what
-members do by themselves, in the order of their processes.
+members do by themselves: first who was woken less often, then by the names of their processes.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
+from typing import Any
 
 from coordinator_udf.members import inputs
 from coordinator_udf.members.outputs import (
@@ -77,6 +78,8 @@ class World:
         self._coordinator = self._make_coordinator(settings)
         self._processes: dict[str, Process] = {}
         self._deadlines: list[tuple[int, int, str]] = []
+        #: Members that were given something since deadlines were last planned, and the earliest times of these.
+        self._given: dict[str, tuple[Process, int]] = {}
         self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, _partitions_at_end(plan.topics))
         self.history.misbehaving = frozenset(member.name for member in plan.members if member.habit is not None)
         self._delivery = Delivery(
@@ -114,7 +117,9 @@ class World:
         return Network(self._plan.network, self._draws)
 
     def _make_coordinator(self, settings: Settings) -> Coordinator:
-        return Coordinator(settings, self._topics, self._plan.start_ms, MemberIds(self._plan.members, self._draws))
+        plan = self._plan
+        ids = MemberIds(plan.members, self._draws)
+        return Coordinator(settings, self._topics, plan.start_ms, ids, fails_over=bool(plan.failovers))
 
     def _make_applications(self) -> Applications:
         records = Records(self._plan.topics, self._plan.start_ms)
@@ -163,28 +168,31 @@ class World:
         heapq.heapify(self._deadlines)
 
     def _step(self, end_ms: int) -> bool:
-        skipping = self._skipping
-        if skipping is not None and self._agenda.now_ms >= skipping.look_ms:
+        agenda, skipping, never_ms = self._agenda, self._skipping, end_ms + 1
+        last_ms = agenda.now_ms
+        if self._given:
+            self._plan_deadlines()
+        if skipping is not None and last_ms >= skipping.look_ms:
             skipping.look()
-        planned = self._agenda.next_ms()
-        queued = end_ms + 1 if planned is None else planned
+        queued = agenda.next_ms(never_ms)
         member = self._next_member()
-        own = end_ms + 1 if member is None else max(member[0], self._agenda.now_ms)
-        timer = self._coordinator.next_deadline_ms(min(queued, own, end_ms))
-        timer = end_ms + 1 if timer is None else max(timer, self._agenda.now_ms)
+        own = never_ms if member is None else max(member[0], last_ms)
+        now_ms = queued if queued < own else own
+        timer = self._coordinator.next_deadline_ms(now_ms if now_ms < end_ms else end_ms)
+        timer = never_ms if timer is None else max(timer, last_ms)
         call = self._applications.next_call()
-        call_ms = end_ms + 1 if call is None else max(call[0], self._agenda.now_ms)
-        now_ms = min(queued, timer, own, call_ms)
+        call_ms = never_ms if call is None else max(call[0], last_ms)
+        now_ms = min(now_ms, timer, call_ms)
         if now_ms > end_ms:
             return False
-        self._agenda.now_ms = now_ms
+        agenda.now_ms = now_ms
         if call is not None and call_ms == now_ms:
             self._applications.take(call[1], inputs.Tick())
         elif timer == now_ms:
             self._happened(None)
             self._delivery.send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
-            is_of_plan, event = self._agenda.pop()
+            is_of_plan, event = agenda.pop()
             if is_of_plan:
                 self._happened(e.process_of(event))
             self._happen(event)
@@ -203,19 +211,27 @@ class World:
         while self._deadlines:
             deadline, wakes, name = self._deadlines[0]
             process = self._processes[name]
-            if process.lives and wakes == process.wakes:
+            if wakes == process.wakes and process.doing is not Doing.GONE:
                 return deadline, wakes, name
             heapq.heappop(self._deadlines)
         return None
 
     def watch(self, process: Process, earliest_ms: int = 0) -> None:
-        """Plans a member's next deadline."""
+        """Has a member's next deadline planned: when this moment's inputs are all given, the last of which counts."""
         process.wakes += 1
-        deadline = process.next_deadline_ms()
-        if process.lives and deadline is not None:
-            # A deadline at which nothing happened is not met twice in one millisecond.
-            entry = max(deadline, earliest_ms), process.wakes, process.plan.name
-            heapq.heappush(self._deadlines, entry)
+        self._given[process.name] = process, earliest_ms
+
+    def _plan_deadlines(self) -> None:
+        for name, (process, earliest_ms) in self._given.items():
+            if process.doing is Doing.GONE:
+                continue
+            deadline = process.machine.next_deadline_ms()
+            if deadline is not None:
+                deadline += process.skipped_ms
+                # A deadline at which nothing happened is not met twice in one millisecond.
+                entry = deadline if deadline > earliest_ms else earliest_ms, process.wakes, name
+                heapq.heappush(self._deadlines, entry)
+        self._given.clear()
 
     # ---- events
 
@@ -245,16 +261,25 @@ class World:
     def _happen(self, event: e.Event) -> None:
         if self._has_hangs and self._waits(event):
             return
+        # Nearly all are of these three kinds.
+        if isinstance(event, e.RequestArrives):
+            self._delivery.arrive(event.connection, event.request)
+        elif isinstance(event, e.AnswerArrives):
+            self._answered(event.connection, event.request.req, event.body)
+        elif isinstance(event, e.Polls):
+            self._applications.happen(event)
+        else:
+            self._happen_seldom(event)
+
+    def _answered(self, connection: Connection, req: int, body: Mapping[str, Any]) -> None:
+        if connection.is_open and connection.in_flight.pop(req, None) is not None:
+            self._to_member(connection.member, inputs.Response(req, body))
+
+    def _happen_seldom(self, event: e.Event) -> None:
         match event:
             case e.Start(plan):
                 process = self._processes[plan.name] = self._make_process(plan)
                 self._applications.start(process)
-            case e.RequestArrives(connection, request):
-                self._delivery.arrive(connection, request)
-            case e.AnswerArrives(connection, request, body):
-                if connection.is_open and request.req in connection.in_flight:
-                    del connection.in_flight[request.req]
-                    self._to_member(connection.member, inputs.Response(request.req, body))
             case e.NextRequest(connection):
                 self._delivery.next_request(connection)
             case e.TimesOut(connection, req):
@@ -310,7 +335,7 @@ class World:
         """Ends a process, and with it its connections."""
         process.doing = Doing.GONE
         process.owned = frozenset()
-        for connection in self._network.close_all(process.plan.name):
+        for connection in self._network.close_all(process.name):
             self._delivery.next_request(connection)
 
     def _to_member(self, name: str, event: inputs.Input) -> None:
@@ -322,14 +347,15 @@ class World:
 
     def give(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member an input; returns whether it did anything."""
-        outputs = process.handle(self._agenda.now_ms, event)
+        now_ms = self._agenda.now_ms
+        outputs = process.machine.handle(now_ms - process.skipped_ms, event)
         for output in outputs:
             self._take(process, output)
-        self.watch(process, self._agenda.now_ms + (isinstance(event, inputs.Tick) and not outputs))
+        self.watch(process, now_ms + 1 if not outputs and isinstance(event, inputs.Tick) else now_ms)
         return bool(outputs)
 
     def _take(self, process: Process, output: Output) -> None:
-        name = process.plan.name
+        name = process.name
         if self._watcher is not None:
             self._watcher.did(process, self._agenda.now_ms, output)
         match output:
@@ -370,7 +396,7 @@ class World:
     ) -> None:
         """Takes note of something that an application did or was told."""
         plan = process.plan
-        self._happened(plan.name)
+        self._happened(process.name)
         told = MemberEvent(
             self._agenda.now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail
         )

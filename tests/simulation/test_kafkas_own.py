@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, violations
-from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
@@ -32,6 +34,24 @@ def test_partitions_that_a_member_was_yet_to_be_told_of_are_not_among_those_that
     # It has all of them to lose if it polls in between.
     twice = replace(stalled, stalls=(Stall(20_000, 16_000), Stall(37_000, 30_000)))
     assert _kinds(_world(killed, twice, end_ms=120_000)) == set()
+
+
+@pytest.mark.parametrize("kind", ["stalls", "hangs"])
+def test_a_commit_before_partitions_are_taken_over_leaves_time_for_the_application_to_stand_still(kind: str) -> None:
+    # The poll at 32.4 s commits; 0.1 s later the answer is here, and the thread takes the killed one's partitions over.
+    commits = {"group.protocol": "consumer", "max.poll.interval.ms": 20_000}
+    killed = MemberPlan("killed", 1, "g", ("t",), 0, commits, crash_at_ms=22_000)
+
+    def kinds(at_ms: int) -> set[str]:
+        still: dict[str, Any] = {kind: (Stall(at_ms, 30_000) if kind == "stalls" else Hang(at_ms, 30_000),)}
+        left = MemberPlan("left", 1, "g", ("t",), 1_000, commits, **still)
+        plan = replace(_world(killed, left, end_ms=120_000), topics=(TopicPlan("t", 4, records_s=2.0),))
+        return _kinds(replace(plan, network=NetworkPlan((50, 50))))
+
+    assert kinds(32_440) == {KEPT_UNAWARES}
+    # Before that it hears of no new partitions, after that the application was told of them.
+    assert kinds(31_000) == set()
+    assert kinds(33_000) == set()
 
 
 def test_a_member_waits_for_the_lost_answer_to_its_join_as_long_as_a_rebalance_may_take() -> None:

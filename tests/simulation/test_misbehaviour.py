@@ -79,8 +79,11 @@ def test_who_does_not_take_part_is_removed(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
 def test_what_a_zombie_commits_of_old_generations_is_refused(protocol: str) -> None:
-    refused = _codes(World(_plan(protocol, Habit.ZOMBIE), 1).run(), "OffsetCommit")
+    history = World(_plan(protocol, Habit.ZOMBIE), 1).run()
+    refused = _codes(history, "OffsetCommit")
     assert refused[Errors.ILLEGAL_GENERATION if protocol == "classic" else Errors.STALE_MEMBER_EPOCH] > 10
+    commits = [one for one in history.answered if one.api == "OffsetCommit"]
+    assert len(history.refused) == sum(_code(one.response) != 0 for one in commits) < len(commits)
 
 
 def test_a_stranger_is_told_that_it_is_unknown() -> None:

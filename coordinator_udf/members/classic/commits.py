@@ -111,14 +111,19 @@ class Commits:
         """Returns when the next automatic commit is due, or None where there is none."""
         return self._next_auto_commit.deadline_ms if self._context.config.enable_auto_commit else None
 
-    def auto_commit_if_due(self, now_ms: int) -> Flow[None]:
-        """Commits all positions when auto.commit.interval.ms is over, at the time at which the poll began."""
+    def takes_auto_commit(self, now_ms: int) -> bool:
+        """Tells whether auto.commit.interval.ms is over, and counts it anew if it is.
+
+        Args:
+            now_ms: the time at which the poll began.
+        """
         if not self._context.config.enable_auto_commit:
-            return
+            return False
         self._next_auto_commit.update(now_ms)
-        if self._next_auto_commit.is_expired():
-            self._next_auto_commit.reset(self._context.config.auto_commit_interval_ms)
-            yield from self.auto_commit()
+        if not self._next_auto_commit.is_expired():
+            return False
+        self._next_auto_commit.reset(self._context.config.auto_commit_interval_ms)
+        return True
 
     def auto_commit(self) -> Flow[RequestFuture[None] | None]:
         """Commits all positions without waiting."""

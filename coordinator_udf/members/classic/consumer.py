@@ -143,17 +143,17 @@ class ClassicConsumer:
         if self._context.config.client_extensions and not self._joining.is_pending:
             yield from self._resync.run(self._context.timer(0))
         if self._rebalance.is_rejoin_needed(is_pending=self._joining.is_pending, is_resyncing=self._resync.is_running):
-            if not (yield from self._refresh_pattern(timer)):
+            is_pattern = self._context.subscriptions.type is SubscriptionType.AUTO_PATTERN
+            if is_pattern and not (yield from self._refresh_pattern(timer)):
                 return
             if not (yield from self._ensure_active_group()):
                 return
-        yield from self._commits.auto_commit_if_due(timer.seen_ms)
+        if self._commits.takes_auto_commit(timer.seen_ms):
+            yield from self._commits.auto_commit()
 
     def _refresh_pattern(self, timer: Timer) -> Flow[bool]:
         """Matches a pattern against fresh metadata before joining. Returns False while that isn't here."""
         metadata = self._context.metadata
-        if self._context.subscriptions.type is not SubscriptionType.AUTO_PATTERN:
-            return True
         if metadata.time_to_allow_update_ms(timer.seen_ms) == 0:
             metadata.request_update(reset_equivalent_backoff=True)
         if not (yield from self._context.client.ensure_fresh_metadata(timer)):
@@ -163,7 +163,7 @@ class ClassicConsumer:
 
     def _ensure_active_group(self) -> Flow[bool]:
         timer = self._context.timer(0)
-        if not (yield from self.discovery.ensure_ready(timer)):
+        if self.discovery.coordinator is None and not (yield from self.discovery.ensure_ready(timer)):
             return False
         if self._running is None:
             self._running = HeartbeatLoop(self._context, self.discovery, self._sender, self._leaving)

@@ -16,18 +16,17 @@ from coordinator_udf.protocol.errors import Errors
 
 
 class CoordinatorDiscovery:
-    """Which broker coordinates the group, as far as the member knows."""
+    """Which broker coordinates the group, as far as the member knows.
+
+    Attributes:
+        coordinator: the connection to the coordinator, or None while it is unknown.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._coordinator: str | None = None
+        self.coordinator: str | None = None
         self._lookup: RequestFuture[None] | None = None
         self._fatal: ClientException | None = None
-
-    @property
-    def coordinator(self) -> str | None:
-        """The connection to the coordinator, or None while it is unknown."""
-        return self._coordinator
 
     @property
     def is_looking(self) -> bool:
@@ -45,7 +44,7 @@ class CoordinatorDiscovery:
             ClientException: of an error that another attempt would meet again.
         """
         attempts = 0
-        while self._coordinator is None:
+        while self.coordinator is None:
             if self._fatal is not None:
                 fatal, self._fatal = self._fatal, None
                 raise fatal
@@ -61,7 +60,7 @@ class CoordinatorDiscovery:
                 raise lookup.exception
             if timer.is_expired():
                 break
-        return self._coordinator is not None
+        return self.coordinator is not None
 
     def look_up(self) -> Flow[RequestFuture[None]]:
         """Asks for the coordinator, unless that is under way."""
@@ -90,9 +89,9 @@ class CoordinatorDiscovery:
 
     def mark_unknown(self, *, is_disconnected: bool = False) -> None:
         """Gives the coordinator up, and what is in flight on its connection with it."""
-        if self._coordinator is None:
+        if self.coordinator is None:
             return
-        old, self._coordinator = self._coordinator, None
+        old, self.coordinator = self.coordinator, None
         if not is_disconnected:
             self._context.client.disconnect_async(old)
 
@@ -103,7 +102,7 @@ class CoordinatorDiscovery:
             yield from found.fail(error)
             return
         if answer.error_code == Errors.NONE:
-            self._coordinator = f"coordinator-{answer.node_id}"
+            self.coordinator = f"coordinator-{answer.node_id}"
             self._context.heartbeat.reset_session()
             yield from found.complete(None)
         else:

@@ -64,11 +64,14 @@ class CallStack:
 
     def run(self) -> None:
         """Lets the calls go on, from the top, as far as they can."""
-        while self.is_due():
-            call, _ = self._calls[-1]
-            at = len(self._calls) - 1
+        calls = self._calls
+        while calls:
+            call, wait = calls[-1]
+            if wait is not None and not wait.done() and wait.deadline_ms > self._clock.now_ms:
+                return
+            at = len(calls) - 1
             wait = next(call, None)
             if wait is None:
-                del self._calls[at]
+                del calls[at]
             else:
-                self._calls[at] = (call, wait)
+                calls[at] = (call, wait)

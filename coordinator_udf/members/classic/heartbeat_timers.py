@@ -24,7 +24,10 @@ class HeartbeatTimers:
     @property
     def deadline_ms(self) -> int:
         """The first time at which one of the timers is over."""
-        return min(self._heartbeat.deadline_ms, self._session.deadline_ms, self._poll.deadline_ms)
+        first_ms, session_ms, poll_ms = self._heartbeat.deadline_ms, self._session.deadline_ms, self._poll.deadline_ms
+        if session_ms < first_ms:
+            first_ms = session_ms
+        return poll_ms if poll_ms < first_ms else first_ms
 
     def polled(self) -> None:
         """Takes note that the application polls."""
@@ -83,5 +86,4 @@ class HeartbeatTimers:
         now_ms = self._clock.now_ms
         if self._heartbeat.seen_ms < now_ms:
             # All three are always updated together.
-            for timer in (self._heartbeat, self._session, self._poll):
-                timer.update(now_ms)
+            self._heartbeat.seen_ms = self._session.seen_ms = self._poll.seen_ms = now_ms

@@ -62,7 +62,7 @@ class HeartbeatLoop:
 
     def deadline_ms(self) -> int:
         """Returns when the next pass has something to do."""
-        if not self.is_enabled or self.failure is not None or self._context.membership.has_not_joined:
+        if not self._enabled or self._closed or self.failure is not None or self._context.membership.has_not_joined:
             return FOREVER_MS
         if self._discovery.coordinator is None:
             return self._context.clock.now_ms if self._look_at_ms is None else self._look_at_ms
@@ -70,12 +70,12 @@ class HeartbeatLoop:
 
     def has_work(self) -> bool:
         """Tells whether a pass would do anything but poll the network."""
-        if not self.is_enabled:
+        if not self._enabled or self._closed:
             return False
-        if self._discovery.coordinator is None or self._look_at_ms is not None:
+        if self._discovery.coordinator is None or self._look_at_ms is not None or self.failure is not None:
             return True
-        is_over = self.failure is not None or self._context.membership.has_not_joined
-        return is_over or self._context.heartbeat.deadline_ms <= self._context.clock.now_ms
+        context = self._context
+        return context.membership.has_not_joined or context.heartbeat.deadline_ms <= context.clock.now_ms
 
     def step(self) -> Flow[bool]:
         """Does one pass. Returns whether another one may have something to do at once."""

@@ -50,9 +50,9 @@ class Joining:
             ClientException: of an error that another attempt would meet again, or of a callback.
         """
         while self._rebalance.is_rejoin_needed(is_pending=self.is_pending):
-            if not (yield from self._discovery.ensure_ready(timer)):
+            if self._discovery.coordinator is None and not (yield from self._discovery.ensure_ready(timer)):
                 return False
-            if not (yield from self._prepare(timer)):
+            if self._context.membership.needs_join_prepare and not (yield from self._prepare(timer)):
                 return False
             pending = yield from self._initiate()
             if not (yield from self._context.client.poll_for(pending, timer)):
@@ -67,12 +67,11 @@ class Joining:
 
     def _prepare(self, timer: Timer) -> Flow[bool]:
         membership = self._context.membership
-        if membership.needs_join_prepare:
-            # Before the callback, which may throw: it isn't called again then.
-            membership.needs_join_prepare = False
-            if not (yield from self._rebalance.prepare(timer, membership.generation)):
-                membership.needs_join_prepare = True
-                return False
+        # Before the callback, which may throw: it isn't called again then.
+        membership.needs_join_prepare = False
+        if not (yield from self._rebalance.prepare(timer, membership.generation)):
+            membership.needs_join_prepare = True
+            return False
         return True
 
     def _initiate(self) -> Flow[RequestFuture[bytes]]:

@@ -11,8 +11,9 @@ from coordinator_udf.members.classic.consumer import ClassicConsumer
 from coordinator_udf.members.classic.context import Context
 from coordinator_udf.members.classic.flow import CallStack, Flow
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
-from coordinator_udf.members.classic.membership import Membership
+from coordinator_udf.members.classic.membership import Generation, Membership
 from coordinator_udf.members.classic.network_client import NetworkClient
+from coordinator_udf.members.classic.states import MemberState
 from coordinator_udf.members.client_assignors import make_assignors
 from coordinator_udf.members.client_assignors.spec import ClientAssignor
 from coordinator_udf.members.config import MemberConfig
@@ -26,6 +27,10 @@ from coordinator_udf.members.timers import FOREVER_MS, Clock
 #: As often as a machine looks after an input whether there is still something to do at this moment; what is left then
 #: is done at its next input. All recordings of Kafka's members come to rest before; it bounds one that would not.
 _MAX_ROUNDS = 100
+
+
+#: What a ClassicStateChange tells, with the generation in one.
+_State = tuple[MemberState, Generation, str | None, bool, str, bool, bool, tuple[inputs.TopicPartition, ...]]
 
 
 class ClassicMember:
@@ -73,7 +78,7 @@ class ClassicMember:
         self._is_settling = False
         self._is_in_call = False
         self._is_closed = False
-        self._last_state: ClassicStateChange | None = None
+        self._last_state: _State | None = None
 
     # ---- the machine
 
@@ -86,11 +91,15 @@ class ClassicMember:
         """
         if self._is_closed:
             return []
-        self._clock.now_ms = max(now_ms, self._clock.now_ms)
+        if now_ms > self._clock.now_ms:
+            self._clock.now_ms = now_ms
         self._take(event)
         self._calls.run()
-        done = list(self._context.outputs)
-        self._context.outputs.clear()
+        outputs = self._context.outputs
+        if not outputs:
+            return []
+        done = outputs[:]
+        outputs.clear()
         return done
 
     def next_deadline_ms(self) -> int | None:
@@ -128,6 +137,8 @@ class ClassicMember:
     def _take(self, event: inputs.Input) -> None:
         client = self._context.client
         match event:
+            case inputs.Poll():
+                self._begin(event)
             case inputs.Tick():
                 if not self._calls.is_due():
                     self._calls.push(self._settle_and_report())
@@ -193,8 +204,10 @@ class ClassicMember:
         self._is_in_call = outer
         if name == "close":
             self._is_closed = True
-        else:
+        elif not self._is_settling and self._has_work():
             yield from self._settle_and_report()
+        else:
+            self._report()
 
     def _raise(self, op: str, error: ClientException) -> None:
         cause = error.cause
@@ -211,11 +224,16 @@ class ClassicMember:
     # ---- the background
 
     def _settle_and_report(self) -> Flow[None]:
-        if not self._is_settling:
+        if not self._is_settling and self._has_work():
             self._is_settling = True
             yield from self._settle()
             self._is_settling = False
         self._report()
+
+    def _has_work(self) -> bool:
+        """Tells whether there is anything to do without the application: to look costs less than a generator."""
+        client, heartbeats = self._context.client, self._consumer.heartbeats
+        return (client.depth == 0 and client.has_work()) or (heartbeats is not None and heartbeats.has_work())
 
     def _settle(self) -> Flow[None]:
         """Does all that can be done now without the application: network and heartbeats, until all is quiet."""
@@ -241,20 +259,22 @@ class ClassicMember:
         state = self._state()
         if state != self._last_state:
             self._last_state = state
-            self._context.outputs.append(state)
+            name, generation, coordinator, rejoin_needed, reason, is_leader, is_beating, assignment = state
+            self._context.outputs.append(
+                ClassicStateChange(
+                    name, *generation, coordinator, rejoin_needed, reason, is_leader, is_beating, assignment
+                )
+            )
 
-    def _state(self) -> ClassicStateChange:
-        membership, loop = self._context.membership, self._consumer.heartbeats
-        generation = membership.generation
-        return ClassicStateChange(
+    def _state(self) -> _State:
+        membership, consumer, loop = self._context.membership, self._consumer, self._consumer.heartbeats
+        return (
             membership.state,
-            generation.generation_id,
-            generation.member_id,
-            generation.protocol_name,
-            self._consumer.discovery.coordinator,
+            membership.generation,
+            consumer.discovery.coordinator,
             membership.rejoin_needed,
             membership.rejoin_reason,
-            self._consumer.is_leader,
+            consumer.is_leader,
             loop is not None and loop.is_enabled,
             self._context.subscriptions.in_order,
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from coordinator_udf.members.classic.flow import Flow, Wait
 from coordinator_udf.members.classic.request_future import RequestFuture
@@ -19,7 +20,7 @@ from coordinator_udf.members.exceptions import ClientException, disconnect_excep
 from coordinator_udf.members.inputs import Metadata
 from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import Hangup, MetadataRequest, Output, Request, Unsendable
-from coordinator_udf.members.timers import FOREVER_MS, Clock, Timer, deadline_after
+from coordinator_udf.members.timers import Clock, Timer, deadline_after
 
 Body = Mapping[str, Any]
 
@@ -27,14 +28,13 @@ Body = Mapping[str, Any]
 _MAX_POLL_TIMEOUT_MS = 5_000
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(msgspec.Struct):
     """A request with its connection. What came of it is in ``body`` or ``error``."""
 
     node: str
     builder: RequestBuilder
     timeout_ms: int
-    future: RequestFuture[Body] = field(default_factory=RequestFuture)
+    future: RequestFuture[Body] = msgspec.field(default_factory=RequestFuture)
     body: Body | None = None
     error: ClientException | None = None
 
@@ -131,17 +131,24 @@ class NetworkClient:
         """
         if self._completed:
             yield from self._fire_completed()
-        self._handle_disconnects()
-        self._send_unsent()
-        if not self._completed and (condition is None or condition()):
-            timeout_ms = min(timer.remaining_ms(), self._max_wait_ms)
-            if not self._in_flight:
-                timeout_ms = min(timeout_ms, self._config.retry_backoff_ms)
-        else:
-            timeout_ms = 0
-        yield from self._poll_network(timeout_ms)
+        if self._disconnects:
+            self._handle_disconnects()
+        if self._unsent:
+            self._send_unsent()
+        timeout_ms = timer.remaining_ms()
+        if timeout_ms:
+            waits = not self._completed and (condition is None or condition())
+            timeout_ms = self._longest_wait_ms(timeout_ms) if waits else 0
+        if self._metadata.is_due(self._clock.now_ms):
+            self._ask_for_metadata()
+        if timeout_ms and not self._arrived:
+            yield from self._wait(timeout_ms)
+        while self._arrived:
+            self._completed.append(self._arrived.popleft())
+            self.progress += 1
         timer.update()
-        self._send_unsent()
+        if self._unsent:
+            self._send_unsent()
         if self._completed:
             yield from self._fire_completed()
 
@@ -194,8 +201,6 @@ class NetworkClient:
             self.lose(node)
 
     def _send_unsent(self) -> None:
-        if not self._unsent:
-            return
         unsent, self._unsent = self._unsent, {}
         for requests in unsent.values():
             for request in requests:
@@ -222,28 +227,27 @@ class NetworkClient:
             self.progress += 1
             self._outputs.append(MetadataRequest(query.topics, query.topic_ids))
 
-    def _poll_network(self, timeout_ms: int) -> Flow[None]:
-        self._ask_for_metadata()
-        if not self._arrived and timeout_ms > 0:
-            version = self._metadata.update_version
-            self._woken = False
-            self.depth += 1
-            yield Wait(
-                lambda: bool(self._arrived) or self._woken or self._metadata.update_version != version,
-                deadline_after(self._clock.now_ms, timeout_ms) if timeout_ms < FOREVER_MS else FOREVER_MS,
-            )
-            self.depth -= 1
-        while self._arrived:
-            self._completed.append(self._arrived.popleft())
-            self.progress += 1
+    def _longest_wait_ms(self, timeout_ms: int) -> int:
+        timeout_ms = min(timeout_ms, self._max_wait_ms)
+        return timeout_ms if self._in_flight else min(timeout_ms, self._config.retry_backoff_ms)
+
+    def _wait(self, timeout_ms: int) -> Flow[None]:
+        """Waits for an answer, for metadata, or until somebody has something to send."""
+        version = self._metadata.update_version
+        self._woken = False
+        self.depth += 1
+        yield Wait(
+            lambda: bool(self._arrived) or self._woken or self._metadata.update_version != version,
+            deadline_after(self._clock.now_ms, timeout_ms),
+        )
+        self.depth -= 1
 
     def _fire_completed(self) -> Flow[None]:
-        fired = bool(self._completed)
+        """Handles what is complete, which something is."""
         while self._completed:
             sent = self._completed.popleft()
             if sent.error is not None:
                 yield from sent.future.fail(sent.error)
             else:
                 yield from sent.future.complete(sent.body or {})
-        if fired:
-            self._woken = True
+        self._woken = True

@@ -19,6 +19,8 @@ OnFailure = Callable[[ClientException], Flow[None]]
 class RequestFuture(Generic[T]):
     """A value or an exception, once it is there."""
 
+    __slots__ = ("_done", "_exception", "_listeners", "_value")
+
     def __init__(self) -> None:
         self._done = False
         self._value: T | None = None

@@ -26,6 +26,8 @@ INSTALL: Final = "ConsumerGroupInstallAssignment"
 #: What the member says where its assignor raised.
 ASSIGNOR_RAISED: Final = 1
 
+#: States in which there is no group to compute for.
+_NO_MEMBER: Final = NOT_IN_GROUP | LEAVING
 #: Errors after which the member tries again at once, or after a pause.
 _RETRIED: Final = frozenset(
     {Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE, Errors.COORDINATOR_LOAD_IN_PROGRESS}
@@ -61,7 +63,9 @@ class ComputationRequestManager:
 
     def poll(self, now_ms: int) -> PollResult:
         """Returns the request for the group's state, or the one that installs what was computed, if it is due."""
-        is_member = self._group.member_epoch > JOIN_GROUP_EPOCH and self._group.state not in NOT_IN_GROUP | LEAVING
+        if self.state is ComputationState.IDLE and not self._install:
+            return EMPTY
+        is_member = self._group.member_epoch > JOIN_GROUP_EPOCH and self._group.state not in _NO_MEMBER
         if not is_member and self.state is not ComputationState.IDLE:
             self._install = {}
             self._request.reset()

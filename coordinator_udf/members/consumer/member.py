@@ -181,6 +181,8 @@ class ConsumerMember:
 
     def _dispatch(self, parts: Parts, event: Input) -> None:
         match event:
+            case Poll():
+                self._start_call(parts, event)
             case CallbackDone(method, error):
                 if not self._calls or not self._runs_callback(method):
                     raise UnexpectedInput(f"{method} is done, but doesn't run")

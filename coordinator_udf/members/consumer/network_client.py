@@ -117,16 +117,18 @@ class NetworkClient:
 
     def start_poll(self, timeout_ms: int) -> None:
         """Sends what can be sent, and asks for metadata if that is due."""
-        self._try_send()
+        if self._unsent:
+            self._try_send()
         self.poll_timeout_ms = min(self._retry_backoff_ms, timeout_ms) if self._unsent else timeout_ms
         self._ask_for_metadata()
 
     def finish_poll(self, *, closing: bool = False) -> None:
         """Handles the answers that have arrived; when closing, gives up what no broker is known for."""
-        arrived, self._arrived = self._arrived, []
-        for handle in arrived:
-            self.progress += 1
-            handle()
+        if self._arrived:
+            arrived, self._arrived = self._arrived, []
+            for handle in arrived:
+                self.progress += 1
+                handle()
         if closing:
             given_up = [request for request, _ in self._unsent if request.node is None]
             self._unsent = [(request, timer) for request, timer in self._unsent if request.node is not None]

@@ -110,19 +110,22 @@ class NetworkThread:
         Raises:
             ClientException: a request manager failed; the rest of the round is left out.
         """
-        self._process_application_events()
+        if self._application_events:
+            self._process_application_events()
         now_ms = self._clock.now_ms
         wait_ms = MAX_POLL_TIMEOUT_MS
         for manager in (self._coordinators, self._commits, self._heartbeats, self._computation):
             result = manager.poll(now_ms)
-            self._network.add(result.requests)
+            if result.requests:
+                self._network.add(result.requests)
             wait_ms = min(wait_ms, result.wait_ms)
         self._membership.poll()
         self._fetches.poll()
         self._network.poll(wait_ms)
         self._commits.on_poll_done()
         self._heartbeats.on_poll_done()
-        self._reap_expired_events()
+        if self._tracked:
+            self._reap_expired_events()
 
     def next_deadline_ms(self) -> int:
         """Returns when something is to be done next without any input."""
