@@ -102,8 +102,10 @@ def _compared(groups: list[GroupLog], change: Change, seeds: int, span: tuple[in
     """Compares group by group, and says how far it is."""
     outcomes = []
     for number, one in enumerate(groups, 1):
-        typer.echo(f"what-if: {one.group_id} ({number} of {len(groups)}), {seeds} worlds twice", err=True)
-        outcomes.append(compare(one, change, range(seeds), span))
+        typer.echo(
+            f"what-if: {one.group_id} ({number} of {len(groups)}), {seeds} worlds twice, and by chance", err=True
+        )
+        outcomes.append(compare(one, change, range(seeds), span, range(seeds)))
     return outcomes
 
 

@@ -22,6 +22,9 @@ _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 _SILENCE = frozenset({SESSION, REBALANCE})
 #: All timers that remove members: these, and those that end a phase of a rebalance without them.
 REMOVING_TIMERS = _SILENCE | {JOIN, SYNC}
+#: Events after which a process reads nothing more, and those that take partitions from it.
+_ENDS = frozenset({"close", "closed", "crash"})
+_TAKES = frozenset({"revoked", "lost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +104,61 @@ def first_disturbance_ms(events: Iterable[MemberEvent]) -> int | None:
 
 def unowned_ms(events: Sequence[MemberEvent], partitions: Sequence[TopicPartition], span: tuple[int, int]) -> int:
     """Returns the milliseconds without an owner in a span, summed over partitions."""
+    return sum(unowned_each_ms(events, partitions, span).values())
+
+
+def unowned_each_ms(
+    events: Sequence[MemberEvent], partitions: Sequence[TopicPartition], span: tuple[int, int]
+) -> dict[TopicPartition, int]:
+    """Returns the milliseconds without an owner in a span, of each partition."""
     owners = Ownership()
-
-    def unowned() -> int:
-        return sum(not owners.of(partition) for partition in partitions)
-
     start_ms, end_ms = span
-    last_ms, total = start_ms, 0
+    last_ms, found = start_ms, dict.fromkeys(partitions, 0)
+
+    def pass_until(now_ms: int) -> None:
+        if now_ms > last_ms:
+            for partition in found:
+                if not owners.of(partition):
+                    found[partition] += now_ms - last_ms
+
     for event in events:
         now_ms = min(max(event.ts_ms, start_ms), end_ms)
-        total += unowned() * (now_ms - last_ms)
+        pass_until(now_ms)
         last_ms = now_ms
         owners.take(event)
-    return total + unowned() * (end_ms - last_ms)
+    pass_until(end_ms)
+    return found
+
+
+def stopped_each_ms(events: Sequence[MemberEvent], span: tuple[int, int]) -> dict[str, int]:
+    """Returns for how many milliseconds of a span each client's processes stood.
+
+    A process stands from its start, or from when it was told that all it had is revoked or lost, until it is told what
+    it is assigned (be it nothing), or ends. One that stalls with its partitions doesn't.
+    """
+    owners = Ownership()
+    found = {event.client_id: 0 for event in events}
+    since: dict[str, int] = {}
+    ended: set[str] = set()
+    for event in events:
+        owners.take(event)
+        if event.event in _ENDS:
+            ended.add(event.process)
+        has_none = event.event in _TAKES and not owners.owned_by(event.process)
+        if event.process not in ended and (event.event == "start" or has_none):
+            since.setdefault(event.process, event.ts_ms)
+        elif event.event == "assigned" or event.event in _ENDS:
+            begun_ms = since.pop(event.process, event.ts_ms)
+            found[event.client_id] += _within(begun_ms, event.ts_ms, span)
+    client_of = {event.process: event.client_id for event in events}
+    for process, begun_ms in since.items():
+        found[client_of[process]] += _within(begun_ms, span[1], span)
+    return found
+
+
+def _within(begun_ms: int, ended_ms: int, span: tuple[int, int]) -> int:
+    """Returns how much of a time lies in a span."""
+    return max(min(ended_ms, span[1]) - max(begun_ms, span[0]), 0)
 
 
 def move_times(events: Iterable[MemberEvent]) -> list[int]:

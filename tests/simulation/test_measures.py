@@ -9,7 +9,13 @@ import pytest
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import MemberEvent
-from coordinator_udf.simulation.measures import first_disturbance_ms, move_times, unowned_ms
+from coordinator_udf.simulation.measures import (
+    first_disturbance_ms,
+    move_times,
+    stopped_each_ms,
+    unowned_each_ms,
+    unowned_ms,
+)
 from tests.conftest import shared
 
 _EVENTS = {"killed": "crash", "block": "stall", "unblock": "resume", "close-command": "close"}
@@ -46,3 +52,41 @@ def test_callbacks_of_real_clients_are_measured_alike(run: str) -> None:
     unowned_s, moves = RUNS[run]
     assert round(unowned_ms(events, partitions, (start_ms, end_ms)) / 1000, 1) == unowned_s
     assert sum(time >= start_ms for time in move_times(events)) == moves
+
+
+def event(ts_ms: int, client_id: str, name: str, *numbers: int) -> MemberEvent:
+    return MemberEvent(ts_ms, "g", client_id, 1, name, tuple(TopicPartition("t", number) for number in numbers))
+
+
+EVENTS = [
+    event(0, "a", "start"),
+    event(3_000, "a", "assigned", 0, 1),
+    event(4_000, "b", "start"),
+    event(5_000, "a", "revoked", 1),
+    event(6_000, "b", "assigned", 1),
+    event(7_000, "a", "revoked", 0),
+    event(7_500, "b", "stall"),
+    event(8_000, "a", "assigned"),
+    event(9_000, "b", "crash"),
+    event(9_500, "a", "close"),
+    event(9_500, "a", "lost"),
+    event(9_600, "a", "closed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("span", "stopped", "unowned"),
+    [
+        ((0, 10_000), {"a": 3_000 + 1_000, "b": 2_000}, [3_000 + 3_000, 3_000 + 1_000 + 1_000]),
+        ((2_000, 7_400), {"a": 1_000 + 400, "b": 2_000}, [1_000 + 400, 1_000 + 1_000]),
+        ((9_100, 9_200), {"a": 0, "b": 0}, [100, 100]),
+    ],
+)
+def test_who_stood_and_what_had_no_owner(span: tuple[int, int], stopped: dict[str, int], unowned: list[int]) -> None:
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert stopped_each_ms(EVENTS, span) == stopped
+    assert list(unowned_each_ms(EVENTS, partitions, span).values()) == unowned
+
+
+def test_a_member_that_was_told_nothing_yet_stands_until_the_end() -> None:
+    assert stopped_each_ms(EVENTS[:1], (0, 500)) == {"a": 500}

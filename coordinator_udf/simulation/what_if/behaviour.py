@@ -14,7 +14,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang, Refusal, Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
 from coordinator_udf.simulation.what_if.hangs import hangs
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins, handled_ms
 from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, properties_of
 from coordinator_udf.simulation.what_if.restarts import Restarts
 from coordinator_udf.simulation.what_if.strange_requests import strange_requests
@@ -39,7 +39,7 @@ class Behaviour:
         properties: Kafka's consumer properties, as far as the requests tell them.
         regex: the pattern that it subscribed to first, for the coordinator to match, if it wanted no topics by name.
         resubscribed_ms: the topics that it wanted from a time on.
-        joined_ms: when its first request to join arrived.
+        joined_ms: when its first request to join was handled.
         hangs: when it sent nothing at all, and went on where it had been.
         refusals: when no broker let it connect, until it first came again.
         turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time that it only followed.
@@ -47,7 +47,7 @@ class Behaviour:
         lateness_ms: how much later than it was due each heartbeat came.
         beats_ms: when each heartbeat came.
         looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
-        sent_ms: requests (API) that answer to something: when that was answered, and when they came.
+        sent_ms: requests (API) that answer to something: when that was answered, and when they were handled.
         answered_late_ms: requests (API) that are answered at once, if it took long: when they came, and how long.
         learned_ms: when it joined again though nobody had told it to, and it wanted the same topics: those had changed.
         rejoined_ms: those of these times when it had nothing to give up, each after when the first of its peers joined.
@@ -106,7 +106,7 @@ def behaviour_of(
         None if subscriptions else process.entries[0].request.get("subscribedTopicRegex") or None,
         tuple(subscriptions[1:]),
         process.found_ms,
-        arrived_ms(process.entries[0]),
+        handled_ms(process.entries[0]),
         close_ms,
         crash_ms,
         tuple(_stalls(process, properties, restarts)),
@@ -284,12 +284,13 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
             if was_given_id and told_ms is not None and arrived_ms(entry) - told_ms > _SOON_MS:
                 # The one that came at once isn't in the log: a broker that stops leaves requests without an answer.
                 told_ms = None
-            yield "JoinGroup", arrived_ms(entry) if told_ms is None else told_ms, arrived_ms(entry)
+            yield "JoinGroup", arrived_ms(entry) if told_ms is None else told_ms, handled_ms(entry)
             synced_ms, joined_ms = None, None if code else answered_ms(entry)
             was_given_id = code == Errors.MEMBER_ID_REQUIRED
             told_ms = answered_ms(entry) if was_given_id else None
         elif entry.api == "SyncGroup" and joined_ms is not None:
-            yield "SyncGroup", joined_ms, arrived_ms(entry)
+            # One that came in the same millisecond as the JoinGroup for which it was refused came after it.
+            yield "SyncGroup", joined_ms, handled_ms(entry) + (code == Errors.REBALANCE_IN_PROGRESS)
             joined_ms, synced_ms = None, answered_ms(entry)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from statistics import fmean, multimode
 from typing import Any, TypeVar
 
@@ -13,7 +13,9 @@ from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.what_if.details import Details, detailed, mean_of
 from coordinator_udf.simulation.what_if.group_log import GroupLog
+from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.what_if.properties import STRATEGIES
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.world import World
@@ -76,13 +78,30 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """The least and the most of each measure, in all worlds that were run."""
+
+    least: Measures
+    most: Measures
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a group, as it was and as it would have been; the middle of several seeds."""
+    """What came of a group, as it was and as it would have been; the middle of several seeds.
+
+    Attributes:
+        base_spread, changed_spread: between what it may lie, as what was chance in the log might have been otherwise.
+        base_details, changed_details: of each member and partition; the mean of the seeds.
+    """
 
     group_id: str
     calibration: Calibration
     base: Measures
     changed: Measures
+    base_spread: Spread
+    changed_spread: Spread
+    base_details: Details
+    changed_details: Details
     unknown: tuple[str, ...]
 
 
@@ -152,11 +171,18 @@ def _member_ids(member: MemberPlan, properties: Mapping[str, Any]) -> tuple[str,
     return member.member_ids
 
 
-def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[int | None, int | None]) -> Outcome:
+def compare(
+    group: GroupLog,
+    change: Change,
+    seeds: Sequence[int],
+    span: tuple[int | None, int | None],
+    other_days: Sequence[int] = (),
+) -> Outcome:
     """Runs a group's world under the settings as they were and as changed, once for each seed.
 
     Args:
         span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance on.
+        other_days: seeds of worlds in which what was chance is drawn anew, for the spread alone.
 
     Raises:
         InputError: a member can't be set up like that.
@@ -165,15 +191,32 @@ def compare(group: GroupLog, change: Change, seeds: Sequence[int], span: tuple[i
     plan = replace(group.plan, keeps_requests=True)
     other = changed_plan(group.plan, change)
     _check_members(group.group_id, other)
-    base = [World(plan, seed).run() for seed in seeds]
-    changed = [World(other, seed).run() for seed in seeds]
+    histories = [World(plan, seed).run() for seed in seeds]
+    base = [_measure(group, history, span) for history in histories]
+    changed, details = [], []
+    for seed in seeds:
+        history = World(other, seed).run()
+        changed.append(_measure(group, history, span))
+        details.append(_detail(group, history, span))
     return Outcome(
         group.group_id,
-        _calibration(group, base),
-        _middle(_measure(group, history, span) for history in base),
-        _middle(_measure(group, history, span) for history in changed),
+        _calibration(group, histories),
+        _middle(base),
+        _middle(changed),
+        _spread([*base, *_on_other_days(group, group.plan, other_days, span)]),
+        _spread([*changed, *_on_other_days(group, other, other_days, span)]),
+        mean_of([_detail(group, history, span) for history in histories]),
+        mean_of(details),
         group.unknown,
     )
+
+
+def _on_other_days(
+    group: GroupLog, plan: WorldPlan, seeds: Iterable[int], span: tuple[int | None, int | None]
+) -> Iterator[Measures]:
+    formed_ms = int(group.rebalances[0].end_ms) - plan.start_ms
+    for seed in seeds:
+        yield _measure(group, World(on_another_day(plan, formed_ms, seed), seed).run(), span)
 
 
 def _check_members(group_id: str, plan: WorldPlan) -> None:
@@ -185,9 +228,18 @@ def _check_members(group_id: str, plan: WorldPlan) -> None:
 
 
 def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
+    return measured(history, group.group_id, group.partitions, _counted(history, span))
+
+
+def _detail(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Details:
+    return detailed(history, group.group_id, group.partitions, _counted(history, span))
+
+
+def _counted(history: History, span: tuple[int | None, int | None]) -> tuple[int, int]:
+    """Returns from when to when is counted, in milliseconds since the epoch."""
     start_ms = first_disturbance_ms(history.events) if span[0] is None else span[0]
     end_ms = history.end_ms if span[1] is None else min(span[1], history.end_ms)
-    return measured(history, group.group_id, group.partitions, (start_ms or history.start_ms, end_ms))
+    return start_ms or history.start_ms, end_ms
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
@@ -221,15 +273,18 @@ def _start_ms(pair: tuple[Rebalance | None, Rebalance | None]) -> float:
     return 0.0 if first is None else first.start_ms
 
 
-def _middle(measures: Iterable[Measures]) -> Measures:
+def _middle(found: Sequence[Measures]) -> Measures:
     """Returns the counts that most worlds have, and the mean of times."""
-    found = list(measures)
     return Measures(
         _most_common([m.rebalances for m in found]),
         round(fmean(m.unowned_s for m in found), 3),
         _most_common([m.moves for m in found]),
         _most_common([m.expulsions for m in found]),
     )
+
+
+def _spread(found: Sequence[Measures]) -> Spread:
+    return Spread(*(Measures(*map(pick, zip(*map(astuple, found), strict=True))) for pick in (min, max)))
 
 
 def _most_common(counts: Sequence[_Counts]) -> _Counts:

@@ -16,7 +16,7 @@ from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_
 from coordinator_udf.simulation.what_if.group_sizes import size_settings
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
-from coordinator_udf.simulation.what_if.restarts import Restarts
+from coordinator_udf.simulation.what_if.restarts import Restarts, lost_states
 from coordinator_udf.simulation.what_if.topics import topics_of_log, wanted_topics
 
 #: Room before the first event of a world, so that nothing has to happen before it begins.
@@ -96,13 +96,12 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
     topics = wanted_topics(behaviours, log.topics, processes, start_ms, unknown)
     grown_ms = [start_ms + topic.at_ms for topic in topics if topic.at_ms > 0]
+    failovers = list(log.restarts.failovers(group_id, start_ms))
+    unknown += lost_states(processes, failovers)
     plan = replace(
         _plan(group_id, behaviours, start_ms),
         topics=topics,
-        failovers=tuple(
-            replace(failover, at_ms=failover.at_ms - start_ms)
-            for failover in log.restarts.failovers(group_id, start_ms)
-        ),
+        failovers=tuple(replace(failover, at_ms=failover.at_ms - start_ms) for failover in failovers),
         end_ms=int(log.of_log_ms[-1]) - start_ms,
         settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},
     )

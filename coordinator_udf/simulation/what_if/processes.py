@@ -54,6 +54,14 @@ def arrived_ms(entry: Entry) -> float:
     return entry.arrived_us / 1000
 
 
+def handled_ms(entry: Entry) -> float:
+    """Returns when a request had arrived and its turn came, in milliseconds since the epoch.
+
+    While it waits for a thread of a busy broker, what comes after it may overtake it.
+    """
+    return (entry.arrived_us + (entry.queue_us or 0)) / 1000
+
+
 def answered_ms(entry: Entry) -> float:
     """Returns when a request was answered, in milliseconds since the epoch."""
     return entry.answered_us / 1000
@@ -145,9 +153,13 @@ def _starts_over(process: Process, entry: Entry) -> bool:
 
 
 def _tells_it_is_gone(answer: Mapping[str, Any]) -> bool:
+    return not error_codes(answer).isdisjoint(_GONE)
+
+
+def error_codes(answer: Mapping[str, Any]) -> set[int | None]:
+    """Returns the errors that an answer tells, of the whole or, of a commit, of each partition."""
     codes = {answer.get("errorCode")}
-    codes |= {place["errorCode"] for topic in answer.get("topics") or () for place in topic["partitions"]}
-    return not codes.isdisjoint(_GONE)
+    return codes | {place["errorCode"] for topic in answer.get("topics") or () for place in topic["partitions"]}
 
 
 def begins(entry: Entry) -> bool:

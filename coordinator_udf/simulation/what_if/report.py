@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
 from coordinator_udf.simulation.measures import Measures
-from coordinator_udf.simulation.what_if.comparison import Calibration, Outcome
+from coordinator_udf.simulation.what_if.comparison import Calibration, Outcome, Spread
+from coordinator_udf.simulation.what_if.details import Details
 from coordinator_udf.simulation.what_if.rebalances import Rebalance
 
 _TITLES = {
@@ -17,6 +18,8 @@ _TITLES = {
     "moves": "moves",
     "expulsions": "expulsions",
 }
+#: So many members, and as many partitions, have a line: with half or double as many of a large group are seen.
+_MOST_LINES = 10
 
 
 def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -31,7 +34,9 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
             change = _figure(after - before, sign=True)
-            yield f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}   ({change})"
+            spread = f"{_range(outcome.base_spread, name)} -> {_range(outcome.changed_spread, name)}"
+            yield f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}   {f'({change})':<9} by chance {spread}"
+        yield from _detail_lines(outcome)
         for text in outcome.unknown:
             yield f"  not known: {text}"
     if len(outcomes) > 1:
@@ -39,6 +44,7 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         base, changed = _sum([o.base for o in outcomes]), _sum([o.changed for o in outcomes])
         for name, title in _TITLES.items():
             yield f"  {title:<32} {_figure(base[name]):>10} -> {_figure(changed[name]):>10}"
+        yield from _in_all([o.base_details for o in outcomes], [o.changed_details for o in outcomes])
 
 
 def as_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -52,6 +58,8 @@ def as_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             o.group_id: {
                 "calibration": _counts(o.calibration),
                 "rebalances": [_pair(*pair) for pair in o.calibration.pairs],
+                **_details(o),
+                "spread": {"base": _ranges(o.base_spread), "changed": _ranges(o.changed_spread)},
                 "unknown": list(o.unknown),
             }
             for o in outcomes
@@ -64,6 +72,45 @@ def _calibration_lines(found: Calibration) -> Iterator[str]:
     for recorded, simulated in found.pairs:
         trigger = next(one.trigger for one in (recorded, simulated) if one is not None)
         yield f"  {trigger:<16} {_when(recorded)}    {_when(simulated)}"
+
+
+def _detail_lines(outcome: Outcome) -> Iterator[str]:
+    base, changed = outcome.base_details, outcome.changed_details
+    yield from _in_all([base], [changed])
+    yield from _each("seconds stopped", base.stopped_s, changed.stopped_s)
+    yield from _each("seconds without owner", base.unowned_s, changed.unowned_s)
+
+
+def _in_all(base: Sequence[Details], changed: Sequence[Details]) -> Iterator[str]:
+    refused = [sum(one.refused_commits for one in found) for found in (base, changed)]
+    stopped_s = [sum(sum(one.stopped_s.values()) for one in found) for found in (base, changed)]
+    yield _line("refused commits", *refused)
+    yield _line("member-seconds stopped", *stopped_s)
+
+
+def _each(title: str, base: Mapping[str, float], changed: Mapping[str, float]) -> Iterator[str]:
+    """Yields a line for each member or partition, of many only for those that lost most."""
+    both = {name: (base.get(name, 0.0), changed.get(name, 0.0)) for name in {**base, **changed}}
+    most = set(sorted(both, key=lambda name: max(both[name]), reverse=True)[:_MOST_LINES])
+    yield f"  {title}"
+    for name, times_s in both.items():
+        if name in most:
+            yield _line(f"  {name}", *times_s)
+    if len(both) > len(most):
+        yield f"    and {len(both) - len(most)} with less"
+
+
+def _line(title: str, before: float, after: float) -> str:
+    return f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}   ({_figure(after - before, sign=True)})"
+
+
+def _details(outcome: Outcome) -> dict[str, Any]:
+    base, changed = outcome.base_details, outcome.changed_details
+    return {
+        "refused_commits": {"base": base.refused_commits, "changed": changed.refused_commits},
+        "stopped_s": {"base": base.stopped_s, "changed": changed.stopped_s},
+        "unowned_s": {"base": base.unowned_s, "changed": changed.unowned_s},
+    }
 
 
 def _when(rebalance: Rebalance | None) -> str:
@@ -84,6 +131,16 @@ def _pair(recorded: Rebalance | None, simulated: Rebalance | None) -> dict[str, 
         else {"trigger": one.trigger, "start_ms": one.start_ms, "duration_ms": one.duration_ms}
         for name, one in (("recorded", recorded), ("simulated", simulated))
     }
+
+
+def _range(spread: Spread, name: str) -> str:
+    least, most = _figure(getattr(spread.least, name)), _figure(getattr(spread.most, name))
+    return least if least == most else f"{least} to {most}"
+
+
+def _ranges(spread: Spread) -> dict[str, list[float]]:
+    """Returns the least and the most of each measure."""
+    return {field.name: [getattr(one, field.name) for one in (spread.least, spread.most)] for field in fields(Measures)}
 
 
 def _sum(measures: Sequence[Measures]) -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""What became of each member and partition of a group, beside the group's measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.measures import stopped_each_ms, unowned_each_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What happened to a group's members and partitions in a span of time.
+
+    Attributes:
+        refused_commits: OffsetCommits of which a partition was refused.
+        stopped_s: of each client, the seconds that its processes stood (`stopped_each_ms`).
+        unowned_s: of each partition (TOPIC-NUMBER), the seconds without an owner.
+    """
+
+    refused_commits: float
+    stopped_s: Mapping[str, float]
+    unowned_s: Mapping[str, float]
+
+
+def detailed(history: History, group_id: str, partitions: Iterable[TopicPartition], span: tuple[int, int]) -> Details:
+    """Looks at one group of a world in a span of milliseconds since the epoch."""
+    events = [event for event in history.events if event.group_id == group_id]
+    unowned = unowned_each_ms(events, list(partitions), span)
+    return Details(
+        sum(group == group_id and span[0] <= ts_ms <= span[1] for ts_ms, group in history.refused),
+        {client: time_ms / 1000 for client, time_ms in sorted(stopped_each_ms(events, span).items())},
+        {f"{place.topic}-{place.partition}": time_ms / 1000 for place, time_ms in sorted(unowned.items())},
+    )
+
+
+def mean_of(found: Sequence[Details]) -> Details:
+    """Returns the mean of several worlds' details; a client or partition that one of them lacks counts 0 there."""
+    return Details(
+        round(fmean(one.refused_commits for one in found), 3),
+        _mean_each([one.stopped_s for one in found]),
+        _mean_each([one.unowned_s for one in found]),
+    )
+
+
+def _mean_each(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: round(fmean(one.get(name, 0.0) for one in found), 3) for name in names}
