@@ -26,8 +26,11 @@ Place = tuple[str, int]
 #: What a library's own log says when something went wrong.
 _ERROR = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^\[.*?\] ERROR |^Traceback |^%[0-3]\|", re.MULTILINE)
 
-#: kafka-python says so of its own requests that it gives up because it is being closed.
-_CANCELLED_BY_CLOSE = re.compile(r"ERROR kafka\.\S+: .*\bCancelled\b")
+#: What libraries say of what they give up because they are being closed: kafka-python of its requests, Kafka's Java
+#: client of partitions that it was just taking over.
+_CANCELLED_BY_CLOSE = re.compile(
+    r"ERROR kafka\.\S+: .*\bCancelled\b|ERROR \S+\.ConsumerMembershipManager - .* Reconciliation failed\.$"
+)
 
 
 class Member:
@@ -176,4 +179,5 @@ class Fleet:
         self.kill()
         if error is None:
             said = {member.name: lines for member in self.members if (lines := member.errors())}
-            assert not said, said
+            logs = [member.log_path.read_text() for member in self.members if member.name in said]
+            assert not said, "\n".join([str(said), *logs])

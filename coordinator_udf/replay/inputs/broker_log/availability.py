@@ -275,7 +275,7 @@ def _next(service: Finding, finding: Finding) -> Finding:
 
 
 def _survived(requests: Sequence[Moment], silences: Sequence[Silence]) -> Iterator[Silence]:
-    """Yields silences that were longer than the session of a member of a classic group that could join again after them.
+    """Yields silences longer than the session of a member of a classic group that could join again after them.
 
     The coordinator would have removed it. One that has loaded the group begins the session anew, even if nobody asked
     before the shard was loaded.

@@ -45,6 +45,7 @@ public final class Member {
         order = orders.poll();
         if (order != null && !"close".equals(order)) obey(consumer, order.split(" "));
       }
+      System.err.println("root: closing");
     }
     say("{\"event\": \"closed\"}");
   }
