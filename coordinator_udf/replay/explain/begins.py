@@ -48,9 +48,6 @@ class OtherBegins:
         place = window.place
         at_ms = walk.machine.now_ms
         over = self._over_before(place)
-        walk.back_to(self._points[-1])
-        while walk.first < place and (option := walk.usual()) is not None:
-            walk.take(option)
         earlier = walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
         later = [*walk.later_begins(at_ms, walk.machine.intervals()), *over]
         begins = [
@@ -72,7 +69,7 @@ class OtherBegins:
     def _over_before(self, place: int) -> list[OtherBegin]:
         """Returns steps that began an interval that was over shortly before a step, at which another one began.
 
-        What came of its end may be seen only in a later answer.
+        What came of its end may be seen only in a later answer. The walk is before that step afterwards.
         """
         walk, found = self._walk, list[OtherBegin]()
         near = [point for point in self._points if point.first <= place - _STEPS_BACK]
@@ -82,8 +79,8 @@ class OtherBegins:
         for going, at_ms in course:
             if walk.first >= place:
                 break
-            while walk.next_event()[0] <= at_ms:
-                walk.take(Option(None, walk.next_event()[0], True))
+            while (due_ms := walk.next_event()[0]) <= at_ms:
+                walk.take(Option(None, due_ms, True))
             before = walk.machine.intervals()
             walk.take(Option(going, at_ms, True))
             after = walk.machine.intervals()

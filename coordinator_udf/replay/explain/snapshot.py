@@ -108,7 +108,7 @@ def told_by(groups: Iterable[Group], interval_ms: int) -> Told:
     newest = (next(iter(group.resolved_regexes.values()), None) for group in consumers)
     return Told(
         bool(consumers),
-        intervals,
+        list(dict.fromkeys(intervals)),
         [found.timestamp for found in newest if found is not None],
         any(member.subscribed_topic_regex for group in consumers for member in group.members.values()),
     )
