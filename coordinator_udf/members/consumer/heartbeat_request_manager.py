@@ -80,6 +80,11 @@ class HeartbeatRequestManager:
             return PollResult((), self._state.time_to_next_ms(now_ms))
         return PollResult((self._make(ignore_answer=False),), self._state.interval_ms)
 
+    def goes_round(self) -> bool:
+        """Tells whether Java's loop goes round without waiting: a heartbeat is due before the last one is answered."""
+        skips = self._coordinators.coordinator is None or self._membership.should_skip_heartbeat()
+        return not skips and self._state.is_overdue()
+
     def poll_on_close(self) -> PollResult:
         """Returns the heartbeat that leaves, if it wasn't sent before the member was closed."""
         if not self._membership.is_leaving_group():

@@ -163,6 +163,9 @@ class ConsumerMember:
             # Only the closing call goes on; the thread's deadlines still have a change of state told.
             return call_ms
         thread_ms = self._made.thread.next_deadline_ms()
+        if self._calls and self._made.thread.goes_round() and self._state_now(self._made) != self._reported:
+            # Nothing comes of such a round but that it tells of what a call changed that isn't over.
+            thread_ms = min(thread_ms, self._clock.now_ms + 1)
         return thread_ms if call_ms is None else min(thread_ms, call_ms)
 
     def call_deadline_ms(self) -> int | None:

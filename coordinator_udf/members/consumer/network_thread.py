@@ -141,6 +141,10 @@ class NetworkThread:
             deadline_ms = min(deadline_ms, now_ms + self._metadata.time_to_next_update_ms(now_ms))
         return deadline_ms
 
+    def goes_round(self) -> bool:
+        """Tells whether Java's loop would go round without waiting, though nothing comes of it."""
+        return self.is_running and self._heartbeats.goes_round()
+
     def unsent_commits(self) -> list[Offsets]:
         """Returns the offsets of the commits that wait to be sent."""
         return self._commits.unsent_offsets()

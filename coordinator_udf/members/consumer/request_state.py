@@ -77,6 +77,10 @@ class HeartbeatRequestState(RequestState):
             return FOREVER_MS if self.in_flight else self.remaining_backoff_ms(now_ms)
         return self._timer.remaining_ms()
 
+    def is_overdue(self) -> bool:
+        """Tells whether the interval is over while a request is on its way."""
+        return self.in_flight and self._timer.is_expired()
+
     def on_failure(self, now_ms: int) -> None:
         """Notes a failed attempt: the interval is over at once, and the backoff counts."""
         self._timer.reset(0)
