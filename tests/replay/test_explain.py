@@ -180,6 +180,18 @@ def test_a_broker_that_loaded_nothing_at_first_may_load_all_later(tmp_path: Path
     assert verdict.differences == []
 
 
+def test_sessions_may_begin_as_soon_as_a_shard_was_not_loading_any_more(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    # Loaded at 5.105 s: until ten seconds later the new member waits for the one of before.
+    log.join("", "m-2", 79, arrives=5_190, connection="b")
+    log.join("m-2", "m-2", generation=2, arrives=5_195, takes=9_915, connection="b")
+    log.heartbeat("m-2", generation=2, arrives=15_111, connection="b")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
 def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=5_000)

@@ -117,6 +117,7 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
     was_served = [False] * partitions
     served_us = [0] * partitions
     loading_us = [0] * partitions
+    unsure_us = [0] * partitions
     loads_us: list[int] = []
     silences = silences_of(requests)
     restarts: dict[Silence, set[int]] = defaultdict(set)
@@ -135,7 +136,7 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
                     restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
             since_ms = entry.log_ts
             if now is Finding.SERVED:
-                since_ms = _loaded_ms(loading_us[partition], entry, loads_us)
+                since_ms = _loaded_ms(loading_us[partition], unsure_us[partition], entry, loads_us)
                 loads_us.append(entry.handled_by_us)
                 if partition in lost_at_ms:
                     seen.losses.append(_Loss(partition, lost_at_ms.pop(partition), since_ms))
@@ -147,6 +148,8 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
             found.loading_syncs.add(entry.number)
         if finding in LOST:
             loading_us[partition] = max(loading_us[partition], entry.answered_us)
+        if finding is Finding.SERVED_OR_LOADING:
+            unsure_us[partition] = max(unsure_us[partition], entry.answered_us)
         if now is Finding.SERVED and finding is Finding.SERVED:
             served_us[partition] = entry.answered_us
             was_served[partition] = True
@@ -249,18 +252,21 @@ def _has_flap(flaps: Sequence[_Flap], partition: int, served_us: int, lost_us: i
     return any(f.partition != partition and f.served_us <= lost_us and f.lost_us >= served_us for f in flaps)
 
 
-def _loaded_ms(loading_us: int, entry: Moment, others_us: Sequence[int]) -> int:
+def _loaded_ms(loading_us: int, unsure_us: int, entry: Moment, others_us: Sequence[int]) -> int:
     """Returns when a shard was loaded: between the last answer that it wasn't and the first that it was.
 
+    Members' sessions begin then: what begins early may be late, but what begins late can't be early. So it is taken to
+    be right after the first, unless answers between them leave open what it was.
+
     Args:
+        unsure_us: the last of those.
         others_us: when other shards were first seen to be loaded; a broker that starts loads them one after the other.
     """
     between_us = entry.handled_by_us - loading_us
-    if _SILENCE_US < between_us <= _LONGEST_LOAD_US:
-        # Members' sessions begin then: what begins later may end later, but not earlier.
-        return loading_us // 1000 + 1
-    if not 0 < between_us <= _SILENCE_US:
+    if not 0 < between_us <= _LONGEST_LOAD_US:
         return entry.log_ts
+    if between_us > _SILENCE_US or unsure_us <= loading_us:
+        return min(entry.log_ts, loading_us // 1000 + 1)
     first_us = min((us for us in others_us if us > loading_us), default=entry.handled_by_us)
     return min(entry.log_ts, min(first_us, loading_us + between_us // 2) // 1000)
 
