@@ -7,7 +7,7 @@ from typing import Final
 
 from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Life, Rebalance
 
-_TRIGGERS: Final = {
+TRIGGERS: Final = {
     "MEMBER_ADDED": "{who} joined",
     "MEMBER_LEFT": "{who} left",
     "MEMBER_UPDATED": "{who} came with another subscription or other metadata",
@@ -23,6 +23,10 @@ _TRIGGERS: Final = {
     "DOWNGRADED": "{who}, the last of the consumer protocol, left: the group became a classic one",
     "OVER_CAPACITY": "the group was loaded with more members than allowed",
     "STORE_FAILED": "the assignment could not be stored",
+    "SYNC_FAILURE_EXPIRED": "the leader, who could compute no assignment, did not join again in time",
+    "RESYNC_REFUSED": "{who} could not replace the assignment, for not all members understand that",
+    "RESYNC_ABORTED": "{who} asked for an assignment while others were still to be told theirs",
+    "LOADED": "it was under way when the evidence begins",
     "EPOCH_BUMPED": "a subscription or a topic changed",
     "GONE": "{who} left or was put out",
     "NOT_TOLD": "a rebalance was through; what set it off is not told",
@@ -76,7 +80,7 @@ def _trigger(r: Rebalance, facts: GroupFacts) -> str:
     words = r.client_reason
     if r.trigger == "MEMBER_LEFT" and words and "removed by an admin" in words:
         return _removal(r, facts)
-    text = _TRIGGERS.get(r.trigger, r.trigger.lower().replace("_", " ") + ": {who}")
+    text = TRIGGERS.get(r.trigger, r.trigger.lower().replace("_", " ") + ": {who}")
     silence = ""
     if r.trigger == "SESSION_EXPIRED":
         gone = _expulsion(facts, r)

@@ -6,6 +6,7 @@ tell (client ids of consumer groups, silences, refused requests) is asked of the
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +25,7 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.recorded import Job, run_recorded
 from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
 from coordinator_udf.tables.parquet_files import commit
+from schemas.view_comments import COLUMN_COMMENTS
 from tests.conftest import shared
 from tests.forensics.pairs import expulsion_differences, rebalance_differences
 from tests.forensics.timeline import Process, Timeline, read_timeline
@@ -40,6 +42,14 @@ LIMITS = {
 }  # fmt: skip
 #: Of classic groups the timer is the member's own; of consumer groups it is the broker's.
 CONSUMER_SESSION_MS = 45_000
+#: Columns with so many values, all of which DESCRIBE names.
+ENUMERATED = (
+    ("rebalances", "outcome"), ("rebalances", "trigger"), ("rebalances", "trigger_timer"), ("rebalances", "kind"),
+    ("rebalances", "join_ended_by"), ("waited_for", "how"), ("waited_for", "rule"), ("waited_for", "outcome"),
+    ("expulsions", "timer"), ("expulsions", "rule"), ("incarnations", "ended_by"), ("member_events", "event"),
+    ("member_events", "rule"), ("assignment_history", "change"), ("storms", "looks_like"),
+    ("findings", "finding"), ("gaps", "gap"),
+)  # fmt: skip
 SLACK = timedelta(seconds=3)
 
 
@@ -376,3 +386,11 @@ def test_what_cannot_be_known_is_said(answers: Answers, scenario: Scenario) -> N
             if lived and not scenario.is_info:
                 away = [row for row in gaps if row["gap"] == "coordinator away"]
                 assert any(row["since"] <= until + 5 * SLACK and (row["until"] or since) >= since for row in away)
+
+
+@pytest.mark.parametrize(("view", "column"), ENUMERATED)
+def test_a_column_says_which_values_it_can_have(answers: Answers, view: str, column: str) -> None:
+    told = COLUMN_COMMENTS.get(f"{view}.{column}", COLUMN_COMMENTS.get(column, ""))
+    found = {row[column] for rows in answers[view].values() for row in rows} - {None}
+    assert found
+    assert [value for value in sorted(found) if not re.search(rf"\b{re.escape(value)}\b", told)] == []

@@ -60,7 +60,7 @@ def test_a_session_has_them_with_types_and_comments(spark: SparkSession, tables:
     make_views(spark, views_named("waited_for storms"), views)
     told = {row["col_name"]: (row["data_type"], row["comment"]) for row in spark.sql("DESCRIBE waited_for").collect()}
     assert told["how"][1].startswith("joined, reconciled, left")
-    assert told["waited_ms"] == ("bigint", None)
+    assert told["waited_ms"] == ("bigint", "from started to until")
     assert told["started"][0] == "timestamp"
     stormy = spark.sql("SELECT sum(stopped_ms) AS stopped, min(hour(started)) AS hour FROM storms").collect()
     assert (stormy[0]["hour"], stormy[0]["stopped"] > 0) == (6, True)

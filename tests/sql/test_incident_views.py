@@ -12,6 +12,8 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
+from schemas.view_comments import COLUMN_COMMENTS
+from schemas.views import VIEWS
 from tests.conftest import shared
 
 Ask = Callable[[str], list[dict[str, Any]]]
@@ -177,3 +179,19 @@ def test_the_forming_of_a_group_is_not_the_cause_of_a_storm_that_follows_it(tmp_
     storm = one(views.ask, "SELECT * FROM storms")
     assert (storm["looks_like"], storm["first_client_id"], storm["first_number"]) == ("flapping", "restless-2", 2)
     views.close()
+
+
+def test_each_column_of_each_view_says_what_it_means(tmp_path: Path) -> None:
+    views = ViewsInProcess(str(tmp_path))
+    views.make(VIEWS)
+    columns = {name: [field.name for field in views.schema(name)] for name in VIEWS}
+    untold = [
+        f"{name}.{column}"
+        for name in VIEWS
+        for column in columns[name]
+        if not {f"{name}.{column}", column} & COLUMN_COMMENTS.keys()
+    ]
+    assert untold == []
+    known = {column for each in columns.values() for column in each}
+    known |= {f"{name}.{column}" for name, each in columns.items() for column in each}
+    assert COLUMN_COMMENTS.keys() <= known
