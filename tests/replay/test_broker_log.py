@@ -368,6 +368,40 @@ def test_a_topics_id_is_found_by_who_was_assigned_it(tmp_path: Path) -> None:
     assert source.notes == {"topic ids matched with names by what answers imply": 1}
 
 
+def subscribed(log: KafkaLog, regex: str, topic_ids: list[str]) -> KafkaLog:
+    """Adds a member that subscribes by an expression, and that hears of its assignment when it beats."""
+    asked = {
+        "groupId": "g", "memberId": "m", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": regex,
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "m", "memberEpoch": 1,
+        "heartbeatIntervalMs": 5000, "assignment": {"topicPartitions": []},
+    }  # fmt: skip
+    beats = {**asked, "memberEpoch": 1, "subscribedTopicNames": None, "subscribedTopicRegex": None}
+    assigned = {"topicPartitions": [{"topicId": topic_id, "partitions": [0, 1]} for topic_id in topic_ids]}
+    told = {**answer, "memberEpoch": 2, "assignment": assigned}
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=1_000, version=1)
+    log.add("CONSUMER_GROUP_HEARTBEAT", beats, told, arrives=2_500, version=1)
+    return log
+
+
+@pytest.mark.parametrize("regex", ["orders.*", "(orders|bills)-[a-c].*", "^orders\\\\.eu.+$"])
+def test_a_topic_without_a_name_has_one_that_the_expressions_match_by_which_it_is_assigned(
+    regex: str, tmp_path: Path
+) -> None:
+    log = subscribed(KafkaLog(), regex, ["3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw"])
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_two_topics_without_a_name_share_none(tmp_path: Path) -> None:
+    log = subscribed(KafkaLog(), "orders", ["3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw"])
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert len(verdict.differences) == 1
+
+
 def test_a_group_that_a_conversion_sent_away_began_in_the_log(tmp_path: Path) -> None:
     log = KafkaLog()
     # Its first generation ended before anybody was told of it.

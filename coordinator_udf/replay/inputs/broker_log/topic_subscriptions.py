@@ -65,7 +65,7 @@ def _candidates(entries: Iterable[Entry], known_ids: set[str], known_names: set[
         elif request.get("subscribedTopicNames") is not None and not answer.get("errorCode"):
             subscribed[member] = frozenset(request["subscribedTopicNames"])
         names = subscribed.get(member)
-        for topic_id in _assigned(answer) if names else ():
+        for topic_id in assigned_topics(answer) if names else ():
             if topic_id not in known_ids:
                 assigned[topic_id] += 1
                 votes[topic_id].update(names or ())
@@ -79,7 +79,8 @@ def _candidates(entries: Iterable[Entry], known_ids: set[str], known_names: set[
     }
 
 
-def _assigned(answer: Mapping[str, object]) -> Iterator[str]:
+def assigned_topics(answer: Mapping[str, object]) -> Iterator[str]:
+    """Yields the ids of the topics of which an answer assigns partitions."""
     assignment = answer.get("assignment")
     topics = assignment.get("topicPartitions") if isinstance(assignment, Mapping) else None
     for topic in topics or ():

@@ -3,7 +3,8 @@
 A topic's creation, growth and deletion are in the log where they happened while it was written. Of topics that are
 older only traces are seen: commits that were accepted or refused, partitions that were assigned. They are taken to
 exist from the beginning, with as many partitions as were seen. Where a topic's id is nowhere beside its name, the two
-are matched by what was committed and fetched, and by who was subscribed to what was assigned.
+are matched by what was committed and fetched, and by who was subscribed to what was assigned. Where a topic's name is
+nowhere at all, it has one that the expressions match by which it was assigned.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.topic_expressions import names_by_expressions
 from coordinator_udf.replay.inputs.broker_log.topic_names import names_by_offsets
 from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import names_by_subscriptions
 
@@ -116,8 +118,11 @@ def topic_history(
     created_ids = {change.topic_id for change in changes if change.kind == "create"}
     known = {topic.id for topic in topics.values()} | created_ids | set(ids.values())
     nameless = tuple(sorted(set(counts_of_id) - known))
+    made = names_by_expressions(entries(), nameless) if nameless else {}
     for topic_id in nameless:
-        topics[topic_id] = Topic(topic_id, counts_of_id[topic_id], topic_id)
+        name = made.get(topic_id, topic_id)
+        name = topic_id if name in topics or name in created else name
+        topics[name] = Topic(name, counts_of_id[topic_id], topic_id)
     for name, topic in topics.items():
         partitions = max(topic.partitions, counts_of_id.get(topic.id, 0))
         topics[name] = _with_id(Topic(name, partitions, topic.id))
