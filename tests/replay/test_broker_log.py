@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -234,6 +235,19 @@ def test_a_topics_name_is_found_by_what_is_fetched_under_it(tmp_path: Path) -> N
     assert verdict.differences == []
 
 
+def test_who_asks_for_all_offsets_is_told_of_those_that_are_older_than_the_log_even_of_none(tmp_path: Path) -> None:
+    log = KafkaLog()
+    told = [
+        {"partitionIndex": place, "committedOffset": offset, "committedLeaderEpoch": -1, "metadata": "", "errorCode": 0}
+        for place, offset in ((2, -1), (0, 605))
+    ]
+    group = {"groupId": "g", "topics": [{"name": "t1", "partitions": told}], "errorCode": 0}
+    fetch = {"groups": [{"groupId": "g", "memberId": None, "memberEpoch": -1, "topics": None}], "requireStable": False}
+    log.add("OFFSET_FETCH", fetch, {"throttleTimeMs": 0, "groups": [group]}, arrives=10, version=9)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [difference for difference in verdict.differences if difference.undecided is None] == []
+
+
 def test_a_join_that_is_told_late_of_a_load_found_its_shard_loading(tmp_path: Path) -> None:
     log = KafkaLog()
     log.join("", "", 16, arrives=0)
@@ -375,7 +389,7 @@ def subscribed(log: KafkaLog, regex: str, topic_ids: list[str]) -> KafkaLog:
         "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": regex,
         "serverAssignor": None, "topicPartitions": [],
     }  # fmt: skip
-    answer = {
+    answer: dict[str, Any] = {
         "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "m", "memberEpoch": 1,
         "heartbeatIntervalMs": 5000, "assignment": {"topicPartitions": []},
     }  # fmt: skip
@@ -387,7 +401,7 @@ def subscribed(log: KafkaLog, regex: str, topic_ids: list[str]) -> KafkaLog:
     return log
 
 
-@pytest.mark.parametrize("regex", ["orders.*", "(orders|bills)-[a-c].*", "^orders\\\\.eu.+$"])
+@pytest.mark.parametrize("regex", ["orders.*", "(orders|bills)-[a-c].*", r"^orders\.eu.+$"])
 def test_a_topic_without_a_name_has_one_that_the_expressions_match_by_which_it_is_assigned(
     regex: str, tmp_path: Path
 ) -> None:

@@ -96,7 +96,9 @@ class OlderThings:
                 continue
             said = told.get("committedOffset", _NO_OFFSET)
             committed = self._committed.get(place)
-            if not _is_nothing(own) or _is_nothing(told) or told.get("errorCode") != Errors.NONE:
+            # Who asks for all is told of a partition only if something was committed, be it -1.
+            is_told = place in theirs and (place not in ours or not _is_nothing(told))
+            if not is_told or not _is_nothing(own) or told.get("errorCode") != Errors.NONE:
                 return False
             if committed is not None and committed <= entry.log_ts:
                 return False
