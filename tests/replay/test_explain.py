@@ -192,6 +192,21 @@ def test_sessions_may_begin_as_soon_as_a_shard_was_not_loading_any_more(tmp_path
     assert verdict.differences == []
 
 
+def test_sessions_may_begin_when_a_broker_is_back_that_nobody_asked_for_the_group_yet(tmp_path: Path) -> None:
+    log = KafkaLog()
+    other = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
+    log.heartbeat("m-2", arrives=0, connection="b")
+    log.heartbeat("m-1", arrives=100, connection="a")
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=200, connection="c")
+    # The broker is away. It has loaded the group when it refuses another one.
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 16}, arrives=13_100, connection="d")
+    log.join("m-1", "m-1", generation=2, arrives=14_000, takes=9_110, connection="e")
+    log.heartbeat("m-1", generation=2, arrives=23_115, connection="e")
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
 def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=5_000)

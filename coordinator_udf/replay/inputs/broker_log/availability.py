@@ -309,7 +309,10 @@ def _restart_the_rest(
             for partition in entry.of_shards(partitions):
                 if partition in missing:
                     missing.discard(partition)
-                    rows = [Control("Unload", silence.start_us // 1000), Control("Failover", entry.log_ts)]
+                    # Sessions that are taken to begin early may be late, but not the other way round.
+                    loaded_us = max(silence.end_us, entry.handled_by_us - _LONGEST_LOAD_US)
+                    loaded_ms = min(entry.log_ts, loaded_us // 1000)
+                    rows = [Control("Unload", silence.start_us // 1000), Control("Failover", loaded_ms)]
                     found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
                     insort(found.losses[partition], silence.start_us // 1000)
             if not missing:
