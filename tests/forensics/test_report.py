@@ -26,7 +26,8 @@ from coordinator_udf.forensics.facts import (
     Window,
 )
 from coordinator_udf.forensics.report import ReportFormat, render
-from coordinator_udf.forensics.sentences import at_the_end, rebalance_sentence
+from coordinator_udf.forensics.sentences import TRIGGERS, at_the_end, rebalance_sentence
+from schemas.view_comments import COLUMN_COMMENTS
 
 START = datetime(2026, 11, 22, 6, 52)
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -240,3 +241,8 @@ def test_the_page_draws_and_fetches_nothing(facts: GroupFacts, tmp_path: Path) -
     assert "default-src 'none'" in text
     assert "Content Security Policy" not in ran.stderr
     assert "Uncaught" not in ran.stderr
+
+
+def test_there_is_a_sentence_for_each_trigger() -> None:
+    triggers = set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)*\b", COLUMN_COMMENTS["trigger"]))
+    assert {"MEMBER_ADDED", "LOADED"} <= triggers <= TRIGGERS.keys()

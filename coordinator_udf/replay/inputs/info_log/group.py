@@ -49,6 +49,8 @@ class Group:
         self.static_count = static_count
         #: The line on a member that joins, or that joined before the log begins and joins again.
         self.joining: InfoLine | None = None
+        #: The line on a member that was in the group already and asked to join again.
+        self.joining_again: InfoLine | None = None
 
     @property
     def members(self) -> list[str] | None:

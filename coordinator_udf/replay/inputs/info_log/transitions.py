@@ -104,8 +104,10 @@ def _member_row(group: Group, line: InfoLine, rule: str, member_id: str | None) 
 
 
 def _joined(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
-    # A classic member of a consumer group says so again each time it joins again.
+    # So the broker says of a classic member of a consumer group each time it joins again, and of one of the consumer
+    # protocol that asks from the beginning although it is still there.
     if line.member_id in group.known:
+        group.joining_again = line
         return
     if group.state == "Empty" and group.unknown is None:
         group.unknown = 0
@@ -213,6 +215,8 @@ def _bumped(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[d
     if before is not None and before.group_id == line.group_id and line.ts - before.ts <= _SAME_REQUEST_MS:
         cause = before if before.event in _BUMPS else None
     rule = EPOCH_BUMPED if cause is None or cause.event is None else _BUMPS[cause.event]
+    if cause is not None and cause is group.joining_again:
+        rule = "MEMBER_UPDATED"
     is_first = group.kind == "consumer" and line.generation == _FIRST_EPOCH
     if group.unknown is None and not group.was_classic and is_first and cause is not None:
         # Without the line on who joined, the log begins just here, and nobody is known to be alone.
