@@ -32,6 +32,30 @@ COMMANDS: Final = {
     "live": "Run the coordinator on a stream of requests.",
     "compact": "Compact the offsets table.",
 }
+#: What each command's help ends with.
+EXAMPLES: Final = {
+    "replay": (
+        "muster replay kafka-request.log* server.log* --out data/replay",
+        "muster replay logs/ --out data/replay --set group.consumer.session.timeout.ms=30000 --overwrite",
+        "muster replay kafka-request.log --state offsets-7.txt --explain",
+    ),
+    "report": (
+        "muster report server.log kafka-request.log* -o incident.html",
+        'muster report kafka-request.log --group orders --from "2026-11-22 06:50:00" --format md -o ticket.md',
+        "muster report data/replay -o incident.html",
+    ),
+    "sql": (
+        'muster sql --root data/replay "SELECT * FROM findings"',
+        'muster sql --root data/replay --format csv "SELECT * FROM rebalances" > rebalances.csv',
+        "muster sql --root data/replay --file questions.sql",
+        "muster sql --root data/replay",
+    ),
+    "live": (
+        "muster live --root data/live --config conf/demo.toml --listen 127.0.0.1:9092",
+        "muster live --root data/front --listen 127.0.0.1:9092 --upstream 127.0.0.1:19092",
+    ),
+    "compact": ("muster compact --tables data/live/tables",),
+}
 
 
 def main() -> None:
@@ -41,7 +65,7 @@ def main() -> None:
     for name, help_text in COMMANDS.items():
         wanted = name == named
         command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
-        app.command(name, help=None if wanted else help_text)(command)
+        app.command(name, help=None if wanted else help_text, epilog=_epilog(name))(command)
     offsets = import_module("coordinator_udf.commands.offsets").app if named == "offsets" else typer.Typer()
     app.add_typer(
         offsets, name="offsets", help="Bring offsets to and from tables, Kafka's topic of them, and a cluster."
@@ -51,6 +75,11 @@ def main() -> None:
     except UserError as error:
         typer.echo(f"{named}: {error}", err=True)
         sys.exit(1)
+
+
+def _epilog(command: str) -> str:
+    # So marked, lines are not wrapped: they are to be copied.
+    return "\n\n".join(["Examples:", *(f"\b\n{example}" for example in EXAMPLES[command])])
 
 
 def _words() -> list[str]:

@@ -24,7 +24,7 @@ OneBroker = Annotated[bool, typer.Option(help="Take all inputs for parts of one 
 Inputs = Annotated[
     list[str],
     typer.Argument(
-        metavar="INPUT...",
+        metavar="INPUT",
         help="A broker's request log or own log (server.log), a dump of __consumer_offsets, a trace, as plain, "
         "gzip, bzip2, xz or zstd files, in directories or by pattern; a request log table; an embedded log; "
         "kafka://HOST:PORT,.../TOPIC. Also at URIs (s3://...).",

@@ -33,7 +33,7 @@ def main(
     *,
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Logs, as replay takes them, or one folder of tables; also at URIs."),
+        typer.Argument(metavar="INPUT", help="Logs, as replay takes them, or one folder of tables; also at URIs."),
     ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE|URI", help="Where the report goes.")

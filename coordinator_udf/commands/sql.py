@@ -56,7 +56,7 @@ SETTINGS = {
 
 def main(
     statement: Annotated[
-        str | None, typer.Argument(metavar="[STATEMENTS]", help="SQL, with ; between statements; without it, a shell.")
+        str | None, typer.Argument(metavar="STATEMENTS", help="SQL, with ; between statements; without it, a shell.")
     ] = None,
     *,
     root: Annotated[Path, typer.Option(help="The coordinator's root, or a replay's --out.")] = Path("data/sample"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from coordinator_udf.commands.app import COMMANDS, EXAMPLES
 from tests.conftest import ROOT, SAMPLE_LOG
 
 _MUSTER = "import sys; sys.argv[0] = 'muster'; from coordinator_udf.commands.app import main; main()"
@@ -32,6 +34,18 @@ def test_a_shell_completes_commands_and_options(line: str, offered: list[str]) -
     }
     ran = subprocess.run([sys.executable, "-c", _MUSTER], env=asked, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == offered
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_commands_help_has_examples_to_copy(command: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    arguments = [sys.executable, "-c", _MUSTER, command, "--help"]
+    lines = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert EXAMPLES[command]
+    for example in EXAMPLES[command]:
+        assert f"  {example}" in lines
+        for option in re.findall(r" (--?[a-z-]+)", example):
+            assert any(re.match(rf"  (-\w, )?{option}\b|  {option},", line) for line in lines), option
 
 
 @pytest.mark.parametrize(
