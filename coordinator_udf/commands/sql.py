@@ -168,10 +168,11 @@ def installed(folder: str, schema: str | None, spark_conf: Path | None) -> list[
         SparkConfError: the settings can't be read.
         PySparkException: the metastore can't be reached, or refuses a statement.
     """
-    if schema is None or spark_conf is None:
-        missing = "--ddl CATALOG.SCHEMA" if schema is None else "--spark-conf FILE"
+    if schema is None:
+        raise InputError("--install needs --ddl CATALOG.SCHEMA, where tables and views are made")
+    if spark_conf is None:
         raise InputError(
-            f"--install needs {missing}; the file says where the metastore is, such as with a line "
+            "--install needs --spark-conf FILE; the file says where the metastore is, such as with a line "
             "spark.hadoop.hive.metastore.uris thrift://HOST:9083 (docs/ask-in-sql.md)"
         )
     told = read_spark_conf(spark_conf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import subprocess
@@ -103,3 +104,18 @@ def test_what_was_not_read_is_said_and_the_rest_is_used(
     assert ran.returncode == status, ran.stderr
     assert "other.log: not read: other.log is " in ran.stdout + ran.stderr
     assert (tmp_path / command[-1]).exists()
+
+
+def test_a_report_says_loudly_that_a_log_ends_within_a_line(tmp_path: Path) -> None:
+    lines = gzip.decompress(SAMPLE_LOG.read_bytes()).decode().splitlines(keepends=True)[:60]
+    (tmp_path / "cut.log").write_text("".join(lines)[:-40])
+    ran = subprocess.run(
+        [sys.executable, "-c", _MUSTER, "report", "--format", "md", "-o", "ticket.md", "cut.log"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "cut.log: rejected 1, the first one: line 60: " in ran.stderr
+    assert "cut.log: rejected 1, the first one: line 60: " in (tmp_path / "ticket.md").read_text()

@@ -107,6 +107,8 @@ def notices(reports: Sequence[SourceReport]) -> Iterator[str]:
         for warning in report.warnings:
             yield f"{report.source}: WARNING: {warning}"
         yield from report.passed_over
+        if report.rejection is not None:
+            yield f"{report.source}: rejected {report.rejected}, the first one: {report.rejection}"
 
 
 def summary(reports: Sequence[SourceReport]) -> Iterator[str]:
@@ -129,8 +131,6 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
     yield from notices([report])
     if report.failure is not None:
         return
-    if report.rejection is not None:
-        yield f"{report.source}: rejected {report.rejected}, the first one: {report.rejection}"
     if report.info_events:
         yield _info_line(report)
         if not report.requests:
