@@ -47,7 +47,14 @@ class OtherBegins:
         walk, window = self._walk, self._window
         place = window.place
         at_ms = walk.machine.now_ms
-        over = self._over_before(place)
+        near = [point for point in self._points if point.first <= place - _STEPS_BACK]
+        start = near[-1] if near else self._points[0]
+        course = walk.course[start.course :]
+        has_intervals = bool(walk.machine.intervals())
+        walk.back_to(start)
+        if not has_intervals and not walk.machine.intervals():
+            return None
+        over = self._over_before(place, course)
         earlier = walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
         later = [*walk.later_begins(at_ms, walk.machine.intervals()), *over]
         begins = [
@@ -66,16 +73,15 @@ class OtherBegins:
                 return best
         return None
 
-    def _over_before(self, place: int) -> list[OtherBegin]:
+    def _over_before(self, place: int, course: Sequence[tuple[int, int]]) -> list[OtherBegin]:
         """Returns steps that began an interval that was over shortly before a step, at which another one began.
 
         What came of its end may be seen only in a later answer. The walk is before that step afterwards.
+
+        Args:
+            course: what happened from where the walk is.
         """
         walk, found = self._walk, list[OtherBegin]()
-        near = [point for point in self._points if point.first <= place - _STEPS_BACK]
-        start = near[-1] if near else self._points[0]
-        course = walk.course[start.course :]
-        walk.back_to(start)
         for going, at_ms in course:
             if walk.first >= place:
                 break
