@@ -118,7 +118,7 @@ def topic_history(
     created_ids = {change.topic_id for change in changes if change.kind == "create"}
     known = {topic.id for topic in topics.values()} | created_ids | set(ids.values())
     nameless = tuple(sorted(set(counts_of_id) - known))
-    made = names_by_expressions(entries(), nameless) if nameless else {}
+    made = names_by_expressions(entries(), nameless) if nameless and traces.has_expressions else {}
     for topic_id in nameless:
         name = made.get(topic_id, topic_id)
         name = topic_id if name in topics or name in created else name
@@ -220,6 +220,8 @@ class TopicTraces:
         self._ids: dict[str, tuple[int, str]] = {}
         #: Ids that were asked for and of which no partition need have been seen.
         self.mentioned: set[str] = set()
+        #: Whether anybody subscribed by a regular expression.
+        self.has_expressions = False
 
     def ids(self) -> dict[str, str]:
         """Returns topic name -> id."""
@@ -244,6 +246,7 @@ class TopicTraces:
             for group in answer.get("groups") or ():
                 self.mentioned |= {topic["topicId"] for topic in group.get("topics") or () if topic.get("topicId")}
         elif entry.api == "ConsumerGroupHeartbeat":
+            self.has_expressions |= bool(entry.request.get("subscribedTopicRegex"))
             self._assigned((answer.get("assignment") or {}).get("topicPartitions"), entry)
         elif entry.api == "ConsumerGroupDescribe":
             for group in answer.get("groups") or ():
@@ -263,6 +266,7 @@ class TopicTraces:
         for name, (ts_us, topic_id) in later._ids.items():
             self._name(name, topic_id, ts_us)
         self.mentioned |= later.mentioned
+        self.has_expressions |= later.has_expressions
 
     def _name(self, name: str, topic_id: str, ts_us: int) -> None:
         if ts_us >= self._ids.get(name, (ts_us, ""))[0]:
