@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
+from coordinator_udf.members.classic.rebalance import TO_REVOKE
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
@@ -67,12 +68,37 @@ class Delivery:
     def _held_up_ms(self, process: Process, request: Request) -> int:
         """Returns how long a member takes until it sends a request that it has made."""
         known_ms = process.timekeeper.holds_up_ms(request.api, self._agenda.now_ms)
-        if known_ms is not None:
-            return known_ms
-        if request.api != "SyncGroup":
+        if request.api == "SyncGroup":
+            delays_ms = self._sync_delays_ms(process, assigns=bool(request.body["assignments"]))
+            return self._draws.choice(delays_ms) if known_ms is None else known_ms
+        if known_ms is not None or not (self._plan.rejoin_delays_ms and process.has_synced):
+            return known_ms or 0
+        if request.api == "JoinGroup":
+            return self._rejoin_delay_ms(process, request)
+        if request.api == "OffsetCommit" and process.is_about_to_join:
+            # What it has it gives up only after its commit.
+            process.is_late_to_join = not process.timekeeper.knows_of("JoinGroup", self._agenda.now_ms)
+            return self._draws.choice(self._plan.rejoin_delays_ms) if process.is_late_to_join else 0
+        return 0
+
+    def _rejoin_delay_ms(self, process: Process, request: Request) -> int:
+        """Draws how long a member takes to join again; one that joins without its id starts over, and is not late."""
+        was_late, process.is_late_to_join = process.is_late_to_join, False
+        if not request.body["memberId"]:
             return 0
-        assigns = bool(request.body["assignments"])
-        return self._draws.choice(self._plan.assign_delays_ms if assigns else self._plan.sync_delays_ms)
+        late_ms = 0 if was_late else self._draws.choice(self._plan.rejoin_delays_ms)
+        if request.body.get("reason") == TO_REVOKE:
+            # What it was assigned it has taken over before.
+            late_ms += self._draws.choice(self._plan.sync_delays_ms)
+        return late_ms
+
+    def _sync_delays_ms(self, process: Process, *, assigns: bool) -> tuple[int, ...]:
+        """Returns from what is drawn how long a process takes for the SyncGroup that it has made, and notes that."""
+        plan, is_first = self._plan, not (process.has_assigned if assigns else process.has_synced)
+        process.has_synced, process.has_assigned = True, process.has_assigned or assigns
+        if assigns:
+            return (plan.first_assign_delays_ms if is_first else ()) or plan.assign_delays_ms
+        return (plan.first_sync_delays_ms if is_first else ()) or plan.sync_delays_ms
 
     def _refused_until_ms(self, member: str) -> int:
         """Returns when a broker lets a member connect that none does; a time in the past if they do."""

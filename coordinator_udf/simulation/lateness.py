@@ -59,19 +59,28 @@ class Timekeeper:
 
     def holds_up_ms(self, api: str, now_ms: int) -> int | None:
         """Returns how much later a request goes out that could now, if that is known."""
-        if not self._sent_ms:
-            return None
-        near = [
-            (now_ms - self._went.get(place, now_ms - _SAME_MS - 1) <= _SAME_MS, abs(now_ms - came_ms), went_ms, place)
-            for place, (known, came_ms, went_ms) in enumerate(self._sent_ms)
-            if known == api and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS)
-        ]
+        near = self._near(api, now_ms) if self._sent_ms else []
         if not near:
             return None
         # Of two JoinGroups that follow each other the second isn't taken for the first.
         _, _, went_ms, place = min(near)
         self._went[place] = now_ms
         return max(0, went_ms - now_ms)
+
+    def knows_of(self, api: str, now_ms: int) -> bool:
+        """Returns whether it is known when a request goes out that could now."""
+        return bool(self._near(api, now_ms))
+
+    def _near(self, api: str, now_ms: int) -> list[tuple[bool, int, int, int]]:
+        """Returns the requests that are known which one that could go out now may be, the likeliest the least."""
+        return [
+            (now_ms - self._went.get(place, now_ms - _SAME_MS - 1) <= _SAME_MS, abs(now_ms - came_ms), went_ms, place)
+            for place, (known, came_ms, went_ms) in enumerate(self._sent_ms)
+            if known == api
+            and came_ms - _SAME_MS <= now_ms <= max(went_ms, came_ms + _SAME_MS)
+            # One that has gone out isn't another one, which follows it for another reason.
+            and not (place in self._went and went_ms < now_ms)
+        ]
 
     def is_known_to_send(self, api: str, now_ms: int, until_ms: int) -> bool:
         """Returns whether a request for which there is a reason now is known to have gone out before a time."""

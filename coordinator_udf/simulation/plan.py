@@ -210,6 +210,9 @@ class WorldPlan:
         settings: the coordinator's, under Kafka's names.
         sync_delays_ms: how long members take to send SyncGroup, each time drawn from these.
         assign_delays_ms: how long a leader takes for it, which computes the assignment first.
+        first_sync_delays_ms, first_assign_delays_ms: the same, of a process that does it for the first time, if that
+            is known: it has yet to load its code.
+        rejoin_delays_ms: how long members take to send JoinGroup that have to join again.
         cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
         end_ms: when the world ends.
         keeps_requests: whether its history keeps the members' requests with their answers.
@@ -224,6 +227,9 @@ class WorldPlan:
     removals: tuple[Removal, ...] = ()
     sync_delays_ms: tuple[int, ...] = (0,)
     assign_delays_ms: tuple[int, ...] = (0,)
+    first_sync_delays_ms: tuple[int, ...] = ()
+    first_assign_delays_ms: tuple[int, ...] = ()
+    rejoin_delays_ms: tuple[int, ...] = ()
     cadence_ms: int = 0
     keeps_requests: bool = False
     start_ms: int = 1_700_000_000_000

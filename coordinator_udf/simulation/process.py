@@ -57,6 +57,8 @@ class Process:
         is_settled: whether it is a stable member that waits for nothing but time.
         join_req: the JoinGroup or SyncGroup that waits for its answer.
         joined_ms: when its member last sent a JoinGroup.
+        is_late_to_join: whether the commit that goes before its next JoinGroup was as late as that is to be.
+        has_synced, has_assigned: whether its member has ever sent a SyncGroup, and one with an assignment.
         idle_since_ms: since when polls do nothing, for a commit is due and the last one has no answer yet.
         skipped_ms: how much time was left out for it: its member's clock is so late.
     """
@@ -79,6 +81,9 @@ class Process:
     is_settled: bool = False
     join_req: int | None = None
     joined_ms: int = -1
+    is_late_to_join: bool = False
+    has_synced: bool = False
+    has_assigned: bool = False
     idle_since_ms: int | None = None
     skipped_ms: int = 0
     name: str = field(init=False)
@@ -90,6 +95,11 @@ class Process:
     def lives(self) -> bool:
         """Whether the process is there."""
         return self.doing is not Doing.GONE
+
+    @property
+    def is_about_to_join(self) -> bool:
+        """Whether its classic member, which its group has, is to join again."""
+        return self.doing is Doing.RUNNING and not (self.is_threaded or self.is_settled) and self.join_req is None
 
     def subscription(self) -> Input:
         """Returns what its application subscribes to first."""

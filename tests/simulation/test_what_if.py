@@ -196,8 +196,8 @@ def _happens_again(group: GroupLog) -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        "dev/W1-base", "dev/W1-cooperative", "dev/W2-session30", "dev/W2-consumer", "dev/W2-static", "dev/W3-consumer",
-        "dev/W3-static",
+        "dev/W1-base", "dev/W1-cooperative", "dev/W1-delay0", "dev/W2-session30", "dev/W2-consumer",
+        "dev/W2-static", "dev/W3-consumer", "dev/W3-static",
         "dev-repeat/W1-base", "dev-repeat/W1-consumer",
     ],
 )  # fmt: skip
@@ -268,6 +268,35 @@ def test_of_two_requests_that_follow_each_other_the_second_goes_out_when_it_did(
     assert [timekeeper.holds_up_ms("JoinGroup", 50_000 + at_ms) for at_ms in (1_000, 1_012, 9_100)] == [0, 88, 400]
     # It may have to be sent once more, as when a connection is lost.
     assert timekeeper.holds_up_ms("JoinGroup", 50_000 + 9_300) == 200
+    # What follows when it has gone out is another one.
+    assert timekeeper.holds_up_ms("JoinGroup", 50_000 + 9_120) == 380
+    assert not timekeeper.knows_of("JoinGroup", 50_000 + 9_501)
+
+
+def test_a_process_loads_its_code_the_first_time() -> None:
+    """The leader took 21 ms for its first SyncGroup, and at most 5 for those after it; likewise the others."""
+    plan = _group("W2").plan
+    assert (plan.first_assign_delays_ms, plan.assign_delays_ms) == ((19,), (0, 1, 3))
+    assert max(plan.sync_delays_ms) < min(plan.first_sync_delays_ms)
+
+
+def test_under_another_assignor_nobody_goes_on_as_it_did() -> None:
+    plan = _group("W2").plan
+    changed = changed_plan(plan, CHANGES["cooperative"])
+    assert changed.assign_delays_ms == plan.first_assign_delays_ms
+    assert {api for member in plan.members for api, _, _ in member.sent_ms} >= {"JoinGroup", "SyncGroup"}
+    assert "SyncGroup" not in {api for member in changed.members for api, _, _ in member.sent_ms}
+
+
+def test_a_process_that_closes_leaves_when_it_did() -> None:
+    """Some 10 ms after its commit: who sends a heartbeat in between hears of it only with the next one."""
+    (group,) = read_groups(read_entries(shared("evidence", "ab") / "dev" / "W1-delay0.request.log.gz"), {})
+    history = World(replace(group.plan, keeps_requests=True), 0).run()
+    left_ms = [one.arrived_ms for one in history.answered if one.api == "LeaveGroup"]
+    known_ms = [went for member in group.plan.members for api, _, went in member.sent_ms if api == "LeaveGroup"]
+    arrives_ms = [group.plan.start_ms + time + group.plan.network.latency_ms[0] for time in sorted(known_ms)]
+    assert len(left_ms) == len(arrives_ms) == 10
+    assert max(abs(one - other) for one, other in zip(sorted(left_ms), arrives_ms, strict=True)) <= 3
 
 
 def _moved(entry: Entry, **times_us: int) -> Entry:

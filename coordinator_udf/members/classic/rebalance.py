@@ -24,6 +24,8 @@ from coordinator_udf.members.timers import Timer
 
 #: An assignment begins with its version.
 _LEAST_ASSIGNMENT_BYTES = 2
+#: The reason of a member that joins again because its assignment took something from it.
+TO_REVOKE = "need to revoke partitions and re-join"
 
 
 class Rebalance:
@@ -165,7 +167,7 @@ class Rebalance:
         thrown: ClientException | None = None
         if self._assignors.protocol is RebalanceProtocol.COOPERATIVE and owned - assigned:
             thrown = yield from self._context.callbacks.revoked(owned - assigned)
-            self._context.membership.request_rejoin("need to revoke partitions and re-join")
+            self._context.membership.request_rejoin(TO_REVOKE)
         self._changes.take_assigned_topics(assigned)
         thrown = _first(thrown, self._tell_assignor(assignor, assignment, generation))
         self._commits.restart_auto_commit()

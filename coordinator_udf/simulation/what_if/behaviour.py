@@ -14,6 +14,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang, Refusal, Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
 from coordinator_udf.simulation.what_if.hangs import hangs
+from coordinator_udf.simulation.what_if.pace import Pace, pace_of
 from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins, handled_ms
 from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, properties_of
 from coordinator_udf.simulation.what_if.restarts import Restarts
@@ -42,8 +43,7 @@ class Behaviour:
         joined_ms: when its first request to join was handled.
         hangs: when it sent nothing at all, and went on where it had been.
         refusals: when no broker let it connect, until it first came again.
-        turnaround_ms: how long it took from an answer to JoinGroup to its SyncGroup, each time that it only followed.
-        assigning_ms: the same, each time that it was the leader.
+        pace: how fast it went on with rebalances.
         lateness_ms: how much later than it was due each heartbeat came.
         beats_ms: when each heartbeat came.
         looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
@@ -67,8 +67,7 @@ class Behaviour:
     stalls: tuple[Stall, ...]
     hangs: tuple[Hang, ...]
     refusals: tuple[Refusal, ...]
-    turnaround_ms: tuple[float, ...]
-    assigning_ms: tuple[float, ...]
+    pace: Pace
     lateness_ms: tuple[float, ...]
     beats_ms: tuple[float, ...]
     looks_ms: tuple[float, ...]
@@ -112,8 +111,7 @@ def behaviour_of(
         tuple(_stalls(process, properties, restarts)),
         hung,
         tuple(restarts.refusals(process)),
-        tuple(_turnarounds(process, as_leader=False)),
-        tuple(_turnarounds(process, as_leader=True)),
+        pace_of(process),
         tuple(_lateness(process, interval_ms)),
         tuple(_beats(process)),
         tuple(_looks(process)),
@@ -135,13 +133,9 @@ def _end(
         return None, process.replaced_ms - 1
     place = _last_leave(process)
     last = process.entries[place if place is not None else -1]
-    last_ms = arrived_ms(last)
     # Most clients don't say why they leave, but they come back.
     if place is not None and not is_expiry(last.request):
-        before = process.entries[max(0, place - 1)]
-        # A commit goes before it.
-        is_one = before.api == "OffsetCommit" and last_ms - arrived_ms(before) <= _CLOSING_MS
-        return arrived_ms(before) if is_one else last_ms, None
+        return _closed_ms(process, place), None
     answered = answered_ms(last)
     removed_ms = [time for time in process.removed_ms if time >= answered]
     silent_ms = (_SILENT_REMOVED_INTERVALS if removed_ms else _SILENT_INTERVALS) * interval_ms
@@ -159,6 +153,13 @@ def _end(
     within_ms = max(min(due) - answered, 0)
     unknown.append(f"{process.client_id} ({process.run}) {what} within {within_ms:.0f} ms of its last request")
     return None, ended_ms
+
+
+def _closed_ms(process: Process, place: int) -> float:
+    """Returns when a process began to close that left with the request at a place: a commit may go before it."""
+    left_ms, before = arrived_ms(process.entries[place]), process.entries[max(0, place - 1)]
+    is_one = before.api == "OffsetCommit" and left_ms - arrived_ms(before) <= _CLOSING_MS
+    return arrived_ms(before) if is_one else left_ms
 
 
 def _last_leave(process: Process) -> int | None:
@@ -234,18 +235,6 @@ def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int, re
     return stalls
 
 
-def _turnarounds(process: Process, *, as_leader: bool) -> list[float]:
-    found, joined_ms = [], None
-    for entry in process.entries:
-        if entry.api == "JoinGroup" and entry.response and not entry.response["errorCode"]:
-            joined_ms = entry.written_us / 1000
-        elif entry.api == "SyncGroup" and joined_ms is not None:
-            if bool(entry.request["assignments"]) == as_leader:
-                found.append(max(0.0, arrived_ms(entry) - joined_ms))
-            joined_ms = None
-    return found
-
-
 def _lateness(process: Process, interval_ms: int) -> list[float]:
     """Returns how late heartbeats were that came one interval after another one, with no rebalance between them."""
     apis = {"Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup"}
@@ -268,8 +257,12 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
     """Yields each JoinGroup with when the heartbeat was answered that asked for it, and each SyncGroup likewise.
 
     A first JoinGroup answers to nothing, a second one to the first. One that comes soon after a SyncGroup though nobody
-    asked for it is that of a member that gives something up.
+    asked for it is that of a member that gives something up. A LeaveGroup answers to the call that closes.
     """
+    place = _last_leave(process)
+    last = None if place is None else process.entries[place]
+    if place is not None and last is not None and last.api == "LeaveGroup" and not is_expiry(last.request):
+        yield "LeaveGroup", _closed_ms(process, place), handled_ms(last)
     told_ms: float | None = None
     joined_ms: float | None = None
     synced_ms: float | None = None

@@ -116,6 +116,9 @@ def changed_plan(plan: WorldPlan, change: Change) -> WorldPlan:
     if change.heartbeat_interval_ms is not None and change.protocol == "consumer":
         settings["group.consumer.heartbeat.interval.ms"] = change.heartbeat_interval_ms
         settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, change.heartbeat_interval_ms)
+    if change.assignor is not None and plan.first_assign_delays_ms:
+        # Leaders have not run another assignor's code before.
+        plan = replace(plan, assign_delays_ms=plan.first_assign_delays_ms)
     return replace(
         plan,
         settings=settings,
@@ -130,6 +133,9 @@ def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
     beats_ms, looks_ms, sent_ms = member.beats_ms, member.looks_ms, member.sent_ms
     if change.heartbeat_interval_ms is not None or change.protocol not in {None, properties.get("group.protocol")}:
         beats_ms, looks_ms, sent_ms = (), (), ()
+    if change.assignor is not None:
+        # When each went on after JoinGroup was chance, and another assignor takes another time.
+        sent_ms = tuple(one for one in sent_ms if one[0] != "SyncGroup")
     if change.protocol == "consumer":
         if properties.get("group.protocol") != "consumer":
             lateness_ms = _OWN_THREAD_LATENESS_MS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import quantiles
 from typing import Any
 
 from coordinator_udf.members.inputs import TopicPartition
@@ -14,6 +13,7 @@ from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refus
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
 from coordinator_udf.simulation.what_if.group_sizes import size_settings
+from coordinator_udf.simulation.what_if.pace import delays, network_of
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
 from coordinator_udf.simulation.what_if.restarts import Restarts, lost_states
@@ -110,9 +110,10 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
 
 def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> WorldPlan:
     """Returns the plan of what a group's members do, from their behaviour, with nothing said of their coordinator."""
-    network = _network(behaviours)
+    paces = [behaviour.pace for behaviour in behaviours]
+    network = network_of(paces)
     everybodys_ms = tuple(late for behaviour in behaviours for late in behaviour.lateness_ms)
-    return WorldPlan(
+    plan = WorldPlan(
         members=tuple(_member(group_id, behaviour, start_ms, everybodys_ms, network) for behaviour in behaviours),
         topics=(),
         end_ms=0,
@@ -122,10 +123,9 @@ def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> Worl
             for behaviour in behaviours
             for time_ms in behaviour.process.removed_ms
         ),
-        sync_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.turnaround_ms], network),
-        assign_delays_ms=_delays([turn for behaviour in behaviours for turn in behaviour.assigning_ms], network),
         start_ms=start_ms,
     )
+    return replace(plan, **delays(paces, network))
 
 
 def _counted(topics: Sequence[TopicPlan]) -> tuple[TopicPartition, ...]:
@@ -181,15 +181,3 @@ def _member(
         rejoins=tuple((first, last) for first, last in map(sent, behaviour.rejoined_ms)),
         member_ids=behaviour.member_ids,
     )
-
-
-def _network(behaviours: Sequence[Behaviour]) -> NetworkPlan:
-    """Returns the latency that explains how fast members went on at best after an answer: half of it each way."""
-    turns = sorted(turn for behaviour in behaviours for turn in (*behaviour.turnaround_ms, *behaviour.assigning_ms))
-    least_ms = max(1, round(quantiles(turns, n=10)[0] / 2)) if len(turns) > 3 else 1
-    return NetworkPlan((least_ms, least_ms))
-
-
-def _delays(turns_ms: Iterable[float], network: NetworkPlan) -> tuple[int, ...]:
-    """Returns how much longer than the network explains members took to go on once they were answered JoinGroup."""
-    return tuple(max(0, round(turn - sum(network.latency_ms))) for turn in sorted(turns_ms)) or (0,)
