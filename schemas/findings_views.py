@@ -45,7 +45,8 @@ WITH joins AS (
     FROM incarnations LATERAL VIEW explode(array(
         CASE WHEN group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
              THEN 'short absences' END,
-        CASE WHEN same_connection AND ended_before = 'left' THEN 'left and came back' END)) AS finding
+        CASE WHEN same_connection AND ended_before = 'left' THEN 'left and came back' END,
+        CASE WHEN is_duel THEN 'duplicate instance id' END)) AS finding
 ), leaves AS (
     SELECT source, group_id, member_id, client_id, at, finding
     FROM member_events LATERAL VIEW explode(array(
@@ -102,15 +103,19 @@ WITH joins AS (
                THEN concat(array_join(array_sort(collect_set(identity)), ', '),
                            ' went and came back within a minute; with instance ids, and a session timeout ',
                            'longer than they were away, such a restart needs no rebalance')
+               WHEN 'duplicate instance id'
+               THEN concat('two processes used the instance id ', array_join(array_sort(collect_set(identity)), ', '),
+                           ', and put each other out')
                ELSE concat(array_join(array_sort(collect_set(identity)), ', '),
                            ' left and joined again as the same process: it did not poll in time, was subscribed anew, ',
                            'or was removed by an admin') END,
-           CASE finding WHEN 'short absences' THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END, min(since),
+           CASE finding WHEN 'left and came back' THEN 'max.poll.interval.ms' ELSE 'group.instance.id' END, min(since),
            'incarnations',
            CASE finding
                WHEN 'short absences'
                THEN concat('group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 ',
                            'AND NOT coalesce(same_connection, false)')
+               WHEN 'duplicate instance id' THEN 'is_duel'
                ELSE 'same_connection AND ended_before = "left"' END
     FROM lives WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
@@ -185,7 +190,11 @@ WITH joins AS (
 SELECT source, group_id, finding, times, cost_ms, text, setting, first_at,
        concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
               CASE WHEN whose = 'true' THEN '' ELSE concat(' AND ', whose) END) AS evidence
-FROM found
+FROM (
+    -- Of two processes with one instance id one may be refused, or each may be let in again, or both.
+    SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY shown_in DESC) AS place FROM found
+) told
+WHERE place = 1
 """
 
 #: From when on what is told of a group can be relied on. A log that begins in the middle doesn't say who was in the

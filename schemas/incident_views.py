@@ -74,7 +74,7 @@ WITH came AS (
     WHERE connection <> '' AND member_id IS NOT NULL
     GROUP BY source, group_id, member_id
 ), gone AS (
-    SELECT source, group_id, member_id, max_by(struct(ts, event, rule), ts) AS last
+    SELECT source, group_id, member_id, max_by(struct(ts, event, rule, client_reason), ts) AS last
     FROM member_events WHERE event IN ('left', 'expelled', 'gone') GROUP BY source, group_id, member_id
 ), each AS (
     SELECT came.*, coalesce(from_reason, group_instance_id) AS instance_id, gone.last AS gone,
@@ -108,7 +108,11 @@ SELECT counted.source, counted.group_id, counted.identity, instance_id AS group_
        lag(member_id) OVER following AS member_id_before, lag(gone.event) OVER following AS ended_before,
        ts - lag(gone.ts) OVER following AS away_ms,
        coalesce(own_client_id, client_id) AS current_client_id, same_connection,
-       coalesce(earlier.processes, counted.processes) AS process
+       coalesce(earlier.processes, counted.processes) AS process, gone.client_reason,
+       -- A process that comes back after another had taken its place is still there.
+       instance_id IS NOT NULL AND coalesce(
+           same_connection AND lag(coalesce(earlier.processes, counted.processes)) OVER following
+               <> coalesce(earlier.processes, counted.processes), false) AS is_duel
 FROM counted LEFT JOIN (SELECT source, group_id, identity, incarnation AS origin, processes FROM counted) earlier
     ON same_connection AND earlier.source = counted.source AND earlier.group_id = counted.group_id
        AND earlier.identity = counted.identity AND earlier.origin = counted.origin
@@ -224,6 +228,8 @@ WITH silent AS (
            coalesce(same_connection, false) AS is_same, ended_by,
            count(*) OVER (PARTITION BY i.source, i.group_id, i.identity) > 1
                AND coalesce(ended_by IN ('left', 'expelled'), false)
+               -- Whom an administrator removes doesn't come and go by itself.
+               AND NOT coalesce(client_reason LIKE '%removed by an admin%', false)
                -- How long it was silent before it was put out, a broker's own log doesn't tell.
                AND coalesce(unix_millis(until) - unix_millis(since)
                             - coalesce(silence_ms, CASE WHEN ended_by = 'expelled' THEN 10000 ELSE 0 END)
@@ -333,7 +339,9 @@ WHERE rebalances >= 3
 #: Requests that were answered with an error, by whom and why.
 REFUSED: Final = """
 SELECT a.source, a.group_id, timestamp_millis(coalesce(q.log_ts, a.ts)) AS at, a.api, a.error,
-       CASE WHEN a.api IN ('OffsetCommit', 'TxnOffsetCommit')
+       CASE WHEN a.api = 'OffsetCommit' AND a.error = 'UNKNOWN_MEMBER_ID' AND coalesce(q.member_id, '') = ''
+                 THEN 'a tool, or a consumer that is no member, committed while the group had members'
+            WHEN a.api IN ('OffsetCommit', 'TxnOffsetCommit')
                  AND a.error IN ('UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'STALE_MEMBER_EPOCH',
                                  'FENCED_INSTANCE_ID', 'INVALID_PRODUCER_EPOCH')
                  THEN 'zombie commit: who committed was no member of the generation any more'

@@ -108,6 +108,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "incarnations.since": "when it joined, or came back",
     "incarnations.until": "when it went, or the next took its place; null while it lives",
     "member_id_before": "that of the incarnation before it",
+    "is_duel": "whether its process comes back after another with its instance id had taken its place: both are there",
+    "incarnations.client_reason": "the client's own words as it left (KIP-800)",
     "ended_by": "left, expelled or replaced; null while it lives",
     "without_rebalance": "a static member that came back under a new member id",
     "away_ms": "from the end of the one before",
