@@ -33,9 +33,8 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield from _calibration_lines(found)
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
-            change = _figure(after - before, sign=True)
             spread = f"{_range(outcome.base_spread, name)} -> {_range(outcome.changed_spread, name)}"
-            yield f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}   {f'({change})':<9} by chance {spread}"
+            yield f"{_line(title, before, after)}   {_change(before, after):<9} by chance {spread}"
         yield from _detail_lines(outcome)
         for text in outcome.unknown:
             yield f"  not known: {text}"
@@ -43,7 +42,7 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield "all groups:"
         base, changed = _sum([o.base for o in outcomes]), _sum([o.changed for o in outcomes])
         for name, title in _TITLES.items():
-            yield f"  {title:<32} {_figure(base[name]):>10} -> {_figure(changed[name]):>10}"
+            yield _line(title, base[name], changed[name])
         yield from _in_all([o.base_details for o in outcomes], [o.changed_details for o in outcomes])
 
 
@@ -84,8 +83,8 @@ def _detail_lines(outcome: Outcome) -> Iterator[str]:
 def _in_all(base: Sequence[Details], changed: Sequence[Details]) -> Iterator[str]:
     refused = [sum(one.refused_commits for one in found) for found in (base, changed)]
     stopped_s = [sum(sum(one.stopped_s.values()) for one in found) for found in (base, changed)]
-    yield _line("refused commits", *refused)
-    yield _line("member-seconds stopped", *stopped_s)
+    yield _changed_line("refused commits", *refused)
+    yield _changed_line("member-seconds stopped", *stopped_s)
 
 
 def _each(title: str, base: Mapping[str, float], changed: Mapping[str, float]) -> Iterator[str]:
@@ -95,13 +94,21 @@ def _each(title: str, base: Mapping[str, float], changed: Mapping[str, float]) -
     yield f"  {title}"
     for name, times_s in both.items():
         if name in most:
-            yield _line(f"  {name}", *times_s)
+            yield _changed_line(f"  {name}", *times_s)
     if len(both) > len(most):
         yield f"    and {len(both) - len(most)} with less"
 
 
 def _line(title: str, before: float, after: float) -> str:
-    return f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}   ({_figure(after - before, sign=True)})"
+    return f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}"
+
+
+def _changed_line(title: str, before: float, after: float) -> str:
+    return f"{_line(title, before, after)}   {_change(before, after)}"
+
+
+def _change(before: float, after: float) -> str:
+    return f"({_figure(after - before, sign=True)})"
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
