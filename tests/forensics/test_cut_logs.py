@@ -23,6 +23,11 @@ pytestmark = pytest.mark.slow
 
 Rows = dict[str, list[dict[str, Any]]]
 SESSIONS = {"group.consumer.session.timeout.ms": "15000", "group.consumer.min.session.timeout.ms": "10000"}
+#: What the broker of that recording was told.
+LIMITS = {
+    "group.max.size": "3", "group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0",
+    "offset.metadata.max.bytes": "64", "group.consumer.max.size": "2",
+}  # fmt: skip
 #: The moment at which a request was handled is reckoned from the lines around it, which a cut takes away.
 APART = timedelta(milliseconds=50)
 #: What is compared of each view, and the column with its moment.
@@ -49,8 +54,8 @@ INFO_SCENARIOS = ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-
 NOT_TOLD = {None, "NotTold", "not told", "EPOCH_BUMPED"}
 
 
-def tables(paths: Sequence[Path], out: Path) -> tuple[list[SourceReport], Rows]:
-    request = ReplayRequest(tuple(paths), out, ReplayOptions(overrides=SESSIONS), overwrite=True)
+def tables(paths: Sequence[Path], out: Path, settings: dict[str, str] = SESSIONS) -> tuple[list[SourceReport], Rows]:
+    request = ReplayRequest(tuple(paths), out, ReplayOptions(overrides=settings), overwrite=True)
     reports = replay(None, request, print)
     assert [report.failure for report in reports if report.failure is not None] == []
     views = ViewsInProcess(str(out))
@@ -157,3 +162,10 @@ def test_what_a_cut_took_away_is_not_told_otherwise(log: str, lines: Sequence[in
 def test_a_brokers_own_log_cut_in_two_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> None:
     alone = told_by_the_later_part(shared("evidence", f"{scenario}.server.log.gz"), scenario, tmp_path)
     assert alone["rebalances"]
+
+
+def test_who_asked_for_an_assignment_before_a_group_is_put_right_is_not_put_out_for_not_asking(tmp_path: Path) -> None:
+    _, later, _ = cut(shared("broker", "logs-dev", "limits.log.gz"), tmp_path / "in", 2413)
+    _, alone = tables([later], tmp_path / "later", LIMITS)
+    group = [row for row in alone["expulsions"] if row["group_id"] == "limits2-g0" and row["generation"] == 8]
+    assert {row["rule"] for row in group if row["at"] >= row["reliable_from"]} == {"SESSION_EXPIRED"}

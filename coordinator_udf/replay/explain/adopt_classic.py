@@ -56,7 +56,8 @@ def classic_adoptions(
         group.leader = _leader(told, at, ours, group)
         group.pending_join = dict.fromkeys(pending, 1)
         if state is COMPLETING_REBALANCE:
-            group.pending_sync = dict.fromkeys(group.members, 1)
+            asked = set(_synced_before(told, at, generation))
+            group.pending_sync = {member_id: 1 for member_id in group.members if member_id not in asked}
         group.subscribed_topics = group.compute_subscribed_topics()
         assignments = _assignments(told, generation, group) if state is STABLE else {}
         yield Adoption(at.group_id, group, _timers(told, at, group, timers), assignments)
@@ -107,6 +108,13 @@ def _phases(told: GroupTold, at: Place, ours: ClassicGroup | None) -> Iterator[t
             # Before its first generation a group is open to those who join, and has no protocol.
             if state in {PREPARING_REBALANCE, EMPTY} or (generation and state in {STABLE, COMPLETING_REBALANCE}):
                 yield generation, state
+
+
+def _synced_before(told: GroupTold, at: Place, generation: int) -> Iterator[str]:
+    """Yields who had asked for an assignment of a generation already: no timer puts these out for not asking."""
+    for item in told.before(at.first):
+        if item.api == "SyncGroup" and item.error == Errors.NONE and item.epoch == generation:
+            yield item.member_id
 
 
 def _names_generation(item: Told) -> bool:
