@@ -15,6 +15,9 @@ _OF_MEMBERS: Final = ", ".join(
 #: From here on a member that joined again last was slow itself: by then it has been told to by a heartbeat, which comes
 #: every 3 s (heartbeat.interval.ms' default).
 _SLOW_MS: Final = 3000
+#: From this part of a timeout on that was nearly missed: with heartbeats each third of a session (Kafka's advice) none
+#: is missing at a third, one at two thirds.
+_NEAR: Final = 0.6
 #: A join phase whose end the replay has so long before its answers ended otherwise; a busy broker is that late seldom.
 _LATE_MS: Final = 1000
 
@@ -22,23 +25,56 @@ _LATE_MS: Final = 1000
 #: for Spark plans it anew wherever it is named: a row goes to each finding that it is evidence of.
 FINDINGS: Final = f"""
 WITH joins AS (
-    SELECT source, group_id, client_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
+    SELECT source, group_id, request_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
+           get_json_object(body, '$.rebalanceTimeoutMs') AS rebalance_timeout,
            array_join(array_sort(transform(from_json(body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols,
                                            each -> each.name)), ',')
                AS assignors
     FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL
 ), mixes AS (
     SELECT source, group_id, count(DISTINCT session_timeout) AS timeouts, count(DISTINCT assignors) AS lists,
+           count(DISTINCT rebalance_timeout) AS rebalance_timeouts,
            array_join(array_sort(collect_set(session_timeout)), ', ') AS timeout_texts,
-           array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts
+           array_join(array_sort(collect_set(rebalance_timeout)), ', ') AS rebalance_timeout_texts,
+           array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts,
+           -- A group waits as long as the member that may take the longest.
+           max(CAST(rebalance_timeout AS BIGINT)) AS rebalance_ms
     FROM joins GROUP BY source, group_id
+), sessions AS (
+    SELECT source, group_id, member_id, min(CAST(session_timeout AS BIGINT)) AS session_ms
+    FROM joins JOIN (SELECT source, request_id, member_id FROM group_responses
+                     WHERE api = 'JoinGroup' AND error_code = 0) USING (source, request_id)
+    GROUP BY source, group_id, member_id
+), heard AS (
+    SELECT source, group_id, client_id, member_id, partition, log_ts,
+           lag(log_ts) OVER own AS before_ts, lag(api) OVER own AS before_api
+    FROM request_log
+    WHERE coalesce(member_id, '') <> '' AND api IN ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')
+    WINDOW own AS (PARTITION BY source, group_id, member_id ORDER BY log_ts, offset)
+), silences AS (
+    -- While it waits for the answer to a JoinGroup or a SyncGroup a member need not be heard.
+    SELECT source, group_id, client_id, member_id, partition, before_ts, log_ts, log_ts - before_ts AS silence_ms,
+           session_ms
+    FROM heard JOIN sessions USING (source, group_id, member_id)
+    WHERE before_api IN ('Heartbeat', 'OffsetCommit') AND log_ts - before_ts < session_ms
+      AND log_ts - before_ts >= session_ms * {_NEAR}
+), away AS (
+    SELECT source, partition AS away_partition, log_ts AS away_ts FROM request_log
+    WHERE api IN ('Unload', 'Failover', 'Downtime')
+), near_silences AS (
+    -- Where the coordinator was away, sessions began anew.
+    SELECT silences.* FROM silences LEFT JOIN away
+    ON silences.source = away.source AND partition = away_partition AND away_ts BETWEEN before_ts AND log_ts
+    WHERE away_ts IS NULL
 ), waits AS (
     SELECT source, group_id, coalesce(client_id, member_id, 'one that is not told') AS who, started, waited_ms, lag_ms,
-           expelled, finding
-    FROM waited_for LATERAL VIEW explode(array(
+           expelled, rebalance_ms, finding
+    FROM waited_for LEFT JOIN mixes USING (source, group_id) LATERAL VIEW explode(array(
         CASE WHEN how = 'expelled' AND kind = 'classic' THEN 'dead member held up the group' END,
         CASE WHEN how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= {_SLOW_MS}
              THEN 'slow member held up the group' END,
+        CASE WHEN how = 'joined' AND kind = 'classic' AND waited_ms >= rebalance_ms * {_NEAR}
+             THEN 'joined again close to the rebalance timeout' END,
         CASE WHEN size(expelled) > 1 THEN 'second expulsion in one rebalance' END)) AS finding
 ), lives AS (
     SELECT source, group_id, identity, since, finding
@@ -64,7 +100,8 @@ WITH joins AS (
 ), found AS (
     SELECT source, group_id, finding, count(*) AS times,
            sum(CASE finding WHEN 'dead member held up the group' THEN waited_ms
-                            WHEN 'slow member held up the group' THEN lag_ms END) AS cost_ms,
+                            WHEN 'slow member held up the group' THEN lag_ms
+                            WHEN 'joined again close to the rebalance timeout' THEN waited_ms END) AS cost_ms,
            CASE finding
                WHEN 'dead member held up the group'
                THEN concat('all waited for ', array_join(array_sort(collect_set(who)), ', '),
@@ -74,13 +111,21 @@ WITH joins AS (
                THEN concat('all others had joined again and waited for ',
                            array_join(array_sort(collect_set(who)), ', '), ', for up to ',
                            CAST(round(max(lag_ms) / 1000, 1) AS STRING), ' s')
+               WHEN 'joined again close to the rebalance timeout'
+               THEN concat(array_join(array_sort(collect_set(who)), ', '), ' joined again after up to ',
+                           CAST(round(max(waited_ms) / 1000, 1) AS STRING), ' s; whoever takes longer than ',
+                           CAST(round(max(rebalance_ms) / 1000, 1) AS STRING), ' s, the rebalance timeout, is put out')
                ELSE concat('a rebalance lost ', max(size(expelled)), ' members one after the other') END AS text,
-           CASE WHEN finding LIKE 'slow%' THEN 'max.poll.interval.ms' ELSE 'session.timeout.ms' END AS setting,
+           CASE WHEN finding LIKE 'slow%' OR finding LIKE 'joined%' THEN 'max.poll.interval.ms'
+                ELSE 'session.timeout.ms' END AS setting,
            min(started) AS first_at, 'waited_for' AS shown_in,
            CASE finding
                WHEN 'dead member held up the group' THEN 'how = "expelled" AND kind = "classic"'
                WHEN 'slow member held up the group'
                THEN 'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}'
+               WHEN 'joined again close to the rebalance timeout'
+               THEN concat('how = "joined" AND kind = "classic" AND waited_ms >= ',
+                           CAST(ceil(max(rebalance_ms) * {_NEAR}) AS STRING))
                ELSE 'size(expelled) > 1' END AS whose
     FROM waits WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
@@ -177,15 +222,33 @@ WITH joins AS (
     WHERE kind = 'classic' AND member_count >= 10 AND protocol NOT LIKE 'cooperative%' AND duration_ms > 0
     GROUP BY source, group_id HAVING count(*) >= 3
     UNION ALL
-    SELECT source, group_id, finding, CASE finding WHEN 'mixed assignors' THEN lists ELSE timeouts END, NULL,
-           CASE finding WHEN 'mixed assignors' THEN concat('members name assignors ', assignor_texts)
-                        ELSE concat('members have session timeouts of ', timeout_texts, ' ms') END,
-           CASE finding WHEN 'mixed assignors' THEN 'partition.assignment.strategy' ELSE 'session.timeout.ms' END, NULL,
+    SELECT source, group_id, finding,
+           CASE finding WHEN 'mixed assignors' THEN lists WHEN 'mixed session timeouts' THEN timeouts
+                        ELSE rebalance_timeouts END, NULL,
+           CASE finding
+               WHEN 'mixed assignors' THEN concat('members name assignors ', assignor_texts)
+               WHEN 'mixed session timeouts' THEN concat('members have session timeouts of ', timeout_texts, ' ms')
+               ELSE concat('members have rebalance timeouts of ', rebalance_timeout_texts,
+                           ' ms, and all wait for as long as the longest') END,
+           CASE finding WHEN 'mixed assignors' THEN 'partition.assignment.strategy'
+                        WHEN 'mixed session timeouts' THEN 'session.timeout.ms' ELSE 'max.poll.interval.ms' END, NULL,
            'request_log',
            'api = "JoinGroup"'
     FROM mixes LATERAL VIEW explode(array(CASE WHEN timeouts > 1 THEN 'mixed session timeouts' END,
+                                          CASE WHEN rebalance_timeouts > 1 THEN 'mixed rebalance timeouts' END,
                                           CASE WHEN lists > 1 THEN 'mixed assignors' END)) AS finding
     WHERE finding IS NOT NULL
+    UNION ALL
+    SELECT source, group_id, 'silent for most of a session', count(*), NULL,
+           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '),
+                  ' lived on after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING),
+                  ' s of silence; whoever is silent for ',
+                  CAST(round(max_by(session_ms, silence_ms) / 1000, 1) AS STRING), ' s, its session, is put out'),
+           'session.timeout.ms', timestamp_millis(min(before_ts)),
+           'request_log',
+           concat('member_id = "', max_by(member_id, silence_ms), '" AND log_ts BETWEEN ',
+                  max_by(before_ts, silence_ms), ' AND ', max_by(log_ts, silence_ms))
+    FROM near_silences GROUP BY source, group_id
 )
 SELECT source, group_id, finding, times, cost_ms, text, setting, first_at,
        concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
