@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -83,6 +85,16 @@ def was_stopped() -> bool:
 def first_end(end: Callable[[], None]) -> None:
     """Says what is ended, by a thread of its own, before the contexts of a command that was told to stop are left."""
     _stopping.first.append(end)
+
+
+def temporary_directory(prefix: str, inside: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    """Makes a temporary directory, which no signal leaves behind that comes between its making and knowing of it.
+
+    Args:
+        inside: where; by default where all that is temporary is.
+    """
+    with deferred():
+        return tempfile.TemporaryDirectory(prefix=prefix, dir=inside)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
+from coordinator_udf import stopping
 from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, State, TimeZone
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
@@ -57,7 +57,7 @@ def main(
     try:
         window = Window(group, since, until)
         predicted = {} if what_if is None else read_what_if(what_if)
-        with staging() as stage, tempfile.TemporaryDirectory(prefix="incident-") as scratch:
+        with staging() as stage, stopping.temporary_directory("incident-") as scratch:
             page = stage.target(output)
             _refuse_impossible(page)
             paths = stage.fetch_all(inputs)

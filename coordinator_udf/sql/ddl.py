@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from coordinator_udf import stopping
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
 from schemas.view_comments import COLUMN_COMMENTS
@@ -86,7 +86,7 @@ def install(spark: SparkSession, folder: str, schema: str, made: Callable[[str],
 
 def _keep(spark: SparkSession, rows: pa.Table, schema: str, name: str) -> None:
     """Makes a view's rows a table, in place of the one that was there."""
-    with tempfile.TemporaryDirectory(prefix="muster-views-") as scratch:
+    with stopping.temporary_directory("muster-views-") as scratch:
         pq.write_table(rows, f"{scratch}/rows.parquet", coerce_timestamps="us")
         columns = StructType([StructField(field.name, from_arrow_type(field.type)) for field in rows.schema])
         frame = spark.read.schema(columns).parquet(scratch)

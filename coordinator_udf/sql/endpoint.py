@@ -6,7 +6,6 @@ process, and offered as tables. So is what only a function in Python can read; a
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
+from coordinator_udf import stopping
 from coordinator_udf.sql.ddl import create_table, quoted
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, table_path
@@ -58,7 +58,7 @@ def connect_settings(address: Address) -> dict[str, str]:
 @contextmanager
 def published(spark: SparkSession, folder: str, schema: str) -> Iterator[list[str]]:
     """Offers the tables of a folder, and all views on them as they are now, as tables of a schema; their names."""
-    with tempfile.TemporaryDirectory(prefix="muster-views-") as scratch:
+    with stopping.temporary_directory("muster-views-") as scratch:
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         names = []
         for name, shape in SHAPES.items():

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_udf import stopping
 from coordinator_udf.log.dataframe import request_log
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.group_configs import group_config_rows
@@ -97,7 +97,7 @@ def recover(
     body = topics_body(config) or _topics(before)
     controls: dict[str, Any] = {"partitions": log.partitions}
     group_configs = group_config_rows(log.partitions, 0, log.group_configs())
-    with tempfile.TemporaryDirectory(prefix="muster-recovery-") as scratch:
+    with stopping.temporary_directory("muster-recovery-") as scratch:
         # The log is locked for as long as it takes to read these, and not for what Spark takes to find them.
         records = Staged(Path(scratch) / "records", newest_records(spark, tables), load_rows)
         unanswered = Staged(Path(scratch) / "unanswered", _unanswered(spark, before, tables, oldest_ms), _asked_again)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from coordinator_udf import stopping
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.kafka.transaction import append_all_or_none
 from coordinator_udf.log.rows import control_rows
@@ -98,7 +98,7 @@ def _load(spark: SparkSession, log: KafkaLog, tables: str, config: CoordinatorCo
     seqs = next_seqs(tables, log.partitions)
     body = topics_body(config) or newest_topics(spark, log.place)
     controls: dict[str, Any] = {"partitions": log.partitions}
-    with tempfile.TemporaryDirectory(prefix="muster-recovery-") as scratch:
+    with stopping.temporary_directory("muster-recovery-") as scratch:
         records = Staged(Path(scratch) / "records", newest_records(spark, tables), load_rows)
 
         def load() -> Iterator[dict[str, Any]]:

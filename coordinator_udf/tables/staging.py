@@ -6,7 +6,6 @@ import fnmatch
 import glob
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -18,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from coordinator_udf.stopping import deferred
+from coordinator_udf.stopping import deferred, temporary_directory
 from coordinator_udf.tables.parquet_files import empty_others, replace_content
 from coordinator_udf.tables.places import files_of, is_uri
 from coordinator_udf.user_errors import InputError
@@ -200,7 +199,7 @@ def _told_of(place: str) -> Iterator[None]:
 @contextmanager
 def staging() -> Iterator[Staging]:
     """Makes a scratch folder for as long as the context lasts."""
-    with tempfile.TemporaryDirectory(prefix="muster-staging-") as scratch:
+    with temporary_directory("muster-staging-") as scratch:
         yield Staging(Path(scratch))
 
 

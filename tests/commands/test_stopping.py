@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,33 @@ def test_a_signal_that_waited_ends_the_command_whatever_came_of_what_it_waited_f
     told = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(words, env=told, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "whole\n", "")
+
+
+_MAKES_A_DIRECTORY = """
+import os, signal, sys, tempfile
+from pathlib import Path
+from coordinator_udf import stopping
+
+make = tempfile.mkdtemp
+
+def interrupted(*arguments, **options):
+    made = make(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return made
+
+tempfile.mkdtemp = interrupted
+
+def command():
+    with stopping.temporary_directory("made-", Path(sys.argv[1])):
+        print("went on")
+
+stopping.run(command)
+"""
+
+
+def test_a_signal_as_a_temporary_directory_is_made_leaves_none_behind(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _MAKES_A_DIRECTORY, tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signal.SIGTERM, "", "")
+    assert list(tmp_path.iterdir()) == []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from deltalake import write_deltalake
 
+from coordinator_udf import stopping
 from coordinator_udf.log.kafka.place import KafkaPlace, is_kafka, parse_place
 from coordinator_udf.log.kafka.reading import read_partition
 from coordinator_udf.log.kafka.security import KafkaSecurity
@@ -24,7 +24,7 @@ def topics_as_tables(inputs: Sequence[str], security: KafkaSecurity) -> Iterator
         LogError: a topic can't be read.
         InputError: a topic has no records.
     """
-    with tempfile.TemporaryDirectory(prefix="muster-topics-") as scratch:
+    with stopping.temporary_directory("muster-topics-") as scratch:
         paths: list[Path] = []
         topics: set[Path] = set()
         for number, text in enumerate(inputs):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -121,7 +120,7 @@ def replay(
     """
     sources = check_request(request) if checked is None else checked
     request.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".replay-", dir=request.out) as scratch:
+    with stopping.temporary_directory(".replay-", request.out) as scratch:
         jobs = [
             _job(request, source, Path(scratch) / str(number))
             for number, source in enumerate(sources)
