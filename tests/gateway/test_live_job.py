@@ -22,6 +22,8 @@ from tests.conftest import ROOT
 from tests.gateway import crowd, history
 from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.history import Commit
+from tests.gateway.test_configs import alter
+from tests.gateway.wire import Wire
 from tests.process_groups import kill_group
 from tests.waiting import wait
 
@@ -47,7 +49,8 @@ class LiveJob:
             "group.consumer.session.timeout.ms = 10000\n"
             '[[topics]]\nname = "t1"\npartitions = 4\n[[topics]]\nname = "t2"\npartitions = 2\n'
         )
-        self.address = f"127.0.0.1:{free_port()}"
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
         self.log = directory / "job.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -166,7 +169,7 @@ def test_three_libraries_form_one_group_and_everything_they_did_is_in_the_tables
 #: How long the driver is stopped: longer than sessions are, so that clients end theirs on their own.
 PAUSE_S = 60
 
-#: The sessions of the members of classic groups.
+#: The sessions of all members.
 CROWD_SESSION_MS = 45_000
 
 CROWD = {
@@ -186,6 +189,9 @@ def test_after_a_pause_and_kills_all_clients_are_well_again_and_no_commit_is_los
     committer = history.Committer(job.address, f"simple-{seed}", PLACES, seed)
     try:
         with committer:
+            with Wire(job.port) as wire:
+                # Else an answer that takes ten seconds, as it may while clients of five languages start, costs it.
+                assert alter(wire, 32, "new", ("consumer.session.timeout.ms", 0, str(CROWD_SESSION_MS))) == (0, None)
             groups = crowd.start(fleet, CROWD, PLACES)
             assert job.process is not None
             os.killpg(job.process.pid, signal.SIGSTOP)

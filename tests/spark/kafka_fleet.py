@@ -17,11 +17,7 @@ from tests.waiting import wait
 
 START_S = 300
 
-_SETTINGS = (
-    "group.initial.rebalance.delay.ms = 500\n"
-    "group.consumer.min.session.timeout.ms = 6000\n"
-    "group.consumer.session.timeout.ms = 10000\n"
-)
+_SETTINGS = "group.initial.rebalance.delay.ms = 500\n"
 
 
 def make_topics(log: str, *options: str) -> None:

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
@@ -41,13 +42,25 @@ public final class Member {
       consumer.subscribe(Arrays.asList(topics), new Reporter());
       String order = "";
       while (!"close".equals(order)) {
-        consumer.poll(Duration.ofMillis(100));
+        poll(consumer);
         order = orders.poll();
         if (order != null && !"close".equals(order)) obey(consumer, order.split(" "));
       }
       System.err.println("root: closing");
     }
     say("{\"event\": \"closed\"}");
+  }
+
+  /**
+   * Polls. Where a KIP-848 member was fenced while it asked for committed offsets, Kafka's own client tells so by an
+   * exception of poll, and joins again with the next one, as an application that goes on has it.
+   */
+  private static void poll(KafkaConsumer<byte[], byte[]> consumer) {
+    try {
+      consumer.poll(Duration.ofMillis(100));
+    } catch (UnknownMemberIdException fenced) {
+      System.err.println("root: poll told of " + fenced);
+    }
   }
 
   private static void obey(KafkaConsumer<byte[], byte[]> consumer, String[] words) {
