@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from schemas.extension_views import RESYNCS
-from schemas.findings_views import FINDINGS, GAPS, RELIABILITY
+from schemas.findings_views import FINDINGS
 from schemas.incident_views import ASSIGNMENT_HISTORY, EXPULSIONS, INCARNATIONS, REFUSED, STORMS
 from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
+from schemas.reliability_views import GAPS, RELIABILITY
 from schemas.requests import CONTROL_APIS
 
 #: The function that `MEMBERS` needs: (protocol type, protocol, subscription, assignment) ->
