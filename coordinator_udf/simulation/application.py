@@ -128,14 +128,15 @@ def first_poll_ms(process: Process, now_ms: int) -> int | None:
 
 def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chance) -> int:
     """Returns when an application looks again at what its thread has for it."""
-    if process.plan.looks_ms and process.is_watching and (process.poll_at_ms or 0) > now_ms:
+    planned_ms = process.poll_at_ms if process.is_watching else None
+    if process.plan.looks_ms and planned_ms is not None and planned_ms > now_ms:
         # It has looked just now; what its thread hears in the same millisecond doesn't let it look at another time.
-        return process.poll_at_ms or now_ms
+        return planned_ms
     if process.last_poll_ms == now_ms and not process.has_looked_twice:
         process.has_looked_twice = True
         return now_ms + _WOKEN_MS
-    if process.last_poll_ms != now_ms and process.is_watching and (process.poll_at_ms or 0) >= now_ms:
-        return process.poll_at_ms or now_ms
+    if process.last_poll_ms != now_ms and planned_ms is not None and planned_ms >= now_ms:
+        return planned_ms
     process.has_looked_twice = False
     longest_ms = process.plan.poll_ms if process.owned else min(process.plan.poll_ms, _NOTHING_ASSIGNED_MS)
     waits_ms = max(1, longest_ms if process.last_poll_ms == now_ms else round(chance(process.name) * longest_ms))

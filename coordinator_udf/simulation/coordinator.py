@@ -41,12 +41,7 @@ def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator
     Args:
         names: the topics' names by their ids.
     """
-    refused = {
-        (topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
-        for topic in answer.body["topics"]
-        for place in topic["partitions"]
-        if place["errorCode"]
-    }
+    refused = set(refused_partitions(answer, names))
     group_id, member, is_late = answer.request.body["groupId"], answer.connection.member, not answer.connection.is_open
     for topic in answer.request.body["topics"]:
         name = topic.get("name") or names[topic["topicId"]]
@@ -56,9 +51,12 @@ def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator
                 yield Commit(answer.ts_ms, group_id, partition, place["committedOffset"], member, is_late)
 
 
-def is_refused_commit(answer: Answered) -> bool:
-    """Returns whether an answer to an OffsetCommit refuses a partition's offset."""
-    return any(place["errorCode"] for topic in answer.body["topics"] for place in topic["partitions"])
+def refused_partitions(answer: Answered, names: Mapping[str, str]) -> Iterator[TopicPartition]:
+    """Yields the partitions whose offsets an answer to an OffsetCommit refuses; ``names``: the topics' by their ids."""
+    for topic in answer.body["topics"]:
+        for place in topic["partitions"]:
+            if place["errorCode"]:
+                yield TopicPartition(topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
 
 
 class MemberIds:

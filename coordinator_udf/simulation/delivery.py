@@ -9,7 +9,7 @@ from coordinator_udf.members.classic.rebalance import TO_REVOKE
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits, is_refused_commit
+from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits, refused_partitions
 from coordinator_udf.simulation.history import AnsweredRequest, History
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
@@ -55,7 +55,7 @@ class Delivery:
         at_ms = now_ms - self._plan.start_ms
         late_ms = self._held_up_ms(process, request) + process.plan.slowed_by_ms(at_ms)
         refused_ms = process.plan.refused_until_ms(at_ms) - at_ms
-        arrives = network.send(connection, request, now_ms + (max(late_ms, refused_ms)))
+        arrives = network.send(connection, request, now_ms + max(late_ms, refused_ms))
         given_up = network.times_out(connection, request, now_ms)
         agenda.times_out(given_up.ts_ms, e.TimesOut(connection, request.req), place=given_up.place)
         if arrives is None or process.plan.cut_until_ms(at_ms) > at_ms:
@@ -155,9 +155,10 @@ class Delivery:
             if self._watcher is not None:
                 self._watcher.answered(answer)
             if answer.request.api == "OffsetCommit":
-                for commit in acknowledged_commits(answer, self._topics.names()):
+                names = self._topics.names()
+                for commit in acknowledged_commits(answer, names):
                     self._history.acknowledge(commit)
-                if is_refused_commit(answer):
+                if any(refused_partitions(answer, names)):
                     self._history.refused.append((answer.ts_ms, answer.request.body["groupId"]))
             process = self._processes[connection.member]
             late_ms = process.timekeeper.answered_late_ms(answer.request.api, arrived_ms)

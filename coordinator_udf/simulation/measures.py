@@ -138,7 +138,7 @@ def stopped_each_ms(events: Sequence[MemberEvent], span: tuple[int, int]) -> dic
     """
     owners = Ownership()
     found = {event.client_id: 0 for event in events}
-    since: dict[str, int] = {}
+    since: dict[str, MemberEvent] = {}
     ended: set[str] = set()
     for event in events:
         owners.take(event)
@@ -146,13 +146,12 @@ def stopped_each_ms(events: Sequence[MemberEvent], span: tuple[int, int]) -> dic
             ended.add(event.process)
         has_none = event.event in _TAKES and not owners.owned_by(event.process)
         if event.process not in ended and (event.event == "start" or has_none):
-            since.setdefault(event.process, event.ts_ms)
+            since.setdefault(event.process, event)
         elif event.event == "assigned" or event.event in _ENDS:
-            begun_ms = since.pop(event.process, event.ts_ms)
-            found[event.client_id] += _within(begun_ms, event.ts_ms, span)
-    client_of = {event.process: event.client_id for event in events}
-    for process, begun_ms in since.items():
-        found[client_of[process]] += _within(begun_ms, span[1], span)
+            begun = since.pop(event.process, event)
+            found[event.client_id] += _within(begun.ts_ms, event.ts_ms, span)
+    for begun in since.values():
+        found[begun.client_id] += _within(begun.ts_ms, span[1], span)
     return found
 
 

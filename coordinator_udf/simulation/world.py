@@ -225,9 +225,8 @@ class World:
         for name, (process, earliest_ms) in self._given.items():
             if process.doing is Doing.GONE:
                 continue
-            deadline = process.machine.next_deadline_ms()
+            deadline = process.next_deadline_ms()
             if deadline is not None:
-                deadline += process.skipped_ms
                 # A deadline at which nothing happened is not met twice in one millisecond.
                 entry = deadline if deadline > earliest_ms else earliest_ms, process.wakes, name
                 heapq.heappush(self._deadlines, entry)

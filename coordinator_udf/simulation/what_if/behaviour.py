@@ -260,8 +260,7 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
     asked for it is that of a member that gives something up. A LeaveGroup answers to the call that closes.
     """
     place = _last_leave(process)
-    last = None if place is None else process.entries[place]
-    if place is not None and last is not None and last.api == "LeaveGroup" and not is_expiry(last.request):
+    if place is not None and (last := process.entries[place]).api == "LeaveGroup" and not is_expiry(last.request):
         yield "LeaveGroup", _closed_ms(process, place), handled_ms(last)
     told_ms: float | None = None
     joined_ms: float | None = None

@@ -197,22 +197,19 @@ def compare(
     plan = replace(group.plan, keeps_requests=True)
     other = changed_plan(group.plan, change)
     _check_members(group.group_id, other)
-    histories = [World(plan, seed).run() for seed in seeds]
-    base = [_measure(group, history, span) for history in histories]
-    changed, details = [], []
-    for seed in seeds:
-        history = World(other, seed).run()
-        changed.append(_measure(group, history, span))
-        details.append(_detail(group, history, span))
+    as_they_were = [World(plan, seed).run() for seed in seeds]
+    as_changed = [World(other, seed).run() for seed in seeds]
+    base = [_measure(group, history, span) for history in as_they_were]
+    changed = [_measure(group, history, span) for history in as_changed]
     return Outcome(
         group.group_id,
-        _calibration(group, histories),
+        _calibration(group, as_they_were),
         _middle(base),
         _middle(changed),
         _spread([*base, *_on_other_days(group, group.plan, other_days, span)]),
         _spread([*changed, *_on_other_days(group, other, other_days, span)]),
-        mean_of([_detail(group, history, span) for history in histories]),
-        mean_of(details),
+        mean_of([_detail(group, history, span) for history in as_they_were]),
+        mean_of([_detail(group, history, span) for history in as_changed]),
         group.unknown,
     )
 

@@ -22,8 +22,6 @@ from coordinator_udf.simulation.what_if.properties import accepted_session_ms
 
 #: A coordinator that was lost for the last time and loaded so long apart was loaded in the middle, else at the end.
 _LOADS_WITHIN_MS = 1_000
-
-
 #: What a coordinator says to a member that it doesn't know, or not as one of that generation.
 _REFUSALS = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION})
 
