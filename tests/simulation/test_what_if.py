@@ -216,6 +216,7 @@ def test_a_log_of_any_settings_happens_again(run: str) -> None:
         ("broker/logs-dev/migrate.log.gz", "migrate-g"),  # Members give partitions up between others' SyncGroups.
         ("broker/logs-dev/txn.log.gz", "txn-a"),  # One closes that was told to join again.
     ],
+        ("broker/logs-dev/broker-restart.log.gz", "broker-restart2-a"),  # Its coordinator is lost, and stays so.
 )
 def test_the_same_rebalances_happen_again(log: str, group_id: str) -> None:
     room, folder, name = log.split("/")

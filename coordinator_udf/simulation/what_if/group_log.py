@@ -96,13 +96,14 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
     topics = wanted_topics(behaviours, log.topics, processes, start_ms, unknown)
     grown_ms = [start_ms + topic.at_ms for topic in topics if topic.at_ms > 0]
-    failovers = list(log.restarts.failovers(group_id, start_ms))
+    end_ms = int(log.of_log_ms[-1])
+    failovers = list(log.restarts.failovers(group_id, start_ms, end_ms))
     unknown += lost_states(processes, failovers)
     plan = replace(
         _plan(group_id, behaviours, start_ms),
         topics=topics,
         failovers=tuple(replace(failover, at_ms=failover.at_ms - start_ms) for failover in failovers),
-        end_ms=int(log.of_log_ms[-1]) - start_ms,
+        end_ms=end_ms - start_ms,
         settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},
     )
     return GroupLog(group_id, plan, _counted(topics), tuple(rebalances), tuple(unknown))

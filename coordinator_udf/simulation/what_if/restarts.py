@@ -62,11 +62,11 @@ class Restarts:
             if arrived_ms(process.entries[0]) <= start_ms < arrived_ms(process.entries[-1]) and place < len(times_ms):
                 yield Refusal(round(start_ms), max(1, round(times_ms[place] - start_ms)))
 
-    def failovers(self, group_id: str, begin_ms: int) -> Iterator[Failover]:
+    def failovers(self, group_id: str, begin_ms: int, end_ms: int) -> Iterator[Failover]:
         """Yields when a group's coordinator was away, from the time of that, in milliseconds since the epoch.
 
         That is as answers tell; in a restart of which they tell nothing, until the first of them. If the first of all
-        found it away, it had been so from the beginning.
+        found it away, it had been so from the beginning; if the last did, it is away until the end.
         """
         gone_ms: float | None = None
         last: _Sight | None = None
@@ -87,6 +87,8 @@ class Restarts:
                 yield Failover(round(gone_ms), max(1, int(back_ms - gone_ms)), node=0)
                 gone_ms = None
             last = sight
+        if gone_ms is not None:
+            yield Failover(round(gone_ms), max(1, round(end_ms - gone_ms)), node=0)
 
     def _restarted_ms(self, since_ms: float, until_ms: float) -> float | None:
         """Returns when the broker went that was away in a time; None if it wasn't."""
