@@ -6,6 +6,7 @@ in virtual time, first under the settings as they were (the calibration), then u
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from coordinator_udf import stopping
 from coordinator_udf.simulation.what_if.comparison import Change, Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
 from coordinator_udf.user_errors import InputError, UserError
 
@@ -76,7 +78,9 @@ def main(
 ) -> None:
     """Compares what happened to a log's groups with what would have happened under other settings."""
     try:
-        groups = _groups(read_groups(read_entries(log), _pairs(base_settings)), group, log)
+        entries = read_entries(log)
+        others = not_simulated(entries)
+        groups = _groups(read_groups(entries, _pairs(base_settings)), others, group, log)
         change = Change(
             settings=_pairs(settings),
             is_static=static,
@@ -92,10 +96,11 @@ def main(
     except UserError as error:
         typer.echo(f"what-if: {error}", err=True)
         raise typer.Exit(2) from error
-    for line in report_lines(outcomes):
+    left_out = others if group is None else {}
+    for line in report_lines(outcomes, left_out):
         typer.echo(line)
     if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(outcomes)), indent=2) + b"\n")
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(outcomes, left_out)), indent=2) + b"\n")
 
 
 def _compared(groups: list[GroupLog], change: Change, seeds: int, span: tuple[int | None, int | None]) -> list[Outcome]:
@@ -109,11 +114,24 @@ def _compared(groups: list[GroupLog], change: Change, seeds: int, span: tuple[in
     return outcomes
 
 
-def _groups(groups: list[GroupLog], wanted: list[str] | None, log: Path) -> list[GroupLog]:
-    chosen = [one for one in groups if wanted is None or one.group_id in wanted]
+def _groups(groups: list[GroupLog], others: Mapping[str, str], wanted: list[str] | None, log: Path) -> list[GroupLog]:
+    """Returns the groups that are asked for, all of a log's if none is.
+
+    Raises:
+        InputError: the log doesn't have one of them, or has it of members that aren't simulated, or has no other.
+    """
+    by_name = {one.group_id: one for one in groups}
+    for name in wanted or ():
+        if name in others:
+            raise InputError(f"{name} isn't simulated: {others[name]}")
+        if name not in by_name:
+            raise InputError(
+                f"{log} has no group {name!r} whose members joined; it has: {', '.join(by_name) or 'none'}"
+            )
+    chosen = [by_name[name] for name in dict.fromkeys(wanted)] if wanted else groups
     if not chosen:
-        known = ", ".join(one.group_id for one in groups) or "none"
-        raise InputError(f"{log} has no such group whose members joined; it has: {known}")
+        said = "".join(f"; {name} isn't simulated: {why}" for name, why in others.items())
+        raise InputError(f"{log} has no group of consumers whose members joined{said}")
     return chosen
 
 

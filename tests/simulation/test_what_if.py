@@ -21,6 +21,7 @@ from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.what_if.comparison import Change, Outcome, changed_plan, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
@@ -123,7 +124,7 @@ def test_the_job_compares_a_shipped_log(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["/nowhere"], "can't be read"),
-        ([str(SAMPLE_LOG), "--group", "nobody"], "no such group"),
+        ([str(SAMPLE_LOG), "--group", "crash-a", "--group", "nobody"], "has no group 'nobody' whose members joined"),
         ([str(SAMPLE_LOG), "--assignor", "best"], "assignor is 'best', expected range"),
         ([str(SAMPLE_LOG), "--set", "no.setting=1"], "unknown setting 'no.setting'"),
         ([str(SAMPLE_LOG), "--from", "noon"], "'noon' is no time"),
@@ -215,8 +216,8 @@ def test_a_log_of_any_settings_happens_again(run: str) -> None:
         ("evidence/dev/kip848.request.log.gz", "kip848-b"),  # A static member is killed, and its successor refused.
         ("broker/logs-dev/migrate.log.gz", "migrate-g"),  # Members give partitions up between others' SyncGroups.
         ("broker/logs-dev/txn.log.gz", "txn-a"),  # One closes that was told to join again.
-    ],
         ("broker/logs-dev/broker-restart.log.gz", "broker-restart2-a"),  # Its coordinator is lost, and stays so.
+    ],
 )
 def test_the_same_rebalances_happen_again(log: str, group_id: str) -> None:
     room, folder, name = log.split("/")
@@ -248,7 +249,6 @@ def test_the_same_rebalances_take_as_long_again(log: str, group_id: str) -> None
     ("log", "group_id", "said"),
     [
         ("fuzz-consumer", "fuzz-consumer-g0", "requests that don't follow from what it was told"),
-        ("connect", "connect-cluster", "it is no consumer (protocol type connect)"),
         ("storm", "storm-g", None),
     ],
 )
@@ -257,9 +257,58 @@ def test_what_no_consumer_of_kafkas_does_is_said_and_of_others_nothing(
 ) -> None:
     groups = read_groups(read_entries(shared("broker", "logs-dev") / f"{log}.log.gz"), {})
     group = next(one for one in groups if one.group_id == group_id)
-    told = {text for text in group.unknown if "don't follow" in text or "no consumer" in text}
+    told = {text for text in group.unknown if "don't follow" in text}
     assert bool(told) == (said is not None)
     assert all(said is not None and said in text for text in told)
+
+
+def test_groups_of_connects_workers_are_said_not_to_be_simulated(tmp_path: Path) -> None:
+    log, found = shared("broker", "logs-dev") / "connect.log.gz", tmp_path / "found.json"
+    why = "its members are Connect's workers (protocol type connect), and only consumers are simulated"
+    result = CliRunner().invoke(app, [str(log), "--seeds", "1", "--json", str(found)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == f"connect-cluster: not simulated, and in no figure: {why}"
+    read: dict[str, Any] = json.loads(found.read_text())
+    assert read["not_simulated"] == {"connect-cluster": why}
+    assert set(read["groups"]) == {"connect-sink"}
+    assert read["calibration"] == read["groups"]["connect-sink"]["calibration"]
+    result = CliRunner().invoke(app, [str(log), "--group", "connect-sink", "--group", "connect-cluster"])
+    assert result.exit_code == 2
+    assert f"connect-cluster isn't simulated: {why}" in result.stderr
+
+
+def _of_other_members(entry: Entry) -> Entry:
+    """One of the sample's requests, as if other members than consumers had sent it."""
+    if entry.request.get("groupId") == "crash-a" and entry.api == "JoinGroup":
+        return msgspec.structs.replace(entry, request={**entry.request, "protocolType": "connect"})
+    if entry.request.get("groupId") == "crash-b" and entry.api == "Heartbeat":
+        return msgspec.structs.replace(entry, api="ShareGroupHeartbeat")
+    return entry
+
+
+def test_only_groups_of_consumers_are_simulated() -> None:
+    entries = read_entries(SAMPLE_LOG)
+    assert {group.group_id for group in read_groups(entries, {})} == {"crash-a", "crash-b"}
+    assert not_simulated(entries) == {}
+    others = [_of_other_members(entry) for entry in entries]
+    assert read_groups(others, {}) == []
+    assert [why.partition(",")[0] for _, why in sorted(not_simulated(others).items())] == [
+        "its members are Connect's workers (protocol type connect)",
+        "it is a share group (KIP-932)",
+    ]
+
+
+def test_who_asked_for_a_group_as_something_else_and_was_refused_makes_no_other_group() -> None:
+    entries = [
+        msgspec.structs.replace(
+            entry, response={**(entry.response or {}), "errorCode": Errors.INCONSISTENT_GROUP_PROTOCOL}
+        )
+        if entry.api == "JoinGroup"
+        else entry
+        for entry in map(_of_other_members, read_entries(SAMPLE_LOG))
+        if entry.api != "ShareGroupHeartbeat"
+    ]
+    assert not_simulated(entries) == {}
 
 
 def test_of_two_requests_that_follow_each_other_the_second_goes_out_when_it_did() -> None:

@@ -13,6 +13,7 @@ from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refus
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
 from coordinator_udf.simulation.what_if.group_sizes import size_settings
+from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.pace import delays, network_of
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
@@ -45,7 +46,7 @@ class GroupLog:
 
 
 def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[GroupLog]:
-    """Reads the groups of a log that members joined.
+    """Reads the groups of a log that consumers joined; those of other members (`not_simulated`) are left out.
 
     Args:
         settings: the coordinator's, as far as they are known, under Kafka's names.
@@ -53,10 +54,11 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     if not entries:
         return []
     log = _Log(entries)
+    others = not_simulated(entries)
     return [
         group
-        for processes in find_processes(entries).values()
-        if (group := _group(processes, log, settings)) is not None
+        for group_id, processes in find_processes(entries).items()
+        if group_id not in others and (group := _group(processes, log, settings)) is not None
     ]
 
 

@@ -54,11 +54,6 @@ def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -
             "max.poll.interval.ms": _possible(process, "max.poll.interval.ms", polls_ms, 1, unknown),
             "partition.assignment.strategy": [STRATEGIES.get(name, STRATEGIES["range"]) for name in names],
         }
-        if request["protocolType"] != "consumer":
-            unknown.append(
-                f"what {process.client_id} does: it is no consumer (protocol type {request['protocolType']}), and "
-                "isn't simulated as what it is"
-            )
         foreign = [name for name in names if name not in STRATEGIES]
         if foreign:
             unknown.append(f"{process.client_id} votes for {', '.join(foreign)}, which is simulated as range")

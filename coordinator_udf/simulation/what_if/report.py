@@ -22,8 +22,12 @@ _TITLES = {
 _MOST_LINES = 10
 
 
-def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yields for each group how well its world is calibrated, then what would have changed, then what isn't known."""
+def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> Iterator[str]:
+    """Yields for each group how well its world is calibrated, then what would have changed, then what isn't known.
+
+    Args:
+        left_out: groups that aren't simulated, each with why.
+    """
     for outcome in outcomes:
         found = outcome.calibration
         yield (
@@ -44,10 +48,16 @@ def report_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         for name, title in _TITLES.items():
             yield _line(title, base[name], changed[name])
         yield from _in_all([o.base_details for o in outcomes], [o.changed_details for o in outcomes])
+    for group_id, why in left_out.items():
+        yield f"{group_id}: not simulated, and in no figure: {why}"
 
 
-def as_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Returns the calibration and the measures of all groups together, and each group's under its name."""
+def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the calibration and the measures of all groups together, and each group's under its name.
+
+    Args:
+        left_out: groups that aren't simulated, each with why.
+    """
     calibrations = [_counts(outcome.calibration) for outcome in outcomes]
     return {
         "calibration": {name: sum(one[name] for one in calibrations) for name in ("recorded", "simulated", "matched")},
@@ -63,6 +73,7 @@ def as_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             }
             for o in outcomes
         },
+        "not_simulated": dict(left_out),
     }
 
 
