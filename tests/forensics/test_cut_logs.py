@@ -42,11 +42,12 @@ SCENARIOS = ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolli
 #: Where groups of the classic protocol go on for long enough after a cut for their members to be listed again.
 RIGHT_AGAIN = {"storm", "scale-1-5", "max-poll", "rolling-strategy"}
 #: Cuts that take away what the later part would have to know: under which name an instance's first process ran, which
-#: moments a shard was busy, whose ids had been given and not yet used.
-BLIND_CUTS = (
-    ("evidence/dev/static-restart.request.log.gz", (99,)),
-    ("evidence/ab/dev/W1-delay0.request.log.gz", (93,)),
-    ("broker/logs-dev/fuzz-classic.log.gz", (16, 526)),
+#: moments a shard was busy, whose ids had been given and not yet used, with which timeouts a member had come.
+BLIND_CUTS: tuple[tuple[str, dict[str, str], tuple[int, ...]], ...] = (
+    ("evidence/dev/static-restart.request.log.gz", SESSIONS, (99,)),
+    ("evidence/ab/dev/W1-delay0.request.log.gz", SESSIONS, (93,)),
+    ("broker/logs-dev/fuzz-classic.log.gz", SESSIONS, (16, 526)),
+    ("broker/logs-dev/limits.log.gz", LIMITS, (2413,)),
 )
 #: Of a broker's own log: of all three protocols, and one whose first half has no line of the coordinator.
 INFO_SCENARIOS = ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static")
@@ -147,13 +148,15 @@ def test_a_cut_log_tells_what_the_whole_tells(scenario: str, tmp_path: Path) -> 
         assert any(row["started"] >= reliable[row["group_id"]] for row in alone["rebalances"])
 
 
-@pytest.mark.parametrize(("log", "lines"), BLIND_CUTS)
-def test_what_a_cut_took_away_is_not_told_otherwise(log: str, lines: Sequence[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("log", "settings", "lines"), BLIND_CUTS)
+def test_what_a_cut_took_away_is_not_told_otherwise(
+    log: str, settings: dict[str, str], lines: Sequence[int], tmp_path: Path
+) -> None:
     recording = shared(*log.split("/"))
-    _, all_of_it = tables([cut(recording, tmp_path / "in", 0)[2]], tmp_path / "whole")
+    _, all_of_it = tables([cut(recording, tmp_path / "in", 0)[2]], tmp_path / "whole", settings)
     for line in lines:
         _, later, _ = cut(recording, tmp_path / f"in{line}", line)
-        _, alone = tables([later], tmp_path / f"later{line}")
+        _, alone = tables([later], tmp_path / f"later{line}", settings)
         assert any(row["reliable_from"] is not None for row in alone["reliability"])
         assert list(contradictions(alone, all_of_it)) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from coordinator_udf.groups.model import timers as kinds
@@ -142,19 +143,41 @@ def _members(told: GroupTold, at: Place, ours: ClassicGroup | None) -> list[Memb
 
 
 def _member(told: GroupTold, at: Place, member_id: str) -> Member | None:
-    """Returns a member as its last JoinGroup before the place says, else as its next one does; None without either."""
-    for item in (*told.before(at.first), *told.since(at.first, at.until)):
-        protocols = item.request.get("protocols") if item.api == "JoinGroup" and item.member_id == member_id else None
-        if not protocols:
+    """Returns a member as its joins before the place made it, else as its next one says; None without either."""
+    item = _last_that_counted(told, at, member_id)
+    if item is None:
+        return None
+    found: Protocols = tuple((p["name"], base64_bytes(p["metadata"])) for p in item.request["protocols"])
+    row = item.step.row
+    session_ms = item.request["sessionTimeoutMs"]
+    rebalance_ms = item.request.get("rebalanceTimeoutMs", session_ms)
+    instance_id = row["group_instance_id"]
+    host = row["client_host"] or ""
+    return Member(member_id, instance_id, row["client_id"] or "", host, rebalance_ms, session_ms, found)
+
+
+def _last_that_counted(told: GroupTold, at: Place, member_id: str) -> Told | None:
+    """Returns the last JoinGroup before the place by which a member became what it is, else the next one, if any.
+
+    Who joins again without a change is told the generation that there is, and its timeouts stay: what counted is the
+    first join that a generation was the answer to.
+    """
+    before = (item for item in told.before(at.first) if _joins_as(item, member_id))
+    last = next(before, None)
+    if last is None:
+        return next((item for item in told.since(at.first, at.until) if _joins_as(item, member_id)), None)
+    for item in chain((last,), before):
+        if item.error != Errors.NONE:
             continue
-        found: Protocols = tuple((p["name"], base64_bytes(p["metadata"])) for p in protocols)
-        row = item.step.row
-        session_ms = item.request["sessionTimeoutMs"]
-        rebalance_ms = item.request.get("rebalanceTimeoutMs", session_ms)
-        instance_id = row["group_instance_id"]
-        host = row["client_host"] or ""
-        return Member(member_id, instance_id, row["client_id"] or "", host, rebalance_ms, session_ms, found)
-    return None
+        if last.error != Errors.NONE or item.answer.get("generationId") == last.answer.get("generationId"):
+            last = item
+        else:
+            break
+    return last
+
+
+def _joins_as(item: Told, member_id: str) -> bool:
+    return item.api == "JoinGroup" and item.member_id == member_id and bool(item.request.get("protocols"))
 
 
 def _is_pending(told: GroupTold, at: Place, member_id: str) -> bool:
