@@ -55,6 +55,11 @@ EXAMPLES: Final = {
         "muster live --root data/front --listen 127.0.0.1:9092 --upstream 127.0.0.1:19092",
     ),
     "compact": ("muster compact --tables data/live/tables",),
+    "offsets": (
+        "muster offsets export --tables data/live/tables --out offsets.jsonl.gz",
+        "muster offsets import offsets.jsonl.gz --tables data/copy --source cluster-a",
+        "muster offsets migrate --group orders --upstream 127.0.0.1:19092 --gateway 127.0.0.1:9092",
+    ),
 }
 
 
@@ -67,9 +72,8 @@ def main() -> None:
         command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
         app.command(name, help=None if wanted else help_text, epilog=_epilog(name))(command)
     offsets = import_module("coordinator_udf.commands.offsets").app if named == "offsets" else typer.Typer()
-    app.add_typer(
-        offsets, name="offsets", help="Bring offsets to and from tables, Kafka's topic of them, and a cluster."
-    )
+    bring = "Bring offsets to and from tables, Kafka's topic of them, and a cluster."
+    app.add_typer(offsets, name="offsets", help=bring, epilog=_epilog("offsets"))
     try:
         stopping.run(app)
     except UserError as error:

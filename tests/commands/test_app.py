@@ -37,16 +37,26 @@ def test_a_shell_completes_commands_and_options(line: str, offered: list[str]) -
     assert ran.stdout.split() == offered
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EXAMPLES)
 def test_each_commands_help_has_examples_to_copy(command: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    arguments = [sys.executable, "-c", _MUSTER, command, "--help"]
-    lines = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = help_lines(command)
     assert EXAMPLES[command]
     for example in EXAMPLES[command]:
         assert f"  {example}" in lines
+        explained = help_lines(*example.split()[1:3]) if command == "offsets" else lines
         for option in re.findall(r" (--?[a-z-]+)", example):
-            assert any(re.match(rf"  (-\w, )?{option}\b|  {option},", line) for line in lines), option
+            assert any(re.match(rf"  (-\w, )?{option}\b|  {option},", line) for line in explained), option
+
+
+def help_lines(*words: str) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    arguments = [sys.executable, "-c", _MUSTER, *words, "--help"]
+    ran = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+def test_all_commands_have_examples() -> None:
+    assert EXAMPLES.keys() == {*COMMANDS, "offsets"}
 
 
 @pytest.mark.parametrize(
