@@ -80,10 +80,8 @@ WITH joins AS (
         CASE WHEN client_reason LIKE '%removed by an admin%' THEN 'removed by an admin' END)) AS finding
     WHERE event = 'left'
 ), refusals AS (
-    SELECT source, group_id, client_id, group_instance_id, at, is_shared, finding
-    FROM (SELECT *, bool_or(error = 'FENCED_INSTANCE_ID') OVER (PARTITION BY source, group_id) AS is_shared
-          FROM refused) each
-    LATERAL VIEW explode(array(
+    SELECT source, group_id, client_id, group_instance_id, at, finding
+    FROM refused LATERAL VIEW explode(array(
         CASE WHEN error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') THEN 'duplicate instance id' END,
         CASE WHEN error = 'INCONSISTENT_GROUP_PROTOCOL' THEN 'incompatible protocols' END,
         CASE WHEN why LIKE 'zombie%' THEN 'zombie commits' END)) AS finding
@@ -179,10 +177,9 @@ WITH joins AS (
                WHEN 'incompatible protocols'
                THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group')
                ELSE concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after being put out') END,
-           CASE WHEN finding = 'incompatible protocols' THEN 'partition.assignment.strategy'
-                -- Processes that share an instance id put each other out.
-                WHEN finding = 'duplicate instance id' OR bool_or(is_shared) THEN 'group.instance.id'
-                ELSE 'max.poll.interval.ms' END,
+           CASE finding WHEN 'incompatible protocols' THEN 'partition.assignment.strategy'
+                        WHEN 'duplicate instance id' THEN 'group.instance.id'
+                        ELSE 'max.poll.interval.ms' END,
            min(at),
            'refused',
            CASE finding
@@ -240,12 +237,17 @@ WITH joins AS (
                   max_by(before_ts, silence_ms), ' AND ', max_by(log_ts, silence_ms))
     FROM near_silences GROUP BY source, group_id
 )
-SELECT source, group_id, finding, times, cost_ms, text, setting, first_at,
+SELECT source, group_id, finding, times, cost_ms, text,
+       -- Processes that share an instance id put each other out.
+       CASE WHEN finding = 'zombie commits' AND is_shared THEN 'group.instance.id' ELSE setting END AS setting,
+       first_at,
        concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
               CASE WHEN whose = 'true' THEN '' ELSE concat(' AND ', whose) END) AS evidence
 FROM (
     -- Of two processes with one instance id one may be refused, or each may be let in again, or both.
-    SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY shown_in DESC) AS place FROM found
+    SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY shown_in DESC) AS place,
+           bool_or(finding = 'duplicate instance id') OVER (PARTITION BY source, group_id) AS is_shared
+    FROM found
 ) told
 WHERE place = 1
 """

@@ -93,14 +93,26 @@ def test_whom_an_administrator_removes_does_not_flap(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in lives] == [("left", "member was removed by an admin")] * 3
 
 
-def test_a_tool_that_sets_offsets_is_no_zombie(tmp_path: Path) -> None:
-    log = one_member(KafkaLog())
+def refused_commit(log: KafkaLog, member_id: str, generation: int, **place: Any) -> None:
+    """Somebody commits whom the coordinator doesn't know, and who names no instance id."""
     partition = {"partitionIndex": 0, "committedOffset": 3, "committedLeaderEpoch": -1, "committedMetadata": ""}
-    request = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "groupInstanceId": None,
+    request = {"groupId": "g", "generationIdOrMemberEpoch": generation, "memberId": member_id, "groupInstanceId": None,
                "topics": [{"name": "t1", "partitions": [partition]}]}  # fmt: skip
     answer = {"throttleTimeMs": 0,
               "topics": [{"name": "t1", "partitions": [{"partitionIndex": 0, "errorCode": 25}]}]}  # fmt: skip
-    log.add("OFFSET_COMMIT", request, answer, version=8, arrives=5_000, connection="z")
+    log.add("OFFSET_COMMIT", request, answer, version=8, **place)
+
+
+def test_who_was_put_out_by_another_with_its_instance_id_and_commits_has_to_look_at_that_id(tmp_path: Path) -> None:
+    log = duel()
+    refused_commit(log, "i-4", 1, arrives=15_200, connection="b")
+    (found,) = ask(log, tmp_path, "SELECT * FROM findings WHERE finding = 'zombie commits'")
+    assert found["setting"] == "group.instance.id"
+
+
+def test_a_tool_that_sets_offsets_is_no_zombie(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    refused_commit(log, "", -1, arrives=5_000, connection="z")
     (row,) = ask(log, tmp_path, "SELECT * FROM refused WHERE api = 'OffsetCommit'")
     assert (row["error"], row["client_id"]) == ("UNKNOWN_MEMBER_ID", "z")
     assert row["why"].startswith("a tool")
