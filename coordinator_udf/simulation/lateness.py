@@ -21,6 +21,7 @@ class Timekeeper:
         """Makes a timekeeper of what a plan knows, whose world starts at a time in milliseconds since the epoch."""
         self._lateness_ms = plan.lateness_ms
         self._beats_ms = [start_ms + time for time in plan.beats_ms]
+        self._acks_ms = {start_ms + time for time in plan.acks_ms}
         self._looks_ms = [start_ms + time for time in plan.looks_ms]
         self._sent_ms = [(api, start_ms + came, start_ms + went) for api, came, went in plan.sent_ms]
         #: When those by their places were last taken for one that goes out.
@@ -40,8 +41,9 @@ class Timekeeper:
         """Returns how late the heartbeat goes out that is due at a time.
 
         One that is known to have gone out within half an interval of then is the same: what set its timer was as much
-        earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off. And one that is
-        known to have told of another subscription in the interval before.
+        earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off. One that said
+        what its member owns only if there is no other: it went out for that, and only at times when it was due as well.
+        And one that is known to have told of another subscription in the interval before.
         """
         known_ms = self._known_beat_ms(due_ms) if self._beats_ms else None
         if known_ms is not None:
@@ -52,10 +54,9 @@ class Timekeeper:
         early_ms = [time for time in self._early_ms if due_ms - 2 * self._near_ms < time < due_ms - self._near_ms]
         if early_ms:
             return early_ms[0]
-        place = bisect_left(self._beats_ms, due_ms)
-        near = self._beats_ms[max(0, place - 1) : place + 1]
-        known_ms = min(near, key=lambda beat: abs(beat - due_ms))
-        return known_ms if abs(known_ms - due_ms) <= self._near_ms else None
+        since, until = due_ms - self._near_ms, due_ms + self._near_ms
+        near = self._beats_ms[bisect_left(self._beats_ms, since) : bisect_right(self._beats_ms, until)]
+        return min(near, key=lambda beat: (beat in self._acks_ms, abs(beat - due_ms)), default=None)
 
     def holds_up_ms(self, api: str, now_ms: int) -> int | None:
         """Returns how much later a request goes out that could now, if that is known."""

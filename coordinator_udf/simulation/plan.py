@@ -98,6 +98,7 @@ class MemberPlan:
         callback_ms: how long a rebalance callback takes.
         lateness_ms: how late the member's own timers are, each drawn from these: its machine is busy, too.
         beats_ms: when heartbeats went out, where that is known: one that is due about then goes out then.
+        acks_ms: those of them that said what it owns, and mostly went out for that, and not because they were due.
         looks_ms: when its application looked at what a thread behind it has for it, where that is known.
         sent_ms: requests (API) that answer to something, where it is known when that came and when they went.
         answered_late_ms: requests (API) that the coordinator takes long for: when they come, and how long.
@@ -128,6 +129,7 @@ class MemberPlan:
     callback_ms: int = 0
     lateness_ms: tuple[int, ...] = (0,)
     beats_ms: tuple[int, ...] = ()
+    acks_ms: tuple[int, ...] = ()
     looks_ms: tuple[int, ...] = ()
     sent_ms: tuple[tuple[str, int, int], ...] = ()
     answered_late_ms: tuple[tuple[str, int, int], ...] = ()

@@ -431,6 +431,53 @@ def test_a_request_that_waited_for_a_thread_counts_from_its_turn() -> None:
     assert start_ms(100_000) - start_ms(0) == 100
 
 
+def _of_crash_a(entries: list[Entry]) -> GroupLog:
+    return next(group for group in read_groups(entries, {}) if group.group_id == "crash-a")
+
+
+def test_a_rebalance_begins_when_the_turn_of_what_set_it_off_has_come() -> None:
+    entries = read_entries(SAMPLE_LOG)
+    first = _of_crash_a(entries).rebalances[0]
+    waited = [
+        msgspec.structs.replace(entry, queue_us=entry.queue_us + 5_000) if entry.api == "JoinGroup" else entry
+        for entry in entries
+    ]
+    assert _of_crash_a(waited).rebalances[0].start_ms == pytest.approx(first.start_ms + 5)
+
+
+def test_a_generation_whose_assignment_is_written_slowly_is_answered_as_late() -> None:
+    entries = read_entries(SAMPLE_LOG)
+    place = next(
+        place
+        for place, entry in enumerate(entries)
+        if entry.api == "SyncGroup" and entry.request["groupId"] == "crash-a" and entry.request["assignments"]
+    )
+    generation = entries[place].request["generationId"]
+    slow = [
+        msgspec.structs.replace(entry, remote_us=entry.remote_us + 200_000)
+        if entry.api == "SyncGroup" and entry.request["generationId"] == generation
+        else entry
+        for entry in entries
+    ]
+
+    def late(log: list[Entry]) -> list[int]:
+        members = _of_crash_a(log).plan.members
+        return [late_ms for member in members for api, _, late_ms in member.answered_late_ms if api == "SyncGroup"]
+
+    assert late(entries) == []
+    assert late(slow)
+    assert all(150 < late_ms < 300 for late_ms in late(slow))
+
+
+def test_a_heartbeat_that_is_due_is_none_that_says_what_its_member_owns() -> None:
+    """Unless there is no other: one may be due and say that, too."""
+    plan = MemberPlan("c", 1, "g", ("t",), 0, {"heartbeat.interval.ms": 1_000}, beats_ms=(3_916, 3_936))
+    assert Timekeeper(plan, 0, Random(0)).late_ms(3_929) == 7
+    assert Timekeeper(replace(plan, acks_ms=(3_936,)), 0, Random(0)).late_ms(3_929) == -13
+    alone = replace(plan, beats_ms=(3_936,), acks_ms=(3_936,))
+    assert Timekeeper(alone, 0, Random(0)).late_ms(3_929) == 7
+
+
 def test_who_joined_at_once_was_in_poll() -> None:
     """Who is known to have joined at once heard of a rebalance in poll, and not at work."""
     timekeeper = Timekeeper(MemberPlan("c", 1, "g", ("t",), 0, sent_ms=(("JoinGroup", 1_000, 1_003),)), 0, Random(0))

@@ -46,6 +46,7 @@ class Behaviour:
         pace: how fast it went on with rebalances.
         lateness_ms: how much later than it was due each heartbeat came.
         beats_ms: when each heartbeat came.
+        acks_ms: those of them that said what the member owns.
         looks_ms: when requests came that only the application's poll sets off, of a member of KIP-848.
         sent_ms: requests (API) that answer to something: when that was answered, and when they were handled.
         answered_late_ms: requests (API) that are answered at once, if it took long: when they came, and how long.
@@ -70,6 +71,7 @@ class Behaviour:
     pace: Pace
     lateness_ms: tuple[float, ...]
     beats_ms: tuple[float, ...]
+    acks_ms: tuple[float, ...]
     looks_ms: tuple[float, ...]
     sent_ms: tuple[tuple[str, float, float], ...]
     answered_late_ms: tuple[tuple[str, float, float], ...]
@@ -114,9 +116,10 @@ def behaviour_of(
         pace_of(process),
         tuple(_lateness(process, interval_ms)),
         tuple(_beats(process)),
+        tuple(_acks(process)),
         tuple(_looks(process)),
         tuple(_sent(process)),
-        tuple(_answered_late(process)),
+        tuple(_answered_late(process, peers)),
         tuple(map(arrived_ms, learned)),
         tuple(_rejoined(process, peers, learned)),
         tuple(_member_ids(process)),
@@ -253,6 +256,13 @@ def _beats(process: Process) -> Iterator[float]:
             yield arrived_ms(entry)
 
 
+def _acks(process: Process) -> Iterator[float]:
+    """Yields when heartbeats came that said what a member of KIP-848 owns."""
+    for entry in process.of("ConsumerGroupHeartbeat"):
+        if entry.request.get("topicPartitions") is not None and entry.request.get("memberEpoch", 0) > 0:
+            yield arrived_ms(entry)
+
+
 def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
     """Yields each JoinGroup with when the heartbeat was answered that asked for it, and each SyncGroup likewise.
 
@@ -286,12 +296,26 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
             joined_ms, synced_ms = None, answered_ms(entry)
 
 
-def _answered_late(process: Process) -> Iterator[tuple[str, float, float]]:
-    """Yields what is answered at once and took long: a group's first heartbeat, or all on a busy machine."""
-    for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup"):
-        if entry.api == "JoinGroup" and (entry.response or {}).get("errorCode") != Errors.MEMBER_ID_REQUIRED:
+def _answered_late(process: Process, peers: Sequence[Process]) -> Iterator[tuple[str, float, float]]:
+    """Yields what is answered at once and took long: a group's first heartbeat, or all on a busy machine.
+
+    A SyncGroup is answered as soon as its generation's leader has sent its own, and that is written.
+    """
+    assigned_ms = {
+        entry.request["generationId"]: handled_ms(entry)
+        for peer in peers
+        for entry in peer.of("SyncGroup")
+        if entry.request["assignments"]
+    }
+    for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup"):
+        code, since_ms = (entry.response or {}).get("errorCode"), arrived_ms(entry)
+        if entry.api == "JoinGroup" and code != Errors.MEMBER_ID_REQUIRED:
             continue
-        took_ms = answered_ms(entry) - arrived_ms(entry)
+        if entry.api == "SyncGroup":
+            if code or entry.request["generationId"] not in assigned_ms:
+                continue
+            since_ms = max(handled_ms(entry), assigned_ms[entry.request["generationId"]])
+        took_ms = answered_ms(entry) - since_ms
         if took_ms > _LATE_ANSWER_MS:
             yield entry.api, arrived_ms(entry), took_ms
 

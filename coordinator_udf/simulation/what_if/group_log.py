@@ -174,6 +174,7 @@ def _member(
         hangs=tuple(Hang(hang.at_ms - start_ms, hang.length_ms) for hang in behaviour.hangs),
         lateness_ms=tuple(sorted(map(round, own_ms))) or (0,),
         beats_ms=sent(behaviour.beats_ms),
+        acks_ms=sent(behaviour.acks_ms),
         looks_ms=sent(behaviour.looks_ms),
         sent_ms=tuple((api, round(came) - start_ms, sent([went])[0]) for api, came, went in behaviour.sent_ms),
         answered_late_ms=tuple(

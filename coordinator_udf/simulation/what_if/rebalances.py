@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.history import AnsweredRequest, History
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, handled_ms
 
 MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMBER_UPDATED"
 SESSION_EXPIRED = "SESSION_EXPIRED"
@@ -24,7 +24,7 @@ class Rebalance:
 
     Attributes:
         trigger: what set it off, by the name that the `rebalances` view gives it.
-        start_ms: when that came, or when its first sign was seen, if nothing that came did it.
+        start_ms: when the turn of that had come, or when its first sign was seen, if nothing that came did it.
         end_ms: when the last member of it was answered.
     """
 
@@ -45,7 +45,7 @@ def recorded_rebalances(processes: Iterable[Process], removals: Iterable[Entry] 
     Args:
         removals: an administrator's requests that removed members.
     """
-    entries = sorted([*(entry for process in processes for entry in process.entries), *removals], key=arrived_ms)
+    entries = sorted([*(entry for process in processes for entry in process.entries), *removals], key=handled_ms)
     return [*_generations(entries), *_epochs(entries)]
 
 
@@ -77,15 +77,15 @@ def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float])
         if not span[0] < answered_ms(entry) <= span[1]:
             continue
         code = (entry.response or {}).get("errorCode")
-        if entry.api == "LeaveGroup" and _has_left(entry) and arrived_ms(entry) > span[0]:
+        if entry.api == "LeaveGroup" and _has_left(entry) and handled_ms(entry) > span[0]:
             # One that came before ended the phase before: it was the last that that one waited for.
-            first.setdefault(MEMBER_LEFT, arrived_ms(entry))
+            first.setdefault(MEMBER_LEFT, handled_ms(entry))
         elif entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
             # It is told of what has happened: of something that no request did, unless one came just then.
-            first.setdefault(SESSION_EXPIRED, arrived_ms(entry) + _AT_ONCE_MS)
+            first.setdefault(SESSION_EXPIRED, handled_ms(entry) + _AT_ONCE_MS)
         elif entry.api == "JoinGroup" and not code:
             is_member = entry.request.get("memberId") in members
-            first.setdefault(MEMBER_UPDATED if is_member else MEMBER_ADDED, arrived_ms(entry))
+            first.setdefault(MEMBER_UPDATED if is_member else MEMBER_ADDED, handled_ms(entry))
     if not first:
         return MEMBER_UPDATED, span[1]
     if len(first) > 1 and first.get(MEMBER_UPDATED, 0) >= first.get(SESSION_EXPIRED, span[1]) - _AT_ONCE_MS:
@@ -113,15 +113,15 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
             continue
         asked = entry.request.get("memberEpoch", 0)
         if asked <= 0:
-            causes.append((arrived_ms(entry), MEMBER_ADDED if asked == 0 else MEMBER_LEFT))
+            causes.append((handled_ms(entry), MEMBER_ADDED if asked == 0 else MEMBER_LEFT))
         names = tuple(sorted(entry.request.get("subscribedTopicNames") or ()))
         if names and subscribed.setdefault(entry.request["memberId"], names) != names:
             subscribed[entry.request["memberId"]] = names
-            causes.append((arrived_ms(entry), MEMBER_UPDATED))
+            causes.append((handled_ms(entry), MEMBER_UPDATED))
         if body["memberEpoch"] > 0 and asked != body["memberEpoch"]:
             spans.setdefault(body["memberEpoch"], []).append(entry)
     for number, reached in sorted(spans.items()):
-        first_ms = min(map(arrived_ms, reached))
+        first_ms = min(map(handled_ms, reached))
         # A target assignment may take its time: an epoch is first seen after what set it off.
         causes = [cause for cause in causes if cause[0] >= first_ms - _LATE_TARGET_MS]
         trigger, start_ms = SESSION_EXPIRED, first_ms
