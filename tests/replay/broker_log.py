@@ -62,10 +62,19 @@ class KafkaLog:
         request = {"groupId": "g", "generationId": generation, "memberId": member_id, "groupInstanceId": None}
         return self.add("HEARTBEAT", request, {"throttleTimeMs": 0, "errorCode": error}, **place)
 
-    def join(self, member_id: str, answer_id: str, error: int = 0, *, generation: int = 1, **place: Any) -> str:
+    def join(
+        self,
+        member_id: str,
+        answer_id: str,
+        error: int = 0,
+        *,
+        generation: int = 1,
+        session_ms: int = 10_000,
+        **place: Any,
+    ) -> str:
         """A member joins group g, of which it is the leader."""
         request = {
-            "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": member_id,
+            "groupId": "g", "sessionTimeoutMs": session_ms, "rebalanceTimeoutMs": 60_000, "memberId": member_id,
             "groupInstanceId": None, "protocolType": "consumer",
             "protocols": [{"name": "range", "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}],
         }  # fmt: skip
@@ -97,10 +106,10 @@ def held_up() -> KafkaLog:
     return log
 
 
-def one_member(log: KafkaLog) -> KafkaLog:
+def one_member(log: KafkaLog, *, session_ms: int = 10_000) -> KafkaLog:
     """A member that joins, syncs and beats."""
-    log.join("", "m-1", 79, arrives=0, connection="a")
-    log.join("m-1", "m-1", arrives=10, takes=3_000, connection="a")
+    log.join("", "m-1", 79, arrives=0, connection="a", session_ms=session_ms)
+    log.join("m-1", "m-1", arrives=10, takes=3_000, connection="a", session_ms=session_ms)
     sync = {
         "groupId": "g", "generationId": 1, "memberId": "m-1", "groupInstanceId": None,
         "assignments": [{"memberId": "m-1", "assignment": "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="}],

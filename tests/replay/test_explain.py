@@ -207,6 +207,20 @@ def test_sessions_may_begin_when_a_broker_is_back_that_nobody_asked_for_the_grou
     assert verdict.differences == []
 
 
+def test_sessions_begin_when_a_broker_is_back_however_late_the_group_is_asked_for(tmp_path: Path) -> None:
+    log = one_member(KafkaLog(), session_ms=45_000)
+    other = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=4_200, connection="c")
+    # The broker is away. It has loaded the group when it refuses another one: the session ends 45 s after that.
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 16}, arrives=13_100, connection="d")
+    log.join("", "m-2", 79, arrives=33_000, connection="e")
+    log.join("m-2", "m-2", generation=2, arrives=33_010, takes=25_100, connection="e")
+    log.heartbeat("m-2", generation=2, arrives=58_115, connection="e")
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
 def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=5_000)

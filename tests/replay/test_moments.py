@@ -101,6 +101,19 @@ def test_a_shard_was_loaded_as_soon_as_no_answer_says_that_it_was_not() -> None:
     assert [(control.api, control.log_ts) for control in found.controls[3, 0]] == [("Failover", 9_003)]
 
 
+def test_a_shard_that_nobody_asked_for_long_was_loaded_soon_if_anything_says_so() -> None:
+    def loaded_ms(error: int, *between: Entry) -> int:
+        entries = [asked(1, "a", 1_000, 25), asked(2, "a", 9_000, error), *between, asked(9, "a", 39_000, 25)]
+        found = availability([Moment.of(entry) for entry in entries], 2)
+        return found.controls[9, partition_for("a", 2)][-1].log_ts
+
+    other = next(name for name in "bcdefgh" if partition_for(name, 2) != partition_for("a", 2))
+    assert loaded_ms(14) == 9_003
+    # Not this broker's (16): it may have become so when it was asked again, unless others were loaded meanwhile.
+    assert loaded_ms(16) == 39_000
+    assert loaded_ms(16, asked(3, other, 9_010, 16), asked(4, other, 12_000, 25)) == 9_003
+
+
 def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:
     # A broker lost both groups at once; one was loaded when the other was not yet.
     entries = [

@@ -21,7 +21,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 #: How long nothing at all may happen in a log before that is a silence, in microseconds. Measured with 14 recorded logs
 #: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
 _SILENCE_US = 1_000_000
-#: How long a broker may take to load a shard that nobody asks for meanwhile.
+#: How long a broker may take to load its shards.
 _LONGEST_LOAD_US = 10_000_000
 #: So many shards must have been lost for another to have been lost as well that nobody asked then.
 _WITNESSES = 2
@@ -136,7 +136,10 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
                     restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
             since_ms = entry.log_ts
             if now is Finding.SERVED:
-                since_ms = _loaded_ms(loading_us[partition], unsure_us[partition], entry, loads_us)
+                was_loading = before is Finding.LOADING and unsure_us[partition] <= loading_us[partition]
+                since_ms = _loaded_ms(
+                    loading_us[partition], unsure_us[partition], entry, loads_us, was_loading=was_loading
+                )
                 loads_us.append(entry.handled_by_us)
                 if partition in lost_at_ms:
                     seen.losses.append(_Loss(partition, lost_at_ms.pop(partition), since_ms))
@@ -252,22 +255,25 @@ def _has_flap(flaps: Sequence[_Flap], partition: int, served_us: int, lost_us: i
     return any(f.partition != partition and f.served_us <= lost_us and f.lost_us >= served_us for f in flaps)
 
 
-def _loaded_ms(loading_us: int, unsure_us: int, entry: Moment, others_us: Sequence[int]) -> int:
+def _loaded_ms(loading_us: int, unsure_us: int, entry: Moment, others_us: Sequence[int], *, was_loading: bool) -> int:
     """Returns when a shard was loaded: between the last answer that it wasn't and the first that it was.
 
     Members' sessions begin then: what begins early may be late, but what begins late can't be early. So it is taken to
-    be right after the first, unless answers between them leave open what it was.
+    be right after the first, unless answers between them leave open what it was. Where nobody asked for long, and
+    nothing says that it was loaded soon, it may have been another broker's until it was asked for.
 
     Args:
         unsure_us: the last of those.
         others_us: when other shards were first seen to be loaded; a broker that starts loads them one after the other.
+        was_loading: whether the broker said that it was loading the shard.
     """
     between_us = entry.handled_by_us - loading_us
-    if not 0 < between_us <= _LONGEST_LOAD_US:
+    first_us = min((us for us in others_us if us > loading_us), default=entry.handled_by_us)
+    is_soon = was_loading or min(between_us, first_us - loading_us) <= _LONGEST_LOAD_US
+    if between_us <= 0 or not is_soon:
         return entry.log_ts
     if between_us > _SILENCE_US or unsure_us <= loading_us:
         return min(entry.log_ts, loading_us // 1000 + 1)
-    first_us = min((us for us in others_us if us > loading_us), default=entry.handled_by_us)
     return min(entry.log_ts, min(first_us, loading_us + between_us // 2) // 1000)
 
 
@@ -310,8 +316,7 @@ def _restart_the_rest(
                 if partition in missing:
                     missing.discard(partition)
                     # Sessions that are taken to begin early may be late, but not the other way round.
-                    loaded_us = max(silence.end_us, entry.handled_by_us - _LONGEST_LOAD_US)
-                    loaded_ms = min(entry.log_ts, loaded_us // 1000)
+                    loaded_ms = min(entry.log_ts, silence.end_us // 1000)
                     rows = [Control("Unload", silence.start_us // 1000), Control("Failover", loaded_ms)]
                     found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
                     insort(found.losses[partition], silence.start_us // 1000)
