@@ -221,6 +221,20 @@ def test_sessions_begin_when_a_broker_is_back_however_late_the_group_is_asked_fo
     assert verdict.differences == []
 
 
+def test_a_session_may_end_before_a_shard_is_lost_of_which_nobody_asked_meanwhile(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # The member was put out at 14 s, which the broker wrote before it lost the shard: it loads an empty group.
+    log.join("m-1", "", 14, arrives=16_000)
+    log.join("", "m-2", 79, arrives=16_300, connection="b")
+    log.join("m-2", "m-2", generation=3, arrives=16_310, takes=3_003, connection="b")
+    log.heartbeat("m-2", 0, generation=3, arrives=19_320, connection="b")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.explained is not None
+    assert not source.explained.rebased
+
+
 def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=5_000)

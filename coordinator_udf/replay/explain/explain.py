@@ -24,6 +24,7 @@ from coordinator_udf.replay.explain.steps import (
     SharedEvent,
     Step,
     loads_another,
+    lost_by,
     named_groups,
     not_before,
     part_of,
@@ -225,6 +226,9 @@ def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds, p
             slack_ms = max(slack_ms, served_ms[place] + bounds.news_ms - at_ms)
         elif row["api"] == "Failover":
             slack_ms = max(slack_ms, served_ms[place] - at_ms)
+        elif row["api"] == "Unload":
+            # It is taken to be lost as soon as it may be; timers may have fired before the first answer that says so.
+            slack_ms = max(slack_ms, lost_by(rows, place, entries) - at_ms)
         events.append(shared_event(row, slack_ms, len(events)))
     return events
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import msgspec
@@ -335,3 +335,10 @@ def served_from(rows: Sequence[Row], entries: Mapping[str, Entry]) -> list[int]:
             first_ms = min(first_ms or answered_ms, answered_ms)
         found.append(first_ms)
     return found[::-1]
+
+
+def lost_by(rows: Sequence[Row], place: int, entries: Mapping[str, Entry]) -> int:
+    """Returns by when a shard was lost that is at a row: when the first answer behind it was given, in ms; else 0."""
+    behind = (row["request_id"] for row in islice(rows, place + 1, None) if row["api"] not in CONTROL_APIS)
+    found = next((entries[request_id] for request_id in behind if request_id in entries), None)
+    return 0 if found is None else found.answered_us // _US
