@@ -83,6 +83,17 @@ def test_timers_are_not_later_than_their_window_for_an_event_of_the_shard(tmp_pa
     assert [option for option in walk.options() if option.place is None and option.late_ms] == []
 
 
+def test_what_was_late_is_as_late_where_it_happens_again(tmp_path: Path) -> None:
+    walk = after_joining(tmp_path, 3_020)
+    here = walk.point()
+    (early,) = [option for option in walk.options() if option.place is None and option.late_ms]
+    walk.take(early)
+    inserted = list(walk.inserted)
+    walk.back_to(here)
+    walk.catch_up(START_MS + 3_020, inserted)
+    assert walk.next_event()[0] - START_MS == 3_021
+
+
 @pytest.fixture
 def search(monkeypatch: pytest.MonkeyPatch) -> Callable[[ReplaySource, Bounds], list[str | None]]:
     """Searches the group g of a source within bounds; the requests whose answers nothing explains."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from coordinator_udf.replay.explain.points import OtherBegin, Point
-from coordinator_udf.replay.explain.results import Option
+from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, Window
 
@@ -49,12 +49,12 @@ class OtherBegins:
         at_ms = walk.machine.now_ms
         near = [point for point in self._points if point.first <= place - _STEPS_BACK]
         start = near[-1] if near else self._points[0]
-        course = walk.course[start.course :]
+        course, inserted = walk.course[start.course :], walk.inserted[start.inserted :]
         has_intervals = bool(walk.machine.intervals())
         walk.back_to(start)
         if not has_intervals and not walk.machine.intervals():
             return None
-        over = self._over_before(place, course)
+        over = self._over_before(place, course, inserted)
         earlier = walk.earlier_begins(at_ms, walk.steps[place].latest_ms)
         later = [*walk.later_begins(at_ms, walk.machine.intervals()), *over]
         begins = [
@@ -73,20 +73,22 @@ class OtherBegins:
                 return best
         return None
 
-    def _over_before(self, place: int, course: Sequence[tuple[int, int]]) -> list[OtherBegin]:
+    def _over_before(
+        self, place: int, course: Sequence[tuple[int, int]], inserted: Sequence[Inserted]
+    ) -> list[OtherBegin]:
         """Returns steps that began an interval that was over shortly before a step, at which another one began.
 
         What came of its end may be seen only in a later answer. The walk is before that step afterwards.
 
         Args:
             course: what happened from where the walk is.
+            inserted: what was put between those steps.
         """
         walk, found = self._walk, list[OtherBegin]()
         for going, at_ms in course:
             if walk.first >= place:
                 break
-            while (due_ms := walk.next_event()[0]) <= at_ms:
-                walk.take(Option(None, due_ms, True))
+            walk.catch_up(at_ms, inserted)
             before = walk.machine.intervals()
             walk.take(Option(going, at_ms, True))
             after = walk.machine.intervals()

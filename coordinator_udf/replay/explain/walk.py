@@ -55,6 +55,30 @@ class Walk(Position):
             self.loads.append(self.point()._replace(loads=len(self.loads) + 1, postponed=frozenset()))
         return mismatches
 
+    def catch_up(self, at_ms: int, inserted: Sequence[Inserted]) -> None:
+        """Lets what is due by a step's time happen as it did before that step, as late as it was then.
+
+        Args:
+            at_ms: the step's time.
+            inserted: the rows that were put between the steps.
+        """
+        for found in inserted:
+            if found.course != len(self.course):
+                continue
+            if not found.api:
+                self._held_ms = found.at_ms
+                continue
+            self._take_due(found.at_ms)
+            if found.api == "AdoptGroup":
+                self.machine.adopt(found.body)
+            else:
+                self.machine.delay(found.api, found.body)
+        self._take_due(at_ms)
+
+    def _take_due(self, at_ms: int) -> None:
+        while (due_ms := self.next_event()[0]) <= at_ms:
+            self.take(Option(None, due_ms, True))
+
     def adopt(self, group_id: str, body: str, *, of_load: bool = False) -> int:
         """Puts the group in another state; how many requests waited in it that nobody answers any more, or otherwise.
 
