@@ -11,6 +11,8 @@ from coordinator_udf.log.rows import control_rows
 from coordinator_udf.replay.explain import explain
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.points import Point
+from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import GroupKey
 from coordinator_udf.replay.explain.steps import (
     Prompt,
@@ -124,6 +126,26 @@ def test_one_stretch_does_not_spend_the_tries_of_those_that_follow(
     moved = log.heartbeat("m-1", arrives=5_000.4, takes=1, connection="a")
     bounds = Bounds(tries=60, tries_a_step=again, tries_of_follow_ups=60)
     assert search(read(log, tmp_path), bounds) == ([wrong] if again else [wrong, moved])
+
+
+def test_what_was_loaded_is_looked_for_less_often_where_nothing_explains_many_answers(
+    tmp_path: Path, search: Callable[[ReplaySource, Bounds], list[str | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    wrong = [log.heartbeat("m-1", 82, arrives=5_200 + 10 * number) for number in range(40)]
+    looked_for: list[int] = []
+    loaded = Rebase.loaded
+
+    def noted(self: Rebase, load: Point, until: int) -> list[tuple[int, str]]:
+        looked_for.append(until)
+        return loaded(self, load, until)
+
+    monkeypatch.setattr(Rebase, "loaded", noted)
+    assert search(read(log, tmp_path), Bounds()) == wrong
+    # With each of the first eight, the sixteenth and the thirty-second, and where it is tried to go on behind one.
+    assert len(looked_for) < len(wrong) // 2
 
 
 def test_topics_that_come_while_a_shard_is_loaded_are_heard_of_after_it() -> None:

@@ -10,7 +10,7 @@ The first order that explains the window is taken, and the walk goes on from its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_udf.replay.explain.begins import OtherBegins
 from coordinator_udf.replay.explain.points import Mismatch, Point, Tail
@@ -18,6 +18,10 @@ from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.explain.results import Explanation, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, Window
+
+#: After so many answers in a row that nothing explained some are looked at less closely: with the second, fourth,
+#: eighth … of them. No order makes up for other settings than the broker had.
+_PATIENCE: Final = 8
 
 
 class _Mark(NamedTuple):
@@ -51,6 +55,8 @@ class Search:
         self._last_bad: int | None = None
         #: How far answers are explained, or given up.
         self._farthest = 0
+        #: How many answers in a row nothing explained.
+        self._fruitless = 0
         #: How many steps were tried for answers that nothing explained.
         self._in_vain = 0
         #: The loads of the shard (how much had happened then) of which it is known what the broker had loaded.
@@ -148,7 +154,7 @@ class Search:
         """
         walk = self._walk
         load = walk.loads[-1] if walk.loads else None
-        if load is None or load.course in self._known_loads:
+        if load is None or load.course in self._known_loads or not self._is_patient():
             return False
         goal = min(walk.first + self._bounds.confirm, walk.lost_from())
         oldest = load if load.course < self._points[0].course else self._points[0]
@@ -212,10 +218,11 @@ class Search:
     def _search(self, window: Window, here: Point) -> Path | None:
         """Returns an order that explains the window; None within the tries that there are."""
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
-        begins = OtherBegins(self._walk, self._points, window)
-        path = begins.search(min(window.tries + most, self._budget()), self._farthest)
-        if path is not None:
-            return path
+        if self._is_patient():
+            begins = OtherBegins(self._walk, self._points, window)
+            path = begins.search(min(window.tries + most, self._budget()), self._farthest)
+            if path is not None:
+                return path
         limit = min(window.tries + most, self._budget())
         path = self._least_changed(window, self._starts(here.first), limit)
         window.is_cut = path is None and window.tries >= limit
@@ -258,7 +265,14 @@ class Search:
                 starts.append(start)
         return starts
 
+    def _is_patient(self) -> bool:
+        """Returns whether the answer at hand is looked at as closely as can be."""
+        if self._fruitless < _PATIENCE or not self._follows(self._walk.first):
+            return True
+        return not self._fruitless & (self._fruitless - 1)
+
     def _take(self, path: Path, place: int, tries: int) -> None:
+        self._fruitless = 0
         self._spend(tries)
         walk = self._walk
         if path.begun is not None:
@@ -274,6 +288,7 @@ class Search:
 
     def _give_up(self, mismatches: list[Mismatch], window: Window) -> None:
         """Notes what stays unexplained and goes on from there."""
+        self._fruitless = self._fruitless + 1 if self._follows(self._walk.first) else 1
         for mismatch in mismatches:
             others = dict.fromkeys([mismatch.ours, *window.seen.get(mismatch.place, ())])
             if mismatch.place not in self._rebase.given_up:
