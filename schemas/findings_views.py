@@ -60,7 +60,9 @@ WITH joins AS (
     SELECT source, group_id, coalesce(client_id, member_id, 'one that is not told') AS who, started, waited_ms, lag_ms,
            expelled, rebalance_ms, finding
     FROM waited_for LEFT JOIN mixes USING (source, group_id) LATERAL VIEW explode(array(
-        CASE WHEN how = 'expelled' AND kind = 'classic' THEN 'dead member held up the group' END,
+        -- Nobody waited who lived on where a timer put out all.
+        CASE WHEN how = 'expelled' AND kind = 'classic' AND outcome <> 'Empty'
+             THEN 'dead member held up the group' END,
         CASE WHEN how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= {_SLOW_MS}
              THEN 'slow member held up the group' END,
         CASE WHEN how = 'joined' AND kind = 'classic' AND waited_ms >= rebalance_ms * {_NEAR}
@@ -108,7 +110,8 @@ WITH joins AS (
                 ELSE 'session.timeout.ms' END AS setting,
            min(started) AS first_at, 'waited_for' AS shown_in,
            CASE finding
-               WHEN 'dead member held up the group' THEN 'how = "expelled" AND kind = "classic"'
+               WHEN 'dead member held up the group'
+               THEN 'how = "expelled" AND kind = "classic" AND outcome <> "Empty"'
                WHEN 'slow member held up the group'
                THEN 'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}'
                WHEN 'joined again close to the rebalance timeout'

@@ -116,3 +116,15 @@ def test_a_tool_that_sets_offsets_is_no_zombie(tmp_path: Path) -> None:
     (row,) = ask(log, tmp_path, "SELECT * FROM refused WHERE api = 'OffsetCommit'")
     assert (row["error"], row["client_id"]) == ("UNKNOWN_MEMBER_ID", "z")
     assert row["why"].startswith("a tool")
+
+
+def test_a_group_whose_members_all_died_held_nobody_up(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # By then a's session is over.
+    log.heartbeat("m-2", 25, arrives=20_000, connection="b")
+    found = ask(log, tmp_path, "SELECT finding FROM findings")
+    assert [row["finding"] for row in found] == ["expelled"]
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("waited_for"))
+    rows = views.ask("SELECT how, outcome FROM waited_for ORDER BY number")
+    assert [tuple(row.values()) for row in rows][-1] == ("expelled", "Empty")
