@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -33,11 +34,16 @@ _MUSTER = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command runs: what it is given, and what it is not to leave anything in."""
+    """Where a command runs: what it is given, and what it is not to leave anything in.
+
+    Attributes:
+        held: closes what stays open as long as the command runs.
+    """
 
     inputs: Path
     home: Path
     temporary: Path
+    held: ExitStack
 
     @property
     def work(self) -> Path:
@@ -83,11 +89,12 @@ def says(text: str) -> Callable[[Place], bool]:
 
 
 def reads(place: Place) -> bool:
-    """Whether somebody reads the pipe that is an input: it can be opened to be written then."""
+    """Whether somebody reads the pipe that is an input: it can be opened to be written then. Its end doesn't come."""
     try:
-        os.close(os.open(place.inputs / "pipe", os.O_WRONLY | os.O_NONBLOCK))
+        writing = os.open(place.inputs / "pipe", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
         return False
+    place.held.callback(os.close, writing)
     return True
 
 
@@ -160,9 +167,14 @@ def hears_of_ctrl_c() -> Iterator[None]:
 def test_a_command_that_is_told_to_stop_does_so_quietly(
     case: Case, inputs: Path, tmp_path: Path, temporary: Path
 ) -> None:
-    place = Place(inputs, tmp_path, temporary)
+    with ExitStack() as held:
+        stop(case, Place(inputs, tmp_path, temporary, held))
+
+
+def stop(case: Case, place: Place) -> None:
+    """Starts a command, tells it to stop in the middle of its work, and looks at how it does so."""
     place.work.mkdir()
-    words = [word.format(inputs=inputs, port=free_port()) for word in case.words]
+    words = [word.format(inputs=place.inputs, port=free_port()) for word in case.words]
     java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={place.temporary}"
     told = {**os.environ, "TMPDIR": str(place.temporary), "PYTHONPATH": str(ROOT), "JDK_JAVA_OPTIONS": java}
     with place.output.open("wb") as output, place.errors.open("wb") as errors:
