@@ -17,6 +17,19 @@ from tests.waiting import wait
 
 BUCKET = "bucket"
 
+#: moto looks whether an object is there and then puts it, while other requests may do so, too; S3 does both in one.
+_SERVER = """
+import threading
+from moto.s3.responses import S3Response
+from moto.server import main
+put, lock = S3Response.put_object, threading.Lock()
+def put_one_at_a_time(self):
+    with lock:
+        return put(self)
+S3Response.put_object = put_one_at_a_time
+main()
+"""
+
 
 @contextmanager
 def s3_server(directory: Path) -> Iterator[str]:
@@ -24,9 +37,7 @@ def s3_server(directory: Path) -> Iterator[str]:
     pytest.importorskip("moto")
     port = free_port()
     log = (directory / "log").open("wb")
-    server = subprocess.Popen(
-        [sys.executable, "-c", "from moto.server import main; main()", "-p", str(port)], stdout=log, stderr=log
-    )
+    server = subprocess.Popen([sys.executable, "-c", _SERVER, "-p", str(port)], stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
     with pytest.MonkeyPatch.context() as environment:
         for name, value in {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,6 +62,30 @@ class Client:
         return {*self.asked} <= {*rows(self._root, "group_responses").column("request_id").to_pylist()}
 
 
+def stop_without_the_log(stop: Callable[[int, int], None], pid: int, log: Path) -> None:
+    """Stops a driver at a moment when it isn't writing to the log: nobody else could, as long as it stands still."""
+
+    def is_free() -> bool:
+        stop(pid, signal.SIGSTOP)
+        wait(lambda: states(pid) == {"T"}, "it stands still")
+        with closing(sqlite3.connect(log, timeout=1, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                stop(pid, signal.SIGCONT)
+                return False
+            connection.execute("ROLLBACK")
+        return True
+
+    wait(is_free, "the driver stands still and nobody writes to the log")
+
+
+def states(pid: int) -> set[str]:
+    """In which states a process's threads are, as in /proc."""
+    found = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(found)
+
+
 @pytest.mark.parametrize("is_whole", [True, False], ids=["all processes", "only Python's"])
 def test_a_driver_that_was_stopped_and_taken_over_from_ends(tmp_path: Path, is_whole: bool) -> None:
     client = Client(tmp_path)
@@ -76,7 +101,7 @@ def test_a_driver_that_was_stopped_and_taken_over_from_ends(tmp_path: Path, is_w
         for _ in range(5):
             client.commit()
         stop = os.killpg if is_whole else os.kill
-        stop(first.pid, signal.SIGSTOP)
+        stop_without_the_log(stop, first.pid, tmp_path / "log")
         second = both.enter_context(driver(tmp_path, "second"))
         client.commit()
         wait(client.is_answered, "the second driver answers", story, START_S)
