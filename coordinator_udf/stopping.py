@@ -22,6 +22,9 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 #: How long what has to be ended first may take, in seconds: a JVM, for the most part. Kubernetes gives a stop 30 s in
 #: all, which double exceeds.
 _END_S: Final = 20.0
+#: After so long what couldn't be raised is raised again, in seconds: an object is deleted by then, or it is lost anew
+#: and raised once more.
+_AGAIN_S: Final = 0.01
 
 
 class _Stopping:
@@ -54,12 +57,22 @@ class _Stopping:
         logging.disable(logging.CRITICAL)
         warnings.simplefilter("ignore")
         threading.excepthook = lambda _: None
+        sys.unraisablehook = self._raise_again
         for end in reversed(self.first):
             # This thread may be waiting for an answer of what is to be ended.
             thread = threading.Thread(target=end, daemon=True)
             thread.start()
             thread.join(_END_S)
         raise SystemExit(128 + number)
+
+    def _raise_again(self, lost: sys.UnraisableHookArgs) -> None:
+        """Ends the command a moment later where a signal came as an object was deleted: what that raises is lost."""
+        if isinstance(lost.exc_value, SystemExit):
+            signal.signal(signal.SIGALRM, self._end)
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+    def _end(self, _: int, __: FrameType | None = None) -> None:
+        raise SystemExit(128 + (self.number or 0))
 
 
 _stopping = _Stopping()

@@ -62,3 +62,28 @@ def test_a_signal_as_a_temporary_directory_is_made_leaves_none_behind(tmp_path: 
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signal.SIGTERM, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+_DELETES_AN_OBJECT = """
+import os, signal, time
+from coordinator_udf import stopping
+
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+
+def command():
+    Held()
+    time.sleep(100)
+    print("went on")
+
+stopping.run(command)
+"""
+
+
+def test_a_signal_as_an_object_is_deleted_ends_the_command() -> None:
+    told = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", _DELETES_AN_OBJECT]
+    ended = subprocess.run(words, env=told, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "")
