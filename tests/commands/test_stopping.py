@@ -26,12 +26,17 @@ stopping.run(command)
 """
 
 
+def run(script: str, *arguments: str) -> tuple[int, str, str]:
+    """The status of a script that stops itself, and what it says."""
+    told = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", script, *arguments]
+    ran = subprocess.run(words, env=told, capture_output=True, text=True, timeout=120, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
 @pytest.mark.parametrize("ending", ["pass", "raise EOFError('of a process that heard of it, too')"])
 def test_a_signal_that_waited_ends_the_command_whatever_came_of_what_it_waited_for(ending: str) -> None:
-    words = [sys.executable, "-c", COMMAND.format(ending=ending)]
-    told = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(words, env=told, capture_output=True, text=True, timeout=120, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "whole\n", "")
+    assert run(COMMAND.format(ending=ending)) == (143, "whole\n", "")
 
 
 _MAKES_A_DIRECTORY = """
@@ -57,10 +62,7 @@ stopping.run(command)
 
 
 def test_a_signal_as_a_temporary_directory_is_made_leaves_none_behind(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _MAKES_A_DIRECTORY, tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (128 + signal.SIGTERM, "", "")
+    assert run(_MAKES_A_DIRECTORY, str(tmp_path)) == (128 + signal.SIGTERM, "", "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,7 +85,4 @@ stopping.run(command)
 
 
 def test_a_signal_as_an_object_is_deleted_ends_the_command() -> None:
-    told = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-c", _DELETES_AN_OBJECT]
-    ended = subprocess.run(words, env=told, capture_output=True, text=True, timeout=120, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "")
+    assert run(_DELETES_AN_OBJECT) == (143, "", "")

@@ -82,8 +82,7 @@ def stop_without_the_log(stop: Callable[[int, int], None], pid: int, log: Path) 
 
 def states(pid: int) -> set[str]:
     """In which states a process's threads are, as in /proc."""
-    found = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return set(found)
+    return {path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["all processes", "only Python's"])
