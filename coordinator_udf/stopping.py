@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,13 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 #: How long what has to be ended first may take, in seconds: a JVM, for the most part. Kubernetes gives a stop 30 s in
 #: all, which double exceeds.
 _END_S: Final = 20.0
-#: After so long what couldn't be raised is raised again, in seconds: an object is deleted by then, or it is lost anew
-#: and raised once more.
+#: After so long what was lost is raised again, in seconds: who lost it is done by then, or loses it anew, and it is
+#: raised once more.
 _AGAIN_S: Final = 0.01
+
+
+class _Told(SystemExit):
+    """What a signal raises. It can be looked after, which a SystemExit itself can't."""
 
 
 class _Stopping:
@@ -35,6 +40,8 @@ class _Stopping:
         self.number: int | None = None
         self.pending: int | None = None
         self.is_deferred = False
+        self.is_over = False
+        self.told: weakref.ref[_Told] | None = None
         self.first: list[Callable[[], None]] = []
 
     def watch(self) -> None:
@@ -57,22 +64,34 @@ class _Stopping:
         logging.disable(logging.CRITICAL)
         warnings.simplefilter("ignore")
         threading.excepthook = lambda _: None
-        sys.unraisablehook = self._raise_again
+        sys.unraisablehook = lambda _: None
+        signal.signal(signal.SIGALRM, self._raise)
         for end in reversed(self.first):
             # This thread may be waiting for an answer of what is to be ended.
             thread = threading.Thread(target=end, daemon=True)
             thread.start()
             thread.join(_END_S)
-        raise SystemExit(128 + number)
+        self._raise()
 
-    def _raise_again(self, lost: sys.UnraisableHookArgs) -> None:
-        """Ends the command a moment later where a signal came as an object was deleted: what that raises is lost."""
-        if isinstance(lost.exc_value, SystemExit):
-            signal.signal(signal.SIGALRM, self._end)
+    def _raise(self, _: int | None = None, __: FrameType | None = None) -> None:
+        if self.is_over:
+            return
+        told = _Told(128 + (self.number or 0))
+        self.told = weakref.ref(told, self._raise_again)
+        try:
+            raise told
+        finally:
+            # Its traceback has this frame, which would hold it for ever.
+            del told
+
+    def _raise_again(self, _: weakref.ref[_Told]) -> None:
+        """Ends the command a moment later where nobody holds what was raised any more, and it didn't come to the end.
+
+        A signal may come as an object is deleted, as a generator is closed for nobody needs it, or as a hash is asked
+        for by code in C that takes any error as "not there" (msgspec, of the type that it converts to).
+        """
+        if not self.is_over:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-
-    def _end(self, _: int, __: FrameType | None = None) -> None:
-        raise SystemExit(128 + (self.number or 0))
 
 
 _stopping = _Stopping()
@@ -84,8 +103,10 @@ def run(command: Callable[[], object]) -> None:
     try:
         command()
     except BaseException:
+        _stopping.is_over = True
         if _stopping.number is None:
             raise
+    _stopping.is_over = True
     if _stopping.number is not None:
         sys.exit(128 + _stopping.number)
 

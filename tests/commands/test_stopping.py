@@ -77,7 +77,7 @@ class Held:
 
 def command():
     Held()
-    time.sleep(100)
+    time.sleep(20)
     print("went on")
 
 stopping.run(command)
@@ -86,3 +86,31 @@ stopping.run(command)
 
 def test_a_signal_as_an_object_is_deleted_ends_the_command() -> None:
     assert run(_DELETES_AN_OBJECT) == (143, "", "")
+
+
+_ASKS_FOR_A_HASH = """
+import os, signal, time
+import msgspec
+from coordinator_udf import stopping
+
+class Kind(type):
+    def __hash__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+        return 0
+
+class Held(metaclass=Kind):
+    pass
+
+def command():
+    msgspec.convert({}, Held, dec_hook=lambda kind, value: Held(), strict=False)
+    print("went on", flush=True)
+    time.sleep(20)
+    print("too far")
+
+stopping.run(command)
+"""
+
+
+def test_a_signal_ends_the_command_also_where_code_in_c_took_it_for_an_error_of_its_own() -> None:
+    assert run(_ASKS_FOR_A_HASH) == (143, "went on\n", "")
