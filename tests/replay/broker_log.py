@@ -1,4 +1,4 @@
-"""Makes lines of Kafka's request log."""
+"""Makes lines of Kafka's request log, and reads them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
 
 START_MS = 1_795_229_000_000
 
@@ -118,3 +122,35 @@ def one_member(log: KafkaLog, *, session_ms: int = 10_000) -> KafkaLog:
     log.add("SYNC_GROUP", sync, answer, version=3, arrives=3_020, connection="a")
     log.heartbeat("m-1", arrives=4_000, connection="a")
     return log
+
+
+def read(log: KafkaLog, tmp_path: Path, partitions: int | None = 1) -> ReplaySource:
+    """Returns what is replayed of a log."""
+    return read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=partitions))
+
+
+def beat(log: KafkaLog, member_id: str, epoch: int, answered: int, *, gets: bool = False, **place: Any) -> str:
+    """A heartbeat of KIP-848 of a member that wants a topic that isn't there."""
+    request = {
+        "groupId": "g", "memberId": member_id, "memberEpoch": epoch, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 5_000 if epoch == 0 else -1, "subscribedTopicNames": ["none"] if epoch == 0 else None,
+        "subscribedTopicRegex": None, "serverAssignor": None, "topicPartitions": [] if epoch == 0 else None,
+    }  # fmt: skip
+    answer: dict[str, Any] = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": member_id, "memberEpoch": answered,
+        "heartbeatIntervalMs": 5_000, "assignment": {"topicPartitions": []} if gets else None,
+    }  # fmt: skip
+    return log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, version=1, **place)
+
+
+def commit(log: KafkaLog, topic: dict[str, object], error: int, *, partition: int = 2, **place: object) -> None:
+    partitions = [{"partitionIndex": partition, "committedOffset": 7, "committedLeaderEpoch": -1}]
+    request = {
+        "groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "groupInstanceId": None,
+        "topics": [{**topic, "partitions": partitions}],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0,
+        "topics": [{**topic, "partitions": [{"partitionIndex": partition, "errorCode": error}]}],
+    }
+    log.add("OFFSET_COMMIT", request, answer, **place)  # type: ignore[arg-type]

@@ -23,15 +23,9 @@ from coordinator_udf.replay.explain.steps import (
     with_news_after_loading,
 )
 from coordinator_udf.replay.explain.walk import Walk
-from coordinator_udf.replay.inputs.detect import read_source
-from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from schemas.requests import CONTROL_APIS
-from tests.replay.broker_log import START_MS, KafkaLog, one_member
-
-
-def read(log: KafkaLog, tmp_path: Path) -> ReplaySource:
-    return read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=1))
+from tests.replay.broker_log import START_MS, KafkaLog, one_member, read
 
 
 def steps(source: ReplaySource) -> list[Step]:

@@ -10,15 +10,9 @@ import pytest
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.points import Point
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
-from coordinator_udf.replay.inputs.detect import read_source
-from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
-from tests.replay.broker_log import KafkaLog, one_member
-
-
-def read(log: KafkaLog, tmp_path: Path) -> ReplaySource:
-    return read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=1))
+from tests.replay.broker_log import KafkaLog, one_member, read
 
 
 def different(source: ReplaySource) -> list[str | None]:

@@ -1,0 +1,154 @@
+"""What a request log tells of a shard that was lost, and of what is older than the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from schemas.requests import CONTROL_APIS
+from tests.replay.broker_log import START_MS, KafkaLog, commit, one_member, read
+
+
+def test_a_join_that_is_told_late_of_a_load_found_its_shard_loading(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.join("", "", 16, arrives=0)
+    # The broker stands still. What waits in a group when its shard is lost is told that this is another broker's.
+    log.join("", "", 14, arrives=100, takes=900)
+    log.join("", "", 14, arrives=1_010, takes=5)
+    log.join("", "m-1", 79, arrives=1_100)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_a_lost_shard_is_adopted_and_the_group_loaded_again(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.heartbeat("m-1", 16, arrives=5_100)
+    commit(log, {"name": "t1"}, 14, arrives=5_200, version=8)
+    log.heartbeat("m-1", 0, arrives=5_300)
+    log.heartbeat("m-1", 22, generation=9, arrives=6_000)
+    source = read(log, tmp_path)
+    controls = [
+        row["api"] for row in source.rows if row["api"] in CONTROL_APIS and row["api"] not in ("Tick", "LoadEnd")
+    ]
+    assert controls == ["TopicMetadata", "Unload", "LoadGroup", "Failover"]
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_a_restart_begins_with_the_silence_before_it(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # Longer than the session timeout: had the coordinator lived, the member would have been expired.
+    log.heartbeat("m-1", 16, arrives=60_000, connection="b")
+    log.heartbeat("m-1", 22, generation=9, arrives=61_000, connection="b")
+    source = read(log, tmp_path)
+    unload = next(row for row in source.rows if row["api"] == "Unload")
+    assert unload["log_ts"] == START_MS + 4_001
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+@pytest.mark.parametrize(
+    ("silence_ms", "connection", "restarted"), [(12_000, "b", True), (9_000, "b", False), (12_000, "c", False)]
+)
+def test_a_member_that_outlives_its_session_in_a_silence_tells_of_a_restart(
+    silence_ms: int, connection: str, tmp_path: Path, *, restarted: bool
+) -> None:
+    log = one_member(KafkaLog())
+    if connection == "c":
+        # A request was under way all the time.
+        log.heartbeat("m-2", 25, arrives=3_900, takes=silence_ms + 200, connection="d")
+    # Nobody asked while the shard was being loaded.
+    log.join("m-1", "m-1", generation=2, arrives=4_001 + silence_ms, takes=2, connection=connection)
+    source = read(log, tmp_path)
+    assert [row["api"] for row in source.rows if row["api"] in {"Unload", "Failover"}] == [
+        "Unload",
+        "Failover",
+    ] * restarted
+    if connection == "b":
+        assert run_and_compare(source)[1].differences == []
+
+
+def test_a_consumer_group_takes_in_a_member_that_it_does_not_know_and_tells_of_no_restart(tmp_path: Path) -> None:
+    log = KafkaLog()
+    for arrives, connection in ((0, "a"), (20_000, "b")):
+        join = {
+            "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 6_000, "memberId": "m-1",
+            "groupInstanceId": None, "protocolType": "consumer",
+            "protocols": [{"name": "range", "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}],
+        }  # fmt: skip
+        answer = {
+            "throttleTimeMs": 0, "errorCode": 0, "generationId": 2, "protocolName": "range", "leader": "",
+            "memberId": "m-1", "members": [],
+        }  # fmt: skip
+        log.add("JOIN_GROUP", join, answer, version=5, arrives=arrives, connection=connection)
+    assert [row["api"] for row in read(log, tmp_path).rows if row["api"] in {"Unload", "Failover"}] == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "estimated"),
+    [
+        # Kafka's default explains as well that a and e are lost.
+        ("abcde", lambda partitions: partitions == DEFAULT_PARTITIONS),
+        # 1 and c would be of one shard.
+        ("abcde123", lambda partitions: partitions % 4 == 0),
+    ],
+)
+def test_the_number_of_shards_is_estimated_from_who_is_lost_together(
+    groups: str, estimated: Callable[[int], bool], tmp_path: Path
+) -> None:
+    log = KafkaLog()
+    for n in range(40):
+        for group in groups:
+            # 4 shards: ord(group) % 4 says which; one of them is never served.
+            lost = ord(group) % 4 == 1
+            request = {"groupId": group, "generationId": 1, "memberId": "m", "groupInstanceId": None}
+            answer = {"throttleTimeMs": 0, "errorCode": 16 if lost else 25}
+            log.add("HEARTBEAT", request, answer, arrives=n * 50 + ord(group), connection="a")
+    source = read(log, tmp_path, partitions=None)
+    assert estimated(source.partitions)
+    assert run_and_compare(source)[1].differences == []
+
+
+def test_a_group_that_a_conversion_sent_away_began_in_the_log(tmp_path: Path) -> None:
+    log = KafkaLog()
+    # Its first generation ended before anybody was told of it.
+    log.join("", "m-1", 27, arrives=0, takes=300, connection="a")
+    log.join("", "m-2", generation=2, arrives=3_020, takes=3_000, connection="b")
+    assert [row["api"] for row in read(log, tmp_path).rows if row["api"] == "LoadGroup"] == []
+
+
+def test_an_instance_that_is_let_in_without_a_rebalance_was_there_before_the_log(tmp_path: Path) -> None:
+    log = KafkaLog()
+    join = {
+        "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": "",
+        "groupInstanceId": "i", "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "generationId": 3, "protocolType": "consumer", "protocolName": "range",
+        "leader": "m-1", "skipAssignment": False, "memberId": "i-2", "members": [],
+    }  # fmt: skip
+    log.add("JOIN_GROUP", join, answer, version=9, arrives=0, connection="b")
+    sync = {"groupId": "g", "generationId": 3, "memberId": "i-2", "groupInstanceId": "i", "assignments": []}
+    given = {"throttleTimeMs": 0, "errorCode": 0, "assignment": "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="}
+    log.add("SYNC_GROUP", sync, given, version=3, arrives=10, connection="b")
+    log.heartbeat("m-1", generation=3, arrives=20, connection="a")
+    source = read(log, tmp_path)
+    loaded = [msgspec.json.decode(row["body"]) for row in source.rows if row["api"] == "LoadGroup"]
+    assert [record["value"]["generation"] for record in loaded] == [3]
+    members = {each["memberId"]: each for each in loaded[0]["value"]["members"]}
+    # What it called itself before, nothing tells.
+    assert (members["i-unknown"]["groupInstanceId"], members["i-unknown"]["clientId"]) == ("i", "")
+    assert members.keys() == {"m-1", "i-unknown"}
+    outputs, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    rules = [row["rule"] for row in outputs.transitions.to_pylist()]
+    assert "STATIC_MEMBER_REPLACED" in rules
+    assert "MEMBER_ADDED" not in rules

@@ -1,0 +1,158 @@
+"""What a request log tells of topics: when they came, grew and went, and which id is whose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from tests.replay.broker_log import KafkaLog, commit, one_member, read
+
+
+def topics_by_time(source: ReplaySource) -> list[list[tuple[str, int]]]:
+    bodies = [msgspec.json.decode(row["body"]) for row in source.rows if row["api"] == "TopicMetadata"]
+    return [[(topic["name"], topic["partitions"]) for topic in body["topics"]] for body in bodies]
+
+
+def test_topics_come_and_grow_and_go_as_the_log_tells(tmp_path: Path) -> None:
+    log = KafkaLog()
+    created = [{"name": "new", "topicId": "x", "errorCode": 0, "numPartitions": 2}]
+    log.add("CREATE_TOPICS", {"topics": [{"name": "new", "numPartitions": 2}]}, {"topics": created}, arrives=10)
+    grown = [{"name": "new", "errorCode": 0}]
+    log.add("CREATE_PARTITIONS", {"topics": [{"name": "new", "count": 3}]}, {"results": grown}, arrives=20)
+    failed = [{"name": "new", "errorCode": 36, "numPartitions": -1}]
+    log.add("CREATE_TOPICS", {"topics": [{"name": "new", "numPartitions": 9}]}, {"topics": failed}, arrives=25)
+    gone = [{"name": "new", "topicId": "x", "errorCode": 0}]
+    log.add("DELETE_TOPICS", {"topics": [{"name": "new"}]}, {"responses": gone}, arrives=30)
+    log.heartbeat("m", 25, arrives=40)
+    assert topics_by_time(read(log, tmp_path)) == [[], [("new", 2)], [("new", 3)], []]
+
+
+def test_a_forwarded_growth_is_there_by_its_first_answer(tmp_path: Path) -> None:
+    log = KafkaLog()
+    asked = {"topics": [{"name": "new", "numPartitions": 2}]}
+    made = {"topics": [{"name": "new", "topicId": "x", "errorCode": 0, "numPartitions": 2}]}
+    log.add("CREATE_TOPICS", asked, made, arrives=10, takes=60)
+    log.add("CREATE_TOPICS", asked, made, arrives=20, takes=5, connection="b")
+    grown = {"topics": [{"name": "new", "count": 3}]}, {"results": [{"name": "new", "errorCode": 0}]}
+    log.add("CREATE_PARTITIONS", *grown, arrives=30, takes=5, connection="c")
+    log.heartbeat("m", 25, arrives=50, connection="d")
+    log.heartbeat("m", 25, arrives=90, connection="d")
+    assert topics_by_time(read(log, tmp_path)) == [[], [("new", 2)], [("new", 3)]]
+
+
+def test_growth_of_a_topic_that_was_not_asked_for_is_rejected_and_the_rest_is_read(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    other = [{"name": "other", "errorCode": 0}]
+    log.add("CREATE_PARTITIONS", {"topics": [{"name": "t", "count": 3}]}, {"results": other}, arrives=20)
+    source = read(log, tmp_path)
+    (rejection,) = source.rejections
+    assert "response.results.name is 'other', expected one of ['t']" in rejection.reason
+    assert source.requests == 4
+
+
+def test_a_topic_is_older_than_the_log_where_commits_were_accepted_and_unknown_where_refused(tmp_path: Path) -> None:
+    log = KafkaLog()
+    commit(log, {"name": "t1"}, 0, arrives=0, version=9)
+    commit(log, {"name": "t1"}, 3, partition=99, arrives=5, version=9)
+    commit(log, {"name": "nothing"}, 3, arrives=10, version=9)
+    source = read(log, tmp_path)
+    assert topics_by_time(source) == [[("t1", 3)]]
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_a_topics_name_is_found_by_what_is_fetched_under_it(tmp_path: Path) -> None:
+    topic_id = "3vNQCJG2Rk6c2gxeoDo1kw"
+    log = KafkaLog()
+    commit(log, {"name": "t1"}, 0, arrives=0, version=9)
+    partition = {
+        "partitionIndex": 2, "committedOffset": 7, "committedLeaderEpoch": -1, "metadata": "", "errorCode": 0
+    }  # fmt: skip
+    group = {"groupId": "g", "topics": [{"topicId": topic_id, "partitions": [partition]}], "errorCode": 0}
+    asked = {
+        "groupId": "g", "memberId": None, "memberEpoch": -1,
+        "topics": [{"topicId": topic_id, "partitionIndexes": [2]}],
+    }  # fmt: skip
+    fetch = {"groups": [asked], "requireStable": False}
+    log.add("OFFSET_FETCH", fetch, {"throttleTimeMs": 0, "groups": [group]}, arrives=10, version=10)
+    commit(log, {"topicId": topic_id}, 0, arrives=20, version=10)
+    source = read(log, tmp_path)
+    assert source.notes == {"topic ids matched with names by what answers imply": 1}
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_who_asks_for_all_offsets_is_told_of_those_that_are_older_than_the_log_even_of_none(tmp_path: Path) -> None:
+    log = KafkaLog()
+    told = [
+        {"partitionIndex": place, "committedOffset": offset, "committedLeaderEpoch": -1, "metadata": "", "errorCode": 0}
+        for place, offset in ((2, -1), (0, 605))
+    ]
+    group = {"groupId": "g", "topics": [{"name": "t1", "partitions": told}], "errorCode": 0}
+    fetch = {"groups": [{"groupId": "g", "memberId": None, "memberEpoch": -1, "topics": None}], "requireStable": False}
+    log.add("OFFSET_FETCH", fetch, {"throttleTimeMs": 0, "groups": [group]}, arrives=10, version=9)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [difference for difference in verdict.differences if difference.undecided is None] == []
+
+
+def test_a_topics_id_is_found_by_who_was_assigned_it(tmp_path: Path) -> None:
+    topic_id = "3vNQCJG2Rk6c2gxeoDo1kw"
+    log = KafkaLog()
+    # An old version of CreateTopics answers without the id.
+    created = {"name": "t1", "errorCode": 0, "errorMessage": None}
+    wanted = {"name": "t1", "numPartitions": 2, "replicationFactor": 1, "assignments": [], "configs": []}
+    log.add("CREATE_TOPICS", {"topics": [wanted], "validateOnly": False}, {"topics": [created]}, arrives=0, version=4)
+    asked = {
+        "groupId": "g", "memberId": "m", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": ["t1"], "subscribedTopicRegex": None,
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    assignment = {"topicPartitions": [{"topicId": topic_id, "partitions": [0, 1]}]}
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "m", "memberEpoch": 2,
+        "heartbeatIntervalMs": 5000, "assignment": assignment,
+    }  # fmt: skip
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=1_000, version=1)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.notes == {"topic ids matched with names by what answers imply": 1}
+
+
+def subscribed(log: KafkaLog, regex: str, topic_ids: list[str]) -> KafkaLog:
+    """Adds a member that subscribes by an expression, and that hears of its assignment when it beats."""
+    asked = {
+        "groupId": "g", "memberId": "m", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": regex,
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    answer: dict[str, Any] = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "m", "memberEpoch": 1,
+        "heartbeatIntervalMs": 5000, "assignment": {"topicPartitions": []},
+    }  # fmt: skip
+    beats = {**asked, "memberEpoch": 1, "subscribedTopicNames": None, "subscribedTopicRegex": None}
+    assigned = {"topicPartitions": [{"topicId": topic_id, "partitions": [0, 1]} for topic_id in topic_ids]}
+    told = {**answer, "memberEpoch": 2, "assignment": assigned}
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=1_000, version=1)
+    log.add("CONSUMER_GROUP_HEARTBEAT", beats, told, arrives=2_500, version=1)
+    return log
+
+
+@pytest.mark.parametrize("regex", ["orders.*", "(orders|bills)-[a-c].*", r"^orders\.eu.+$"])
+def test_a_topic_without_a_name_has_one_that_the_expressions_match_by_which_it_is_assigned(
+    regex: str, tmp_path: Path
+) -> None:
+    log = subscribed(KafkaLog(), regex, ["3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw"])
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_two_topics_without_a_name_share_none(tmp_path: Path) -> None:
+    log = subscribed(KafkaLog(), "orders", ["3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw"])
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert len(verdict.differences) == 1

@@ -1,0 +1,156 @@
+"""What a broker may have loaded, and when, as the answers tell it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
+from coordinator_udf.replay.inputs.broker_log.undecided import ENDED
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.recorded import run_and_compare
+from tests.replay.broker_log import KafkaLog, one_member, read
+
+
+def loaded_again() -> KafkaLog:
+    """A group whose shard was lost and loaded again."""
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    log.heartbeat("m-1", arrives=5_200)
+    return log
+
+
+def test_one_answer_after_a_load_that_the_next_ones_deny_is_unexplained(tmp_path: Path) -> None:
+    log = loaded_again()
+    soon = log.heartbeat("m-1", 22, arrives=5_300)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    late = log.heartbeat("m-1", 22, arrives=6_000)
+    log.heartbeat("m-1", arrives=6_100)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [(each.request_id, each.undecided) for each in verdict.differences] == [(soon, None), (late, None)]
+    lines = [unexplained_line(row) for row in unexplained_rows(source, verdict.differences)]
+    whole, cut = "no order with up to 4 changes in the last 48 steps explains it", "not decided: the bound of "
+    assert [(whole in line, cut in line) for line in lines] == [(True, False), (False, True)]
+
+
+def test_a_broker_may_have_loaded_another_generation_than_the_log_tells(tmp_path: Path) -> None:
+    log = loaded_again()
+    for number in range(5):
+        log.heartbeat("m-1", 22, arrives=5_300 + 10 * number)
+    for number in range(30):
+        log.heartbeat("m-1", generation=2, arrives=5_400 + 10 * number)
+    wrong = log.heartbeat("m-1", 25, generation=2, arrives=6_000)
+    log.heartbeat("m-1", generation=2, arrives=6_100)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [(each.request_id, each.undecided) for each in verdict.differences] == [(wrong, None)]
+    assert source.explained is not None
+    assert [found.of_load for outcome in source.explained.outcomes.values() for found in outcome.adopted] == [True]
+
+
+def test_a_broker_that_loaded_nothing_at_first_may_load_all_later(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    for number in range(3):
+        log.heartbeat("m-1", 25, arrives=5_200 + 10 * number)
+    log.heartbeat("m-1", 16, arrives=5_300)
+    log.heartbeat("m-1", 16, arrives=5_310)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    log.heartbeat("m-1", 22, generation=2, arrives=6_000)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_sessions_may_begin_as_soon_as_a_shard_was_not_loading_any_more(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    # Loaded at 5.105 s: until ten seconds later the new member waits for the one of before.
+    log.join("", "m-2", 79, arrives=5_190, connection="b")
+    log.join("m-2", "m-2", generation=2, arrives=5_195, takes=9_915, connection="b")
+    log.heartbeat("m-2", generation=2, arrives=15_111, connection="b")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_sessions_may_begin_when_a_broker_is_back_that_nobody_asked_for_the_group_yet(tmp_path: Path) -> None:
+    log = KafkaLog()
+    other = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
+    log.heartbeat("m-2", arrives=0, connection="b")
+    log.heartbeat("m-1", arrives=100, connection="a")
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=200, connection="c")
+    # The broker is away. It has loaded the group when it refuses another one.
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 16}, arrives=13_100, connection="d")
+    log.join("m-1", "m-1", generation=2, arrives=14_000, takes=9_110, connection="e")
+    log.heartbeat("m-1", generation=2, arrives=23_115, connection="e")
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_sessions_begin_when_a_broker_is_back_however_late_the_group_is_asked_for(tmp_path: Path) -> None:
+    log = one_member(KafkaLog(), session_ms=45_000)
+    other = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=4_200, connection="c")
+    # The broker is away. It has loaded the group when it refuses another one: the session ends 45 s after that.
+    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 16}, arrives=13_100, connection="d")
+    log.join("", "m-2", 79, arrives=33_000, connection="e")
+    log.join("m-2", "m-2", generation=2, arrives=33_010, takes=25_100, connection="e")
+    log.heartbeat("m-2", generation=2, arrives=58_115, connection="e")
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+
+
+def test_a_session_may_end_before_a_shard_is_lost_of_which_nobody_asked_meanwhile(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # The member was put out at 14 s, which the broker wrote before it lost the shard: it loads an empty group.
+    log.join("m-1", "", 14, arrives=16_000)
+    log.join("", "m-2", 79, arrives=16_300, connection="b")
+    log.join("m-2", "m-2", generation=3, arrives=16_310, takes=3_003, connection="b")
+    log.heartbeat("m-2", 0, generation=3, arrives=19_320, connection="b")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.explained is not None
+    assert not source.explained.rebased
+
+
+def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    wrong = log.heartbeat("m-1", 25, arrives=5_200)
+    log.join("m-1", "", 14, arrives=5_300)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [(each.request_id, each.undecided) for each in verdict.differences] == [(wrong, None)]
+
+
+def test_a_lost_shard_is_no_reason_for_what_is_never_answered(tmp_path: Path) -> None:
+    log = loaded_again()
+    wrong = log.heartbeat("m-1", 110, arrives=5_300)
+    log.heartbeat("m-1", arrives=5_400)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [each.request_id for each in verdict.differences if each.undecided is None] == [wrong]
+
+
+def test_a_rebalance_that_goes_on_when_a_shard_is_lost_is_undecided(tmp_path: Path) -> None:
+    log = loaded_again()
+    for number in range(30):
+        log.heartbeat("m-1", arrives=5_400 + 10 * number)
+    # Somebody joined whom the broker didn't answer any more.
+    last = log.heartbeat("m-1", 27, arrives=6_000)
+    log.heartbeat("m-1", 16, arrives=6_100)
+    log.join("m-1", "", 14, arrives=6_200)
+    for number in range(30):
+        log.heartbeat("m-1", arrives=6_400 + 10 * number)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [each.request_id for each in verdict.differences if each.undecided is None] == []
+    assert [each.request_id for each in verdict.differences if each.undecided == ENDED] == [last]
