@@ -34,18 +34,20 @@ def group_spec() -> dict[str, Any]:
     Its page gives a chart the window's width, and the owners' colours to the members that they are.
     """
     time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=8, labelOverlap=True))
-    phases = (
-        alt.Chart(alt.NamedData("phases"))
-        .mark_rect(opacity=0.35)
-        .encode(
-            x=time,
-            x2="to:T",
-            color=alt.Color("phase:N").scale(
-                domain=["waiting for joins", "waiting for the assignment", "reconciling"], range=[ORANGE, PURPLE, SKY]
-            ),
-            tooltip=["phase:N", "text:N"],
-        )
+    members = _members_chart(time)
+    owners = _owners_chart(time)
+    spec: dict[str, Any] = (
+        alt.vconcat(members, owners, spacing=8)
+        .resolve_scale(x="shared", color="independent")
+        .configure_view(stroke=None)
+        .configure_legend(orient="top", symbolLimit=12)
+        .to_dict(validate=False)
     )
+    return spec
+
+
+def _members_chart(time: alt.X) -> alt.LayerChart:
+    """Returns who was in the group, a lane each, in what phases it was, and who was silent until it was put out."""
     lane = alt.Y("lane:N", title=None, sort=None)
     lanes = (
         alt.Chart(alt.NamedData("lanes"))
@@ -58,7 +60,37 @@ def group_spec() -> dict[str, Any]:
             tooltip=["lane:N", "member:N", "ended:N"],
         )
     )
-    ends = (
+    silent = (
+        alt.Chart(alt.NamedData("silent"))
+        .mark_bar(height=7)
+        .encode(x=time, x2="to:T", y=lane, color=_red("silent until put out"), tooltip=["lane:N", "member:N"])
+    )
+    layers = alt.layer(_phases_chart(time), lanes, silent, _ends_chart(lane))
+    # Shapes, too, so that an event's shape and colour are one line of the legend.
+    members: alt.LayerChart = layers.resolve_scale(color="independent", shape="independent")
+    return members
+
+
+def _phases_chart(time: alt.X) -> alt.Chart:
+    """Returns when the group waited, and for what."""
+    phases: alt.Chart = (
+        alt.Chart(alt.NamedData("phases"))
+        .mark_rect(opacity=0.35)
+        .encode(
+            x=time,
+            x2="to:T",
+            color=alt.Color("phase:N").scale(
+                domain=["waiting for joins", "waiting for the assignment", "reconciling"], range=[ORANGE, PURPLE, SKY]
+            ),
+            tooltip=["phase:N", "text:N"],
+        )
+    )
+    return phases
+
+
+def _ends_chart(lane: alt.Y) -> alt.Chart:
+    """Returns who joined, left, was put out or came back, and when."""
+    ends: alt.Chart = (
         alt.Chart(alt.NamedData("marks"))
         .mark_point(filled=True, size=60, opacity=1)
         .encode(
@@ -74,23 +106,7 @@ def group_spec() -> dict[str, Any]:
             tooltip=["lane:N", "event:N", "at:T"],
         )
     )
-    silent = (
-        alt.Chart(alt.NamedData("silent"))
-        .mark_bar(height=7)
-        .encode(x=time, x2="to:T", y=lane, color=_red("silent until put out"), tooltip=["lane:N", "member:N"])
-    )
-    layers = alt.layer(phases, lanes, silent, ends)
-    # Shapes, too, so that an event's shape and colour are one line of the legend.
-    members = layers.resolve_scale(color="independent", shape="independent")
-    owners = _owners_chart(time)
-    spec: dict[str, Any] = (
-        alt.vconcat(members, owners, spacing=8)
-        .resolve_scale(x="shared", color="independent")
-        .configure_view(stroke=None)
-        .configure_legend(orient="top", symbolLimit=12)
-        .to_dict(validate=False)
-    )
-    return spec
+    return ends
 
 
 def _owners_chart(time: alt.X) -> alt.LayerChart:
