@@ -15,7 +15,8 @@ import msgspec
 import typer
 
 from coordinator_udf import stopping
-from coordinator_udf.simulation.what_if.comparison import Change, Outcome, compare
+from coordinator_udf.simulation.what_if.change import Change
+from coordinator_udf.simulation.what_if.comparison import Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.other_kinds import not_simulated

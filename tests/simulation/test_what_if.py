@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.simulation.measures import Measures, measured
-from coordinator_udf.simulation.what_if.comparison import Change, Outcome, changed_plan, compare
+from coordinator_udf.simulation.what_if.change import Change, changed_plan
+from coordinator_udf.simulation.what_if.comparison import Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.world import World

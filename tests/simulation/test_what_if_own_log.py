@@ -12,7 +12,8 @@ from deltalake import write_deltalake
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows, request_rows
-from coordinator_udf.simulation.what_if.comparison import Change, compare
+from coordinator_udf.simulation.what_if.change import Change
+from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.user_errors import InputError
