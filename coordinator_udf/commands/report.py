@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
+from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +13,11 @@ from pyspark.errors import PySparkException
 
 from coordinator_udf import stopping
 from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, State, TimeZone
-from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, Window, load_facts
+from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if
+from coordinator_udf.forensics.window import Window, parse_time
 from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, needs_spark, replay
@@ -40,8 +41,10 @@ def main(
     ] = "incident.html",
     form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
     group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None,
-    since: Annotated[datetime | None, typer.Option("--from", help="From when on (UTC).")] = None,
-    until: Annotated[datetime | None, typer.Option("--to", help="Until when (UTC).")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="From when on; in --time-zone unless it has an offset.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Until when; as --from.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker's setting; repeatable.")
     ] = None,
@@ -55,7 +58,6 @@ def main(
 ) -> None:
     """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
     try:
-        window = Window(group, since, until)
         predicted = {} if what_if is None else read_what_if(what_if)
         with staging() as stage, stopping.temporary_directory("incident-") as scratch:
             page = stage.target(output)
@@ -65,6 +67,7 @@ def main(
             out = keep or Path(scratch) / "tables"
             begin_with = None if state is None else stage.fetch(state)
             options = ReplayOptions.load(None, settings or (), None, time_zone, begin_with)
+            window = _window(group, since, until, options.zone())
             request = ReplayRequest(tuple(paths), out, options, overwrite=True, one_broker=one_broker)
             evidence: list[str] = []
             if folder is None:
@@ -81,6 +84,19 @@ def main(
     except (UserError, PySparkException) as error:
         typer.echo(f"report: {error}", err=True)
         raise typer.Exit(2) from error
+
+
+def _window(group: str | None, since: str | None, until: str | None, zone: tzinfo) -> Window:
+    """Returns of what the report is to tell.
+
+    Raises:
+        InputError: a time is none, or the first is after the last.
+    """
+    begin = None if since is None else parse_time(since, "--from", zone)
+    end = None if until is None else parse_time(until, "--to", zone, last=True)
+    if begin is not None and end is not None and begin > end:
+        raise InputError(f"--from {since} is after --to {until}; expected a time before it")
+    return Window(group, begin, end)
 
 
 def _refuse_impossible(page: Path) -> None:

@@ -10,6 +10,8 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
+from coordinator_udf.forensics.window import Window
+
 #: A section lists so many rebalances, of some 700 characters each; where there are more, those that took longest. Half
 #: and double are sections of 70 and 280 KB in place of 140.
 _MOST_REBALANCES: Final = 200
@@ -242,27 +244,6 @@ class GroupFacts:
     def cost(self) -> tuple[int, int, int]:
         """What it is sorted by."""
         return len(self.findings), self.stopped_ms, len(self.rebalances)
-
-
-@dataclass(frozen=True)
-class Window:
-    """Of what a report tells: one group or all, from when to when."""
-
-    group_id: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def where(self, begin: str, end: str | None = None) -> str:
-        """Returns a condition on two columns of a view, or on one."""
-        terms = ["true"]
-        if self.group_id is not None:
-            quoted = self.group_id.replace("\\", "\\\\").replace("'", "\\'")
-            terms.append(f"group_id = '{quoted}'")
-        if self.since is not None:
-            terms.append(f"coalesce({end or begin}, {begin}) >= TIMESTAMP '{self.since:%Y-%m-%d %H:%M:%S.%f}'")
-        if self.until is not None:
-            terms.append(f"{begin} <= TIMESTAMP '{self.until:%Y-%m-%d %H:%M:%S.%f}'")
-        return " AND ".join(terms)
 
 
 _REBALANCES = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.commands.report import facts_of
-from coordinator_udf.forensics.facts import Window
+from coordinator_udf.forensics.window import Window
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess

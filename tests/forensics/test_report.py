@@ -23,10 +23,10 @@ from coordinator_udf.forensics.facts import (
     Ownership,
     Rebalance,
     Refusals,
-    Window,
 )
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import TRIGGERS, at_the_end, rebalance_sentence
+from coordinator_udf.forensics.window import Window
 from schemas.view_comments import COLUMN_COMMENTS
 
 START = datetime(2026, 11, 22, 6, 52)

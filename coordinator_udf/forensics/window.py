@@ -1,0 +1,51 @@
+"""Of which group and which time a report tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from coordinator_udf.user_errors import InputError
+
+
+@dataclass(frozen=True)
+class Window:
+    """Of what a report tells: one group or all, from when to when (UTC, without a zone, as in the views)."""
+
+    group_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def where(self, begin: str, end: str | None = None) -> str:
+        """Returns a condition on two columns of a view, of which the second is null while it lasts, or on one."""
+        terms = ["true"]
+        if self.group_id is not None:
+            quoted = self.group_id.replace("\\", "\\\\").replace("'", "\\'")
+            terms.append(f"group_id = '{quoted}'")
+        if self.since is not None:
+            since = f"TIMESTAMP '{self.since:%Y-%m-%d %H:%M:%S.%f}'"
+            terms.append(f"{begin} >= {since}" if end is None else f"({end} IS NULL OR {end} >= {since})")
+        if self.until is not None:
+            terms.append(f"{begin} <= TIMESTAMP '{self.until:%Y-%m-%d %H:%M:%S.%f}'")
+        return " AND ".join(terms)
+
+
+def parse_time(text: str, option: str, zone: tzinfo, *, last: bool = False) -> datetime:
+    """Returns a moment of the command line in UTC, without a zone.
+
+    Args:
+        option: which option names it.
+        zone: the time zone of a time that names none.
+        last: which of both is meant by a time that comes twice, where clocks go back: the first, or the last.
+
+    Raises:
+        InputError: it is no time.
+    """
+    try:
+        at = datetime.fromisoformat(text.strip())
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=zone, fold=int(last))
+        return at.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError) as error:
+        message = f"{option} is {text!r}; expected a time such as '2026-11-21 02:44:00' or '2026-11-21T02:44:00+02:00'"
+        raise InputError(message) from error
