@@ -1,7 +1,10 @@
 """SIGTERM and Ctrl-C end a command quietly.
 
 A command that is told to stop leaves its contexts in order, so that what is temporary goes, prints nothing, and ends
-with 128 and the signal's number, as a shell tells it: 143 or 130. A second signal ends it at once.
+with 128 and the signal's number, as a shell tells it: 143 or 130. A second signal ends it at once; a third where the
+first has to wait for the end of what can't be left half done. A server says what signals do instead.
+
+What a signal raises may get lost in code that others wrote. It is raised again then, unless that code keeps it.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ _END_S: Final = 20.0
 #: After so long what was lost is raised again, in seconds: who lost it is done by then, or loses it anew, and it is
 #: raised once more.
 _AGAIN_S: Final = 0.01
+#: So often it is put off while an error is being handled, which may be the one that took its place on its way out: for
+#: as long as the end of what has to be ended may take.
+_MOST_PUT_OFF: Final = round(_END_S / _AGAIN_S)
 
 
 class _Told(SystemExit):
@@ -37,35 +43,49 @@ class _Stopping:
 
     def __init__(self) -> None:
         self.watched: list[signal.Signals] = []
+        self.ignored: list[signal.Signals] = []
         self.number: int | None = None
         self.pending: int | None = None
         self.is_deferred = False
         self.is_over = False
         self.told: weakref.ref[_Told] | None = None
+        self.put_off = 0
         self.first: list[Callable[[], None]] = []
+        #: What a signal does instead of ending the command.
+        self.instead: Callable[[], None] | None = None
 
     def watch(self) -> None:
         # Whom a shell started in the background without job control doesn't hear of Ctrl-C.
-        self.watched = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self.ignored = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
+        self.watched = [number for number in _SIGNALS if number not in self.ignored]
         self.listen()
 
     def listen(self) -> None:
+        """Has signals come here, also where others, such as PySpark, said meanwhile what they do."""
+        if self.number is not None:
+            return
         for number in self.watched:
             signal.signal(number, self.handle)
+        for number in self.ignored:
+            signal.signal(number, signal.SIG_IGN)
 
     def handle(self, number: int, _: FrameType | None = None) -> None:
+        if self.instead is not None:
+            self.instead()
+            return
         if self.is_deferred:
+            if self.pending is not None:
+                self._let_the_next_end_it()
             self.pending = number
             return
-        self.number = number
-        for each in self.watched:
-            signal.signal(each, signal.SIG_DFL)
+        self.number, self.pending = number, None
+        self._let_the_next_end_it()
         # What fails from now on fails because of it.
         logging.disable(logging.CRITICAL)
         warnings.simplefilter("ignore")
         threading.excepthook = lambda _: None
         sys.unraisablehook = lambda _: None
-        signal.signal(signal.SIGALRM, self._raise)
+        signal.signal(signal.SIGALRM, self._try_again)
         for end in reversed(self.first):
             # This thread may be waiting for an answer of what is to be ended.
             thread = threading.Thread(target=end, daemon=True)
@@ -73,9 +93,11 @@ class _Stopping:
             thread.join(_END_S)
         self._raise()
 
-    def _raise(self, _: int | None = None, __: FrameType | None = None) -> None:
-        if self.is_over:
-            return
+    def _let_the_next_end_it(self) -> None:
+        for number in self.watched:
+            signal.signal(number, signal.SIG_DFL)
+
+    def _raise(self) -> None:
         told = _Told(128 + (self.number or 0))
         self.told = weakref.ref(told, self._raise_again)
         try:
@@ -87,11 +109,30 @@ class _Stopping:
     def _raise_again(self, _: weakref.ref[_Told]) -> None:
         """Ends the command a moment later where nobody holds what was raised any more, and it didn't come to the end.
 
-        A signal may come as an object is deleted, as a generator is closed for nobody needs it, or as a hash is asked
-        for by code in C that takes any error as "not there" (msgspec, of the type that it converts to).
+        A signal may come as an object is deleted, as a generator is closed for nobody needs it, as a hash is asked for
+        by code in C that takes any error as "not there" (msgspec, of the type that it converts to), or while DuckDB
+        works, which raises an error of its own.
         """
         if not self.is_over:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+    def _try_again(self, _: int, __: FrameType | None) -> None:
+        """Raises it again, but not into what is being left in order, or can't be left half done."""
+        if self.is_over:
+            return
+        if self.is_deferred or (sys.exc_info()[1] is not None and self.put_off < _MOST_PUT_OFF):
+            self.put_off += not self.is_deferred
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+            return
+        self._raise()
+
+    def end(self) -> None:
+        """Has nothing be raised any more."""
+        self.is_over = True
+        if self.number is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            # Python gives signals their default back at its end, which is to die of this one.
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 _stopping = _Stopping()
@@ -103,10 +144,10 @@ def run(command: Callable[[], object]) -> None:
     try:
         command()
     except BaseException:
-        _stopping.is_over = True
+        _stopping.end()
         if _stopping.number is None:
             raise
-    _stopping.is_over = True
+    _stopping.end()
     if _stopping.number is not None:
         sys.exit(128 + _stopping.number)
 
@@ -114,6 +155,15 @@ def run(command: Callable[[], object]) -> None:
 def was_stopped() -> bool:
     """Returns whether this process was told to stop, so that what is left is to be left alone."""
     return _stopping.number is not None
+
+
+def call_instead(action: Callable[[], None]) -> None:
+    """Says what signals do from now on instead of ending the command, for a server. To be called by the main thread."""
+    _stopping.instead = action
+    if _stopping.watched or _stopping.ignored:
+        _stopping.listen()
+    else:
+        _stopping.watch()
 
 
 def first_end(end: Callable[[], None]) -> None:
@@ -142,8 +192,8 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         _stopping.is_deferred = False
-        # Others, such as PySpark, may have said meanwhile what SIGINT does.
         _stopping.listen()
-        if _stopping.pending is not None:
+        number, _stopping.pending = _stopping.pending, None
+        if number is not None:
             # What failed may have failed because of it: other processes of the command heard of it, too.
-            _stopping.handle(_stopping.pending)
+            _stopping.handle(number)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -65,8 +64,7 @@ def main(
     """Serve Kafka clients from a process of its own."""
     configure_logging(as_json=log_json)
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stopping.call_instead(stop.set)
     options = GatewayOptions(listen, advertise, config, upstream, broker_ports, security, gateways, request_timeout)
     folder = root or Path("data/live")
     try:

@@ -65,8 +65,21 @@ EXAMPLES: Final = {
 
 def main() -> None:
     """Runs the command that is named first. Only its module is loaded: others bring Spark."""
-    app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None)
     named = next((word for word in _words() if not word.startswith("-")), None)
+
+    def run() -> None:
+        _app(named)()
+
+    try:
+        # Loading takes a second, in which Ctrl-C is to be as quiet.
+        stopping.run(run)
+    except UserError as error:
+        typer.echo(f"{named}: {error}", err=True)
+        sys.exit(1)
+
+
+def _app(named: str | None) -> typer.Typer:
+    app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None)
     for name, help_text in COMMANDS.items():
         wanted = name == named
         command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
@@ -74,11 +87,7 @@ def main() -> None:
     offsets = import_module("coordinator_udf.commands.offsets").app if named == "offsets" else typer.Typer()
     bring = "Bring offsets to and from tables, Kafka's topic of them, and a cluster."
     app.add_typer(offsets, name="offsets", help=bring, epilog=_epilog("offsets"))
-    try:
-        stopping.run(app)
-    except UserError as error:
-        typer.echo(f"{named}: {error}", err=True)
-        sys.exit(1)
+    return app
 
 
 def _epilog(command: str) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from coordinator_udf import stopping
 from coordinator_udf.commands.gateway_options import KafkaConfig
 from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
@@ -150,7 +149,7 @@ def _request_log(root: Path, log: str | None, kafka_config: Path | None) -> Iter
 def serve_at(folder: str, address: endpoint.Address) -> None:
     """Offers the tables and views until it is interrupted."""
     refuse_busy(address)
-    with tempfile.TemporaryDirectory(prefix="muster-sql-") as scratch:
+    with stopping.temporary_directory("muster-sql-") as scratch:
         warehouse = {_WAREHOUSE: scratch}
         spark = delta_session("muster-sql", SETTINGS | endpoint.connect_settings(address) | warehouse)
         quiet(spark)
@@ -187,8 +186,7 @@ def installed(folder: str, schema: str | None, spark_conf: Path | None) -> list[
 def wait_for_the_end() -> None:
     """Waits for SIGINT or SIGTERM."""
     stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    stopping.call_instead(stopped.set)
     while not stopped.wait(1):
         pass
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
-from types import FrameType
 from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
+
+from coordinator_udf import stopping
 
 
 class _JvmHandler:
@@ -29,12 +29,7 @@ class _JvmHandler:
 
 def stop_on_signals(spark: SparkSession, stop: threading.Event) -> None:
     """Sets the event on SIGTERM and SIGINT, in place of what PySpark and the JVM do (cancel all jobs, exit)."""
-
-    def handle(_: int, __: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    stopping.call_instead(stop.set)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
     # Under spark-submit the JVM is the process that a person or a supervisor sends signals to, and Python its child.

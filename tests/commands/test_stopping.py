@@ -114,3 +114,138 @@ stopping.run(command)
 
 def test_a_signal_ends_the_command_also_where_code_in_c_took_it_for_an_error_of_its_own() -> None:
     assert run(_ASKS_FOR_A_HASH) == (143, "went on\n", "")
+
+
+_WORKS_IN_DUCKDB = """
+import os, signal, sys, threading
+from pathlib import Path
+import duckdb
+from coordinator_udf import stopping
+
+def command():
+    with stopping.temporary_directory("made-", Path(sys.argv[1])) as made:
+        for number in range(3_000):
+            Path(made, str(number)).touch()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        duckdb.execute("SET threads = 1")
+        duckdb.execute("SELECT count(*) FROM range(3000000) a, range(100000) b WHERE (a.range * b.range) % 7 = 3")
+    print("too far")
+
+stopping.run(command)
+"""
+
+
+def test_a_signal_as_duckdb_works_leaves_nothing_temporary(tmp_path: Path) -> None:
+    """DuckDB raises an error of its own in place of what the signal raised."""
+    assert run(_WORKS_IN_DUCKDB, str(tmp_path)) == (143, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+_IS_LOST_BEFORE_WHAT_IS_WHOLE = """
+import os, signal, time
+from coordinator_udf import stopping
+
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+
+def command():
+    Held()
+    with stopping.deferred():
+        print("table 1", flush=True)
+        time.sleep(0.2)
+        print("table 2", flush=True)
+    time.sleep(20)
+    print("too far")
+
+stopping.run(command)
+"""
+
+
+def test_what_is_raised_again_waits_for_the_end_of_what_cannot_be_left_half_done() -> None:
+    assert run(_IS_LOST_BEFORE_WHAT_IS_WHOLE) == (143, "table 1\ntable 2\n", "")
+
+
+_IS_LOST_AT_THE_END = """
+import os, signal, time
+from coordinator_udf import stopping
+
+many = [{number: [number]} for number in range(500_000)]
+
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.005)
+
+def command():
+    Held()
+
+stopping.run(command)
+"""
+
+
+def test_a_signal_that_is_lost_at_the_end_has_the_status_of_others() -> None:
+    assert run(_IS_LOST_AT_THE_END) == (143, "", "")
+
+
+_IS_TOLD_TWICE = """
+import os, signal, time
+from coordinator_udf import stopping
+
+def command():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(20)
+    finally:
+        with stopping.temporary_directory("made-"):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        print("too far", flush=True)
+
+stopping.run(command)
+"""
+
+
+def test_a_second_signal_ends_the_command_at_once() -> None:
+    assert run(_IS_TOLD_TWICE) == (-signal.SIGINT, "", "")
+
+
+_IS_A_SERVER = """
+import os, signal, threading
+from coordinator_udf import stopping
+
+def command():
+    stop = threading.Event()
+    stopping.call_instead(stop.set)
+    with stopping.temporary_directory("made-"):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("ends its work:", stop.wait(20))
+
+stopping.run(command)
+"""
+
+
+def test_what_a_server_does_on_a_signal_stays_after_what_cannot_be_left_half_done() -> None:
+    assert run(_IS_A_SERVER) == (0, "ends its work: True\n", "")
+
+
+_IS_DEAF = """
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from coordinator_udf import stopping
+
+def command():
+    with stopping.deferred():
+        # As PySpark does when a session begins.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("went on")
+
+stopping.run(command)
+"""
+
+
+def test_who_does_not_hear_of_ctrl_c_stays_so() -> None:
+    assert run(_IS_DEAF) == (0, "went on\n", "")
