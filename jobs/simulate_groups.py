@@ -1,7 +1,7 @@
 """Simulates groups: ``spark-submit jobs/simulate_groups.py SCENARIO... --out DIR --seeds N``.
 
 Each seed of a scenario is a world of its own; worlds run side by side as Spark tasks. The tables are those of a
-coordinator, so that every view works on them, with member_events and violations beside them.
+coordinator, so that every view works on them, with what applications did and were told, and violations, beside them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(
 ) -> None:
     """Runs scenarios in virtual time and looks in each world for what must not be.
 
-    Exit status 1 if there is any that isn't Kafka's own (docs/what-if.md).
+    Exit status 1 if there is any that isn't Kafka's own (docs/scenarios.md).
     """
     if replay is not None:
         raise typer.Exit(_replay(scenarios, replay))

@@ -5,43 +5,57 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_PLACE: Final = pa.struct([("topic", pa.string()), ("partition", pa.int32())])
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 MEMBER_EVENTS_TABLE: Final = "member_events"
 VIOLATIONS_TABLE: Final = "violations"
 
+#: What members' applications did and were told: callbacks, what they own, starts and ends. ``source`` is the scenario
+#: and the seed; ``run`` counts the processes of a client id from 1.
+MEMBER_EVENTS: Final = StructType(
+    [
+        StructField("source", StringType()),
+        StructField("seq", LongType()),
+        StructField("ts", TimestampType()),
+        StructField("group_id", StringType()),
+        StructField("client_id", StringType()),
+        StructField("run", IntegerType()),
+        StructField("event", StringType()),
+        StructField(
+            "partitions",
+            ArrayType(StructType([StructField("topic", StringType()), StructField("partition", IntegerType())])),
+        ),
+        StructField("detail", StringType()),
+    ]
+)
+
+#: What must not be in a world and was.
+VIOLATIONS: Final = StructType(
+    [
+        StructField("source", StringType()),
+        StructField("seq", LongType()),
+        StructField("ts", TimestampType()),
+        StructField("group_id", StringType()),
+        StructField("kind", StringType()),
+        StructField("detail", StringType()),
+    ]
+)
+
 
 def member_events_arrow() -> pa.Schema:
-    """Returns what members' applications did and were told: callbacks, what they own, starts and ends.
-
-    ``source`` is the scenario and the seed; ``run`` counts the processes of a client id from 1.
-    """
-    return pa.schema(
-        [
-            ("source", pa.string()),
-            ("seq", pa.int64()),
-            ("ts", _TIME),
-            ("group_id", pa.string()),
-            ("client_id", pa.string()),
-            ("run", pa.int32()),
-            ("event", pa.string()),
-            ("partitions", pa.list_(_PLACE)),
-            ("detail", pa.string()),
-        ]
-    )
+    """Returns the Arrow schema of `MEMBER_EVENTS`."""
+    return to_arrow_schema(MEMBER_EVENTS)
 
 
 def violations_arrow() -> pa.Schema:
-    """Returns what must not be in a world and was."""
-    return pa.schema(
-        [
-            ("source", pa.string()),
-            ("seq", pa.int64()),
-            ("ts", _TIME),
-            ("group_id", pa.string()),
-            ("kind", pa.string()),
-            ("detail", pa.string()),
-        ]
-    )
+    """Returns the Arrow schema of `VIOLATIONS`."""
+    return to_arrow_schema(VIOLATIONS)

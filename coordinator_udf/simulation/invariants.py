@@ -30,7 +30,7 @@ LOST_JOIN = "lost join"
 KEPT_UNAWARES = "kept unawares"
 #: A commit of a connection that its member has given up comes after one of the next connection.
 LATE_COMMIT = "late commit"
-#: What follows from Kafka's protocol and clients as they are (docs/what-if.md shows how).
+#: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
 KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT})
 
 

@@ -13,8 +13,12 @@ from schemas.coordinator_log import COORDINATOR_LOG, COORDINATOR_LOG_TABLE
 from schemas.explanations import EXPLANATIONS, EXPLANATIONS_TABLE, UNEXPLAINED, UNEXPLAINED_TABLE
 from schemas.replay_differences import REPLAY_DIFFERENCES, REPLAY_DIFFERENCES_TABLE
 from schemas.requests import REQUEST_LOG, REQUEST_LOG_TABLE
+from schemas.simulation import MEMBER_EVENTS, MEMBER_EVENTS_TABLE, VIOLATIONS, VIOLATIONS_TABLE
 from schemas.tables import TABLES
 from schemas.views import VIEWS
+
+#: The table of a simulation that is asked under another name, for a view has its own, and where it is.
+_FOLDERS: Final = {"application_events": MEMBER_EVENTS_TABLE}
 
 SHAPES: Final[dict[str, StructType]] = {
     **TABLES,
@@ -23,6 +27,8 @@ SHAPES: Final[dict[str, StructType]] = {
     REPLAY_DIFFERENCES_TABLE: REPLAY_DIFFERENCES,
     EXPLANATIONS_TABLE: EXPLANATIONS,
     UNEXPLAINED_TABLE: UNEXPLAINED,
+    VIOLATIONS_TABLE: VIOLATIONS,
+    **dict.fromkeys(_FOLDERS, MEMBER_EVENTS),
 }
 
 _WORD: Final = re.compile(r"\w+")
@@ -32,7 +38,7 @@ _READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 
 def table_path(folder: str, table: str) -> str:
     """Returns where a table is; in SQL a path must be a whole one."""
-    return f"{absolute(folder)}/{table}"
+    return f"{absolute(folder)}/{_FOLDERS.get(table, table)}"
 
 
 def files_alone(path: str) -> list[str] | None:

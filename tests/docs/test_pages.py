@@ -8,12 +8,14 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 
 from coordinator_udf.commands.app import COMMANDS as MUSTER
+from coordinator_udf.gateway.security.settings import Acl, Quota, SecuritySettings
 from coordinator_udf.settings.coordinator import FIELDS
-from schemas.tables import TABLES
+from coordinator_udf.sql.shapes import SHAPES
 from schemas.views import VIEWS
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, anchors, commands, links, programs, prose, spans, text_of
@@ -24,6 +26,9 @@ COMMANDS = {
     "scripts/sql": "coordinator_udf.commands.sql",
     "scripts/run": "scripts.demo.__main__",
     "scripts/offsets": "coordinator_udf.commands.offsets",
+    "scripts/topics": "coordinator_udf.log.kafka.cli",
+    "scripts/users": "coordinator_udf.gateway.security.cli",
+    "scripts/bench": "scripts.benchmarks.__main__",
     **{f"muster {name}": f"coordinator_udf.commands.{name}" for name in MUSTER},
     "muster offsets": "coordinator_udf.commands.offsets",
 }
@@ -97,7 +102,7 @@ def test_options_of_the_live_job_that_its_page_names_exist() -> None:
 
 def test_all_tables_and_views_are_told_of() -> None:
     told = set(spans(ROOT / "docs" / "ask-in-sql.md"))
-    assert {*TABLES, *VIEWS} <= told
+    assert {*SHAPES, *VIEWS} <= told
 
 
 def test_settings_that_are_named_exist() -> None:
@@ -149,3 +154,12 @@ def test_the_tests_of_the_client_side_mode_are_there() -> None:
     named = set(re.findall(r"`(\w+)`", table))
     assert named - set(SCENARIOS) == set()
     assert set(SCENARIOS) - named == set()
+
+
+def test_the_example_of_security_shows_every_setting() -> None:
+    text = (ROOT / "conf" / "security.toml").read_text()
+    fields = {field.encode_name for kind in (SecuritySettings, Acl, Quota) for field in msgspec.structs.fields(kind)}
+    shown = set(re.findall(r"^(?:# )?([a-z_.]+) = ", text, re.MULTILINE))
+    tables = set(re.findall(r"^(?:# )?\[+(\w+)\]+$", text, re.MULTILINE))
+    below = {f"upstream.{name}" for name in shown}
+    assert fields - shown - tables - below == set()

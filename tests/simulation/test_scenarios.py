@@ -15,6 +15,7 @@ from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.tasks import SimulationRequest, simulate
 from coordinator_udf.simulation.world import World
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.user_errors import InputError
 from tests.conftest import ROOT
 
@@ -68,6 +69,11 @@ def test_worlds_are_rows_of_the_tables_however_they_are_spread(spark: SparkSessi
             assert simulate(spark, request, lambda _: None) == []
             for table in ("member_events", "group_transitions", "consumer_offsets"):
                 rows += DeltaTable(str(folder / table)).to_pyarrow_table().to_pylist()
+            asked = ViewsInProcess(str(folder))
+            (told,) = asked.ask("SELECT count(*) AS events FROM application_events")
+            assert told["events"] == DeltaTable(str(folder / "member_events")).count() > 0
+            assert asked.ask("SELECT kind FROM violations") == []
+            asked.close()
         return sorted(rows, key=str)
 
     together = run(tmp_path / "together", ((0, 2),))
