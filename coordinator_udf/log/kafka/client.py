@@ -1,4 +1,4 @@
-"""The clients of a request log's brokers: confluent-kafka, which is installed by ``pip install 'muster[kafka]'``."""
+"""The clients of a request log's brokers: confluent-kafka, an extra dependency: ``pip install '.[kafka]'``."""
 
 from __future__ import annotations
 
