@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
 from coordinator_udf import stopping
-from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, State, TimeZone
+from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, Overwrite, State, TimeZone
 from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import counted
@@ -25,6 +25,7 @@ from coordinator_udf.replay.tasks.session import replay_session
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
+from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import InputError, UserError
@@ -55,10 +56,13 @@ def main(
         Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json predicted for other settings.")
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the tables here.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
     try:
         predicted = {} if what_if is None else read_what_if(what_if)
+        if keep is not None:
+            refuse_existing(keep, overwrite, "--keep")
         with staging() as stage, stopping.temporary_directory("incident-") as scratch:
             page = stage.target(output)
             _refuse_impossible(page)
@@ -68,7 +72,7 @@ def main(
             begin_with = None if state is None else stage.fetch(state)
             options = ReplayOptions.load(None, settings or (), None, time_zone, begin_with)
             window = _window(group, since, until, options.zone())
-            request = ReplayRequest(tuple(paths), out, options, overwrite=True, one_broker=one_broker)
+            request = ReplayRequest(tuple(paths), out, options, overwrite=overwrite, one_broker=one_broker)
             evidence: list[str] = []
             if folder is None:
                 reports = replay_inputs(request)

@@ -141,15 +141,20 @@ class _Writer:
                 self._greatest[name] = max(bounds["max"], self._greatest.get(name, bounds["max"]))
 
 
-def refuse_existing(out: Path | str, overwrite: bool) -> None:
+def refuse_existing(out: Path | str, overwrite: bool, option: str = "--out") -> None:
     """Makes sure that nobody's tables are lost.
+
+    Args:
+        option: what the directory was named by.
 
     Raises:
         InputError: there are tables in the directory, and they are not to be overwritten.
     """
-    there = [name for name in TABLES if DeltaTable.is_deltatable(f"{str(out).rstrip('/')}/{name}")]
-    if there and not overwrite:
-        raise InputError(f"{out} holds tables already ({', '.join(there)}); choose another --out or say --overwrite")
+    if overwrite:
+        return
+    there = [name for name in (*TABLES, *_MORE) if DeltaTable.is_deltatable(f"{str(out).rstrip('/')}/{name}")]
+    if there:
+        raise InputError(f"{out} holds tables already ({', '.join(there)}); choose another {option} or say --overwrite")
 
 
 @contextmanager
