@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from coordinator_udf.simulation.scenario import Scenario, draw_world
+from coordinator_udf.simulation.scenario import draw_world
+from coordinator_udf.simulation.scenario_fields import Scenario
 from coordinator_udf.simulation.world import World
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal
-
-import msgspec
-from msgspec import Meta
+from typing import Any
 
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.plan import (
     Cut,
     Failover,
-    Habit,
     Hang,
     MemberPlan,
     NetworkPlan,
@@ -25,93 +22,9 @@ from coordinator_udf.simulation.plan import (
     TopicPlan,
     WorldPlan,
 )
+from coordinator_udf.simulation.scenario_checks import WrongField, converted
+from coordinator_udf.simulation.scenario_fields import Fault, Members, Scenario, Span, client_ids
 from coordinator_udf.user_errors import InputError
-
-Seconds = Annotated[float, Meta(ge=0)]
-#: A time, or a range out of which each world draws one.
-Span = Seconds | Annotated[tuple[Seconds, ...], Meta(min_length=2, max_length=2)]
-Count = Annotated[int, Meta(ge=1)]
-
-
-class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic of a scenario, with so many records a second in each partition."""
-
-    name: str
-    partitions: Count
-    records_s: Annotated[float, Meta(ge=0)] = 2.0
-
-
-class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some members that are set up alike, with client ids ``<name>1``, ``<name>2`` and so on.
-
-    Attributes:
-        poll_s: how long a poll lasts that brings nothing.
-        process_s: how long the application works between two polls.
-        callback_s: how long a rebalance callback takes.
-        habit: how they misbehave. Other faults don't happen to such members, and they are killed at ``until_s``, by
-            default ``quiet_s`` before the world's end.
-        every_s: how often they do what a member doesn't.
-    """
-
-    count: Count
-    name: str = "c"
-    group: str = "g"
-    protocol: Literal["classic", "consumer"] = "classic"
-    start_s: Span = 0.0
-    static: bool = False
-    topics: tuple[str, ...] = ()
-    properties: dict[str, Any] = {}
-    poll_s: Span = 0.2
-    process_s: Span = 0.02
-    callback_s: Span = 0.0
-    habit: Habit | None = None
-    every_s: Annotated[float, Meta(ge=0.001)] = 1.0
-    until_s: Span | None = None
-
-
-class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that happens to members, topics or the coordinator.
-
-    Attributes:
-        kind: deploy and migrate take all members in turn, ``wave`` of them each ``every_s``; restart takes all at once;
-            scale starts as many more members as ``count`` says, ``wave`` of them each ``every_s``.
-        count: how many members it happens to, drawn from all; how often for a failover.
-        back_s: how long until a crashed or deployed process is replaced; None: never.
-        length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
-        by_s: how much longer messages take over a slow link.
-    """
-
-    kind: Literal["deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "failover", "grow"]
-    at_s: Span
-    count: Count = 1
-    every_s: Seconds = 1.0
-    back_s: Span | None = None
-    length_s: Span = 0.0
-    by_s: Span = 0.0
-    wave: Count = 1
-    topic: str = ""
-    partitions: int = 0
-
-
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long messages take, and the share of requests with which the connection is lost."""
-
-    latency_ms: tuple[int, int] = (1, 5)
-    loss: Annotated[float, Meta(ge=0, le=1)] = 0.0
-
-
-class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A scenario file. A world goes on for ``quiet_s`` after its last fault, up to ``end_s`` at least."""
-
-    title: str
-    end_s: Seconds
-    members: tuple[Members, ...]
-    topics: tuple[Topic, ...]
-    quiet_s: Seconds = 60.0
-    faults: tuple[Fault, ...] = ()
-    network: Network = Network()
-    coordinator: dict[str, Any] = {}
-    cadence_ms: Annotated[int, Meta(ge=0)] = 0
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -122,12 +35,13 @@ def read_scenario(path: Path) -> Scenario:
         SettingsError: a setting of the coordinator can't be.
     """
     try:
-        read = tomllib.loads(path.read_text())
-        scenario = msgspec.convert(read, Scenario)
+        scenario = converted(tomllib.loads(path.read_text()))
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no scenario: {error}") from error
+    except WrongField as error:
+        raise InputError(f"{path}: {error}") from error
     Settings.from_kafka(scenario.coordinator)
     return scenario
 
@@ -136,16 +50,15 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
     """Draws the world of a seed."""
     draws = Random(f"{scenario.title}/{seed}")
     names = tuple(topic.name for topic in scenario.topics)
-    members = [member for family in scenario.members for member in _family(scenario, family, names, draws)]
+    families = zip(scenario.members, client_ids(scenario), strict=True)
+    members = [member for family, ids in families for member in _family(scenario, family, ids, names, draws)]
     topics = [TopicPlan(topic.name, topic.partitions, records_s=topic.records_s) for topic in scenario.topics]
     failovers: list[Failover] = []
     for fault in scenario.faults:
         if fault.kind == "failover":
             failovers += [Failover(_ms(fault.at_s, draws), _ms(fault.length_s, draws)) for _ in range(fault.count)]
-        elif fault.kind == "grow":
-            name = fault.topic or names[0]
-            rate = next((topic.records_s for topic in scenario.topics if topic.name == name), 0.0)
-            topics.append(TopicPlan(name, fault.partitions, _ms(fault.at_s, draws), rate))
+        elif fault.kind in {"grow", "delete"}:
+            topics += _changed_topic(topics, fault, draws)
         else:
             members = _disturbed(members, fault, draws)
     plan = WorldPlan(
@@ -173,10 +86,23 @@ def _last_fault_ms(plan: WorldPlan) -> int:
     return max(moments, default=0)
 
 
-def _family(scenario: Scenario, family: Members, topics: tuple[str, ...], draws: Random) -> list[MemberPlan]:
+def _changed_topic(topics: list[TopicPlan], fault: Fault, draws: Random) -> list[TopicPlan]:
+    """Returns what becomes of a topic that grows, or is deleted and perhaps made again as it was."""
+    before = next(topic for topic in reversed(topics) if topic.name == (fault.topic or topics[0].name))
+    at_ms = _ms(fault.at_s, draws)
+    if fault.partitions is not None:
+        return [replace(before, partitions=fault.partitions, at_ms=at_ms)]
+    deleted = replace(before, partitions=0, at_ms=at_ms)
+    if fault.back_s is None:
+        return [deleted]
+    return [deleted, replace(before, at_ms=at_ms + max(1, _ms(fault.back_s, draws)))]
+
+
+def _family(
+    scenario: Scenario, family: Members, ids: list[str], topics: tuple[str, ...], draws: Random
+) -> list[MemberPlan]:
     made = []
-    for number in range(1, family.count + 1):
-        client_id = f"{family.name}{number}"
+    for client_id in ids:
         properties: dict[str, Any] = {"group.protocol": family.protocol, **family.properties}
         if family.static:
             properties["group.instance.id"] = client_id
@@ -250,17 +176,28 @@ def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[Membe
     """Returns more members, set up as the first of each group is, the groups in turn."""
     first = list({member.group_id: member for member in reversed(members) if member.habit is None}.values())
     start_ms = _ms(fault.at_s, draws)
-    return [
-        MemberPlan(
-            f"{first[number % len(first)].client_id}-more{number + 1}",
-            1,
-            first[number % len(first)].group_id,
-            first[number % len(first)].topics,
-            start_ms + round(number // fault.wave * fault.every_s * 1000),
-            first[number % len(first)].properties,
+    added: list[MemberPlan] = []
+    taken = {member.client_id for member in members}
+    for number in range(fault.count if first else 0):
+        alike = first[number % len(first)]
+        names = (f"{alike.client_id}-more{place}" for place in count(number + 1))
+        client_id = next(name for name in names if name not in taken)
+        taken.add(client_id)
+        of_its_own = {"group.instance.id": client_id} if "group.instance.id" in alike.properties else {}
+        added.append(
+            MemberPlan(
+                client_id,
+                1,
+                alike.group_id,
+                alike.topics,
+                start_ms + round(number // fault.wave * fault.every_s * 1000),
+                {**alike.properties, **of_its_own},
+                poll_ms=alike.poll_ms,
+                process_ms=alike.process_ms,
+                callback_ms=alike.callback_ms,
+            )
         )
-        for number in range(fault.count)
-    ]
+    return added
 
 
 def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
@@ -16,17 +17,21 @@ class Topics:
     def __init__(self) -> None:
         self._topics: dict[str, Topic] = {}
         self._names: dict[str, str] = {}
+        self._deleted: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
 
     def grow(self, name: str, partitions: int) -> None:
-        """Gives a topic so many partitions; makes it, if there is none of the name, and deletes it, if it gets none."""
+        """Gives a topic so many partitions; makes it, if there is none of the name, and deletes it, if it gets none.
+
+        One that is made again after it was deleted has another id, as in Kafka.
+        """
         if not partitions:
-            self._topics.pop(name, None)
+            self._deleted[name] += self._topics.pop(name, None) is not None
             return
-        known = self._topics.get(name)
-        topic = self._topics[name] = Topic(name, partitions, topic_id(name) if known is None else known.id)
+        before = self._deleted[name]
+        topic = self._topics[name] = Topic(name, partitions, topic_id(f"{name}\n{before}" if before else name))
         self._names[topic.id] = name
 
     def replace(self, topics: Iterable[Topic]) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from coordinator_udf.simulation.charts import load_rows, state_rows
 from coordinator_udf.simulation.planning import FleetLoad, FleetSecond, fleet_load, load_lines
-from coordinator_udf.simulation.scenario import Fault, Members, Scenario, Topic
+from coordinator_udf.simulation.scenario_fields import Fault, Members, Scenario, Topic
 from jobs.simulate_groups import app
 
 _SMALL = """

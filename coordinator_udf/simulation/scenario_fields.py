@@ -1,0 +1,144 @@
+"""The fields of a scenario file, and which of them each kind of fault has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from coordinator_udf.simulation.plan import Habit
+
+Seconds = Annotated[float, Meta(ge=0)]
+#: A time, or a range out of which each world draws one.
+Span = Seconds | Annotated[tuple[Seconds, ...], Meta(min_length=2, max_length=2)]
+Count = Annotated[int, Meta(ge=1)]
+Milliseconds = Annotated[int, Meta(ge=0)]
+Kind = Literal[
+    "deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "failover", "grow", "delete"
+]
+
+
+class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A topic of a scenario, with so many records a second in each partition."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    partitions: Count
+    records_s: Annotated[float, Meta(ge=0)] = 2.0
+
+
+class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some members that are set up alike, with client ids ``<name>1``, ``<name>2`` and so on.
+
+    Attributes:
+        name: by default ``c``, and ``c2-``, ``c3-`` and so on for the next ones without a name.
+        topics: what they subscribe to; all topics, if none is said.
+        poll_s: how long a poll lasts that brings nothing.
+        process_s: how long the application works between two polls.
+        callback_s: how long a rebalance callback takes.
+        habit: how they misbehave. Other faults don't happen to such members, and they are killed at ``until_s``, by
+            default ``quiet_s`` before the world's end.
+        every_s: how often they do what a member doesn't.
+    """
+
+    count: Count
+    name: str = ""
+    group: Annotated[str, Meta(min_length=1)] = "g"
+    protocol: Literal["classic", "consumer"] = "classic"
+    start_s: Span = 0.0
+    static: bool = False
+    topics: tuple[str, ...] = ()
+    properties: dict[str, Any] = {}
+    poll_s: Span = 0.2
+    process_s: Span = 0.02
+    callback_s: Span = 0.0
+    habit: Habit | None = None
+    every_s: Annotated[float, Meta(ge=0.001)] = 1.0
+    until_s: Span | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that happens to members, topics or the coordinator.
+
+    Attributes:
+        kind: deploy and migrate take all members in turn, ``wave`` of them each ``every_s``; restart takes all at once;
+            scale starts as many more members as ``count`` says, ``wave`` of them each ``every_s``.
+        count: how many members it happens to, drawn from all; how often for a failover.
+        back_s: how long until a crashed or deployed process is replaced, or a deleted topic made again; None: never.
+        length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
+        by_s: how much longer messages take over a slow link.
+        topic: which one grows or is deleted; the first one, if none is said.
+        partitions: how many a topic grows to.
+    """
+
+    kind: Kind
+    at_s: Span
+    count: Count = 1
+    every_s: Seconds = 1.0
+    back_s: Span | None = None
+    length_s: Span = 0.0
+    by_s: Span = 0.0
+    wave: Count = 1
+    topic: str = ""
+    partitions: Count | None = None
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long messages take, and the share of requests with which the connection is lost."""
+
+    latency_ms: tuple[Milliseconds, Milliseconds] = (1, 5)
+    loss: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A scenario file. A world goes on for ``quiet_s`` after its last fault, up to ``end_s`` at least."""
+
+    title: str
+    end_s: Seconds
+    members: Annotated[tuple[Members, ...], Meta(min_length=1)]
+    topics: Annotated[tuple[Topic, ...], Meta(min_length=1)]
+    quiet_s: Seconds = 60.0
+    faults: tuple[Fault, ...] = ()
+    network: Network = Network()
+    coordinator: dict[str, Any] = {}
+    cadence_ms: Milliseconds = 0
+
+
+#: The fields of each kind of fault beside ``kind`` and ``at_s``: those that it can't do without, and those that it can.
+FIELDS_OF: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "deploy": ((), ("back_s", "every_s", "wave")),
+    "migrate": (("back_s",), ("every_s", "wave")),
+    "restart": ((), ("back_s",)),
+    "crash": ((), ("back_s", "count")),
+    "stall": (("length_s",), ("count",)),
+    "hang": (("length_s",), ("count",)),
+    "cut": (("length_s",), ("count",)),
+    "slow": (("length_s", "by_s"), ("count",)),
+    "scale": ((), ("count", "every_s", "wave")),
+    "failover": ((), ("count", "length_s")),
+    "grow": (("partitions",), ("topic",)),
+    "delete": ((), ("back_s", "topic")),
+}
+
+#: The struct of the tables of each name in a scenario file.
+TABLES: dict[str, type[msgspec.Struct]] = {"members": Members, "topics": Topic, "faults": Fault, "network": Network}
+#: The fields that are a `Span`, of each table that has any.
+SPANS = {
+    "members": ("start_s", "poll_s", "process_s", "callback_s", "until_s"),
+    "faults": ("at_s", "back_s", "length_s", "by_s"),
+}
+
+
+def family_names(scenario: Scenario) -> list[str]:
+    """Returns the name of each table of members, those that are made up included."""
+    names, unnamed = [], 0
+    for family in scenario.members:
+        unnamed += not family.name
+        names.append(family.name or ("c" if unnamed == 1 else f"c{unnamed}-"))
+    return names
+
+
+def client_ids(scenario: Scenario) -> list[list[str]]:
+    """Returns the client ids of each table of members."""
+    families = zip(family_names(scenario), scenario.members, strict=True)
+    return [[f"{name}{number}" for number in range(1, family.count + 1)] for name, family in families]
