@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from py4j.protocol import Py4JError
@@ -26,7 +26,8 @@ from coordinator_udf.sql import endpoint
 from coordinator_udf.sql.ddl import install, statements_for
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.registration import NoTables, fit_to_size
-from coordinator_udf.sql.shell import OutputFormat, Shell, Statements, in_a_line
+from coordinator_udf.sql.results import TABLE_ROWS, OutputFormat, Results
+from coordinator_udf.sql.shell import Shell, Statements, in_a_line
 from coordinator_udf.streaming.session import read_spark_conf
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.spark_session import delta_session
@@ -60,7 +61,12 @@ def main(
     *,
     root: Annotated[Path, typer.Option(help="The coordinator's root, or a replay's --out.")] = Path("data/sample"),
     tables: Annotated[str | None, typer.Option(help="The folder with the tables, if not under the root.")] = None,
-    rows: Annotated[int, typer.Option(min=1, help="How many rows of a result to show.")] = 1000,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help=f"Show so many rows of a result at most; without it {TABLE_ROWS} of a table, else all."
+        ),
+    ] = None,
     form: Annotated[OutputFormat, typer.Option("--format", help="How results are written.")] = OutputFormat.TABLE,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in it.")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Run all in Spark, also what needs none.")] = False,
@@ -103,13 +109,13 @@ def main(
         for each in statements_for(folder, ddl):
             typer.echo(each if each.startswith("--") else f"{each};")
         return
-    how: dict[str, Any] = {"max_rows": rows, "vertical": vertical, "form": form}
+    results = Results(form, rows, vertical)
     try:
         with _request_log(root, log, kafka_config) as at:
             if spark or is_uri(folder):
-                _ask(Shell(start_spark(folder), folder, at, **how), text)
+                _ask(Shell(start_spark(folder), folder, results, at), text)
             else:
-                _ask(LocalShell(folder, at, lambda: start_spark(folder), **how), text)
+                _ask(LocalShell(folder, at, lambda: start_spark(folder), results), text)
     except (UserError, PySparkException, Py4JError) as error:
         raise _refused(error) from error
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +45,8 @@ _MACROS: Final = (
 )
 #: The same of patterns of times: micro- and milliseconds.
 _FRACTIONS: Final = (("SSSSSS", "%f"), ("SSS", "%g"))
+#: As many rows of a result are in memory at once.
+_PIECE_ROWS: Final = 1_000
 #: sqlglot says of some functions that it doesn't know whether DuckDB has them; the test tells.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -111,15 +114,18 @@ class ViewsInProcess:
         columns, rows = self.rows(sqlglot.parse_one(statement, read="spark"))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def rows(self, parsed: exp.Expr, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Returns the columns and rows of a parsed statement, at most so many.
+    def rows(self, parsed: exp.Expr) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+        """Returns the columns of a parsed statement, and its rows, until the next one is asked.
+
+        Rows are computed as they are taken: that this can't be done is mostly seen at the first, but not always.
 
         Raises:
             duckdb.Error: it names what isn't there, or can't be said in DuckDB's SQL.
         """
         result = self._duck.execute(_translated(parsed))
         columns = [column[0] for column in result.description or ()]
-        return columns, result.fetchall() if limit is None else result.fetchmany(limit)
+        pieces = iter(lambda: result.fetchmany(_PIECE_ROWS), [])
+        return columns, chain(next(pieces, []), chain.from_iterable(pieces))
 
     def schema(self, name: str) -> pa.Schema:
         """Returns the columns of a table or computed view, with the types that they have in Spark."""

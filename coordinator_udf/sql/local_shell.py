@@ -6,13 +6,9 @@ queries, go to Spark, which takes seconds to start.
 
 from __future__ import annotations
 
-import csv
 import difflib
-import json
 import re
-import sys
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +21,9 @@ from sqlglot import exp
 
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import NoTables, table_versions
+from coordinator_udf.sql.results import Results
 from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
-from coordinator_udf.sql.shell import OutputFormat, Shell, Statements, cell
+from coordinator_udf.sql.shell import Shell, Statements
 from coordinator_udf.user_errors import UserError
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import VIEWS
@@ -62,9 +59,7 @@ class LocalShell(Statements):
         folder: where the Delta tables are.
         log: the embedded request log, if there is one.
         start_spark: starts Spark, when a statement first needs it.
-        max_rows: how many rows of a result are shown.
-        vertical: one line a column instead of one line a row.
-        form: how results are written.
+        results: writes them.
     """
 
     def __init__(
@@ -72,13 +67,9 @@ class LocalShell(Statements):
         folder: str,
         log: Path | None,
         start_spark: Callable[[], SparkSession],
-        *,
-        max_rows: int,
-        vertical: bool,
-        form: OutputFormat = OutputFormat.TABLE,
+        results: Results,
     ) -> None:
-        self._folder, self._log, self._start_spark = folder, log, start_spark
-        self._max_rows, self._vertical, self._form = max_rows, vertical, form
+        self._folder, self._log, self._start_spark, self._results = folder, log, start_spark, results
         self._views: ViewsInProcess | None = None
         self._versions: tuple[object, ...] = ()
         self._spark_shell: Shell | None = None
@@ -87,7 +78,7 @@ class LocalShell(Statements):
         """Runs one statement and prints its result.
 
         Raises:
-            BadStatement: it names a table or a column that isn't there.
+            BadStatement: it names a table or a column that isn't there, or fails after rows of its result were written.
             NoTables: there are no tables in the folder.
             PySparkException: Spark, where it was needed, refuses the statement or fails in running it.
         """
@@ -96,9 +87,9 @@ class LocalShell(Statements):
         except NeedsSpark:
             self._spark().run(statement)
             return
-        self._show(columns, rows)
+        self._results.write(columns, _told(rows))
 
-    def _answer(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def _answer(self, statement: str) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
         refuse_unknown(statement)
         try:
             parsed = sqlglot.parse_one(statement, read="spark")
@@ -111,7 +102,7 @@ class LocalShell(Statements):
         views = self._current()
         views.make(views_named(statement))
         try:
-            return views.rows(_with_names(parsed), self._max_rows + 1)
+            return views.rows(_with_names(parsed))
         except (duckdb.CatalogException, duckdb.BinderException) as error:
             if any(words in str(error) for words in _NO_FUNCTION):
                 raise NeedsSpark from error
@@ -143,26 +134,17 @@ class LocalShell(Statements):
 
     def _spark(self) -> Shell:
         if self._spark_shell is None:
-            how: dict[str, Any] = {"max_rows": self._max_rows, "vertical": self._vertical, "form": self._form}
-            self._spark_shell = Shell(self._start_spark(), self._folder, self._log, **how)
+            self._spark_shell = Shell(self._start_spark(), self._folder, self._results, self._log)
         return self._spark_shell
 
-    def _show(self, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
-        more, shown = len(rows) > self._max_rows, rows[: self._max_rows]
-        if self._form is OutputFormat.CSV:
-            writer = csv.writer(sys.stdout)
-            writer.writerow(columns)
-            writer.writerows([cell(value) for value in row] for row in shown)
-        elif self._form is OutputFormat.JSON:
-            for row in shown:
-                named = {name: value for name, value in zip(columns, row, strict=True) if value is not None}
-                print(json.dumps(named, default=_json, separators=(",", ":")))
-        elif self._vertical:
-            print(vertical_table(columns, shown), end="")
-        else:
-            print(table(columns, shown))
-        if more and self._form is OutputFormat.TABLE:
-            print(f"only showing top {self._max_rows} rows\n")
+
+def _told(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yields rows; that one can't be computed is told as what is wrong with the statement."""
+    try:
+        yield from rows
+    except duckdb.Error as error:
+        told = f"{_meant(error)} (after rows that are written already; --spark has Spark answer)"
+        raise BadStatement(told) from error
 
 
 def refuse_unknown(statement: str) -> None:
@@ -199,47 +181,3 @@ def _meant(error: duckdb.Error) -> str:
         return f"there is no table or view {missing[1]}" + (f"; did you mean {', '.join(near)}?" if near else "")
     hints = [line for line in told[1:] if line.startswith(("Candidate bindings", "Did you mean"))]
     return " ".join([first, *hints])
-
-
-def _json(value: Any) -> Any:
-    return value.isoformat(timespec="milliseconds") + "Z" if isinstance(value, datetime) else str(value)
-
-
-def text_of(value: Any) -> str:
-    """Returns a value as Spark shows it."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return re.sub(r"\.?0*$", "", value.strftime("%Y-%m-%d %H:%M:%S.%f"))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(text_of, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{text_of(name)} -> {text_of(each)}' for name, each in value.items())}}}"
-    if isinstance(value, bytes):
-        return f"[{value.hex(' ').upper()}]"
-    return str(value)
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns rows as Spark prints them."""
-    cells = [list(columns), *([text_of(value) for value in row] for row in rows)]
-    widths = [max(3, *(len(row[place]) for row in cells)) for place in range(len(columns))]
-    rule = "+" + "+".join("-" * width for width in widths) + "+"
-    lines = [
-        "|" + "|".join(value.ljust(width) for value, width in zip(row, widths, strict=True)) + "|" for row in cells
-    ]
-    return "\n".join([rule, lines[0], rule, *lines[1:], rule, ""])
-
-
-def vertical_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns rows as Spark prints them with a line a column."""
-    width = max(len(name) for name in columns)
-    values = [[text_of(value) for value in row] for row in rows]
-    longest = max((len(value) for row in values for value in row), default=3)
-    lines = []
-    for number, row in enumerate(values):
-        lines.append(f"-RECORD {number}".ljust(width + longest + 5, "-"))
-        lines += [f" {name.ljust(width)} | {value.ljust(longest)} " for name, value in zip(columns, row, strict=True)]
-    return "\n".join([*lines, "", ""])

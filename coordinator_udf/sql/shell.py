@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
+import io
 import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from enum import StrEnum
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -24,6 +23,7 @@ from coordinator_udf.sql.registration import (
     table_versions,
     tables_in,
 )
+from coordinator_udf.sql.results import OutputFormat, Results
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.user_errors import UserError
 from schemas.tables import TABLES
@@ -36,17 +36,11 @@ A statement ends with ; and the shell with exit; or Ctrl-D. DESCRIBE <table or v
 HISTORY: Final = Path("~/.muster_history")
 #: As many lines of input are remembered, as in bash (HISTSIZE has 500 there).
 _HISTORY_LINES: Final = 1_000
+#: What Spark prints below a table that has more rows.
+_ONLY_TOP: Final = re.compile(r"only showing top \d+ rows?\s*\Z")
 _END: Final = frozenset({"exit", "quit"})
 
 Say = Callable[[str], None]
-
-
-class OutputFormat(StrEnum):
-    """How results are written."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
 
 
 class Statements(ABC):
@@ -96,28 +90,21 @@ class Shell(Statements):
     Args:
         spark: a session with Delta's extension and catalog.
         tables: the folder with the Delta tables.
+        results: writes them.
         log: the embedded request log, if there is one.
-        max_rows: how many rows of a result are shown.
-        vertical: one line a column instead of one line a row.
-        form: how results are written.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         tables: str,
+        results: Results,
         log: Path | None = None,
-        *,
-        max_rows: int,
-        vertical: bool,
-        form: OutputFormat = OutputFormat.TABLE,
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._log = log
-        self._max_rows = max_rows
-        self._vertical = vertical
-        self._form = form
+        self._results = results
         #: The tables that are registered, with the versions as of which they are.
         self._registered: tuple[tuple[str, ...], tuple[int, ...]] | None = None
         #: The views that were made on those.
@@ -160,23 +147,21 @@ class Shell(Statements):
             self._in_process = None
 
     def _show(self, result: DataFrame) -> None:
-        if self._form is OutputFormat.TABLE:
-            result.show(self._max_rows, truncate=False, vertical=self._vertical)
+        limit = self._results.limit
+        if self._results.form is OutputFormat.TABLE and limit is not None:
+            with redirect_stdout(io.StringIO()) as shown:
+                result.show(limit, truncate=False, vertical=self._results.vertical)
+            table = _ONLY_TOP.sub("", shown.getvalue())
+            print(table, end="")
+            if table != shown.getvalue():
+                self._results.tell_of_more()
             return
-        rows = result.limit(self._max_rows)
-        if self._form is OutputFormat.JSON:
-            for line in rows.toJSON().collect():
-                print(line)
-            return
-        writer = csv.writer(sys.stdout)
-        writer.writerow(rows.columns)
-        for row in rows.collect():
-            writer.writerow([cell(value) for value in row])
-
-
-def cell(value: object) -> object:
-    """Returns a value as a cell of a CSV file."""
-    return json.dumps(value, default=str) if isinstance(value, list | dict | tuple) else value
+        rows = result if limit is None else result.limit(limit + 1)
+        if self._results.form is OutputFormat.JSON:
+            # Of a classic session these are texts.
+            self._results.write_lines(map(str, rows.toJSON().toLocalIterator()))
+        else:
+            self._results.write(rows.columns, rows.toLocalIterator())
 
 
 def in_a_line(error: Exception) -> str:

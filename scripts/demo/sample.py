@@ -17,6 +17,7 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.compare import Verdict
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.rerun import compare_with_tables, put_on_log
+from coordinator_udf.sql.results import Results
 from coordinator_udf.sql.shell import Shell
 from coordinator_udf.tables.spark_session import delta_session
 
@@ -65,7 +66,7 @@ def show(root: Path) -> None:
     """Shows the groups and rebalances of a root."""
     spark = delta_session("muster-sample", SETTINGS)
     quiet(spark)
-    shell = Shell(spark, str(root / "tables"), max_rows=100, vertical=False)
+    shell = Shell(spark, str(root / "tables"), Results())
     for title, question in QUESTIONS.items():
         typer.echo(f"\n{title}")
         shell.run(question)

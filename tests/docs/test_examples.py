@@ -12,6 +12,7 @@ from coordinator_udf.replay.judge.report import summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.sql.local_shell import LocalShell
+from coordinator_udf.sql.results import Results
 from jobs.what_if import app as what_if
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.docs.pages import PAGES, Example, examples
@@ -54,7 +55,7 @@ def no_spark() -> SparkSession:
 def test_a_question_has_the_answer_that_is_shown(
     example: Example, replayed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell = LocalShell(str(replayed[0]), None, no_spark, max_rows=1000, vertical=False)
+    shell = LocalShell(str(replayed[0]), None, no_spark, Results())
     shell.run_all(example.command[-1])
     assert capsys.readouterr().out.strip() == example.output.strip()
 

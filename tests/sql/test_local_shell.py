@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
-from coordinator_udf.sql.local_shell import BadStatement, LocalShell, text_of
-from coordinator_udf.sql.shell import OutputFormat
+from coordinator_udf.sql.local_shell import BadStatement, LocalShell
+from coordinator_udf.sql.results import OutputFormat, Results, text_of
 from tests.conftest import SAMPLE_LOG
 
 
@@ -30,8 +30,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def shell(tables: Path, form: OutputFormat = OutputFormat.TABLE, max_rows: int = 1000) -> LocalShell:
-    return LocalShell(str(tables), None, start_spark, max_rows=max_rows, vertical=False, form=form)
+def shell(tables: Path, form: OutputFormat = OutputFormat.TABLE, max_rows: int | None = None) -> LocalShell:
+    return LocalShell(str(tables), None, start_spark, Results(form, max_rows))
 
 
 def test_several_statements_end_with_exit(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +87,49 @@ def test_json_has_a_line_a_row(tables: Path, capsys: pytest.CaptureFixture[str])
     assert isinstance(rows[0]["members_after"], list)
 
 
+LONG = "SELECT a.number * 100 + b.number AS n FROM rebalances a, rebalances b, rebalances c, rebalances d ORDER BY n"
+
+
+@pytest.mark.parametrize(("form", "header"), [(OutputFormat.CSV, 1), (OutputFormat.JSON, 0)])
+def test_what_other_programs_read_is_whole(
+    tables: Path, form: OutputFormat, header: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell(tables, form).run(LONG)
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 9**4 + header
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize("form", OutputFormat)
+def test_that_there_are_more_rows_is_told_beside_the_result(
+    tables: Path, form: OutputFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell(tables, form, max_rows=2).run("SELECT number FROM rebalances")
+    printed = capsys.readouterr()
+    assert printed.err == "sql: there are more rows than the 2 that are shown; --rows sets how many\n"
+    assert "more" not in printed.out
+    shell(tables, form, max_rows=9).run("SELECT number FROM rebalances")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_table_is_cut(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables).run(LONG)
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1000 + 5
+    assert "more rows than the 1000" in printed.err
+
+
+def test_a_row_that_cant_be_computed_is_told_after_those_before_it(
+    tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # DuckDB's own function: Spark is not asked for what is written already.
+    numbers = "SELECT explode(sequence(1, 1000000)) AS n"
+    late = f"SELECT CASE WHEN n > 900000 THEN error('too far') ELSE n END FROM ({numbers})"
+    with pytest.raises(BadStatement, match=r"too far .*--spark"):
+        shell(tables, OutputFormat.CSV).run(late)
+    assert len(capsys.readouterr().out.splitlines()) > 1000
+
+
 def test_values_are_shown_as_spark_shows_them() -> None:
     assert [text_of(value) for value in (None, True, b"\x00\xff", [1, None], {"a": [0]})] == [
         "NULL", "true", "[00 FF]", "[1, NULL]", "{a -> [0]}",
@@ -99,7 +142,7 @@ def test_comments_of_columns_are_described(tables: Path, capsys: pytest.CaptureF
 
 
 def test_a_typo_in_the_first_word_needs_no_spark(tables: Path) -> None:
-    shell = LocalShell(str(tables), None, start_spark, max_rows=10, vertical=False)
+    shell = LocalShell(str(tables), None, start_spark, Results())
     with pytest.raises(BadStatement, match="no statement begins with SELEC; did you mean SELECT"):
         shell.run("SELEC * FROM groups")
     with pytest.raises(BadStatement, match="no statement begins with rebalances"):
