@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import socket
 import sys
 import threading
@@ -130,7 +129,9 @@ def _ask(shell: Statements, text: str | None) -> None:
 
 def _refused(error: Exception, file: Path | None = None) -> typer.Exit:
     """Tells of what was asked in vain, maybe in a file, and returns how to end then."""
-    told = f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else _told(error)
+    told = (
+        f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else in_a_line(error)
+    )
     typer.echo(f"sql: {told}", err=True)
     return typer.Exit(1)
 
@@ -209,12 +210,6 @@ def refuse_busy(address: endpoint.Address) -> None:
             trial.bind(address)
         except OSError as error:
             raise InputError(f"{address.host}:{address.port} can't be listened on: {error.strerror}") from error
-
-
-def _told(error: Exception) -> str:
-    """Returns what Spark says, or the JVM in which it is, in a line."""
-    cause = re.search(r"^: (.+)$", str(error), re.MULTILINE) if isinstance(error, Py4JError) else None
-    return in_a_line(error) if cause is None else f"Spark failed: {cause[1]}"
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 import sqlparse
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -51,14 +52,14 @@ class Statements(ABC):
         """Runs one statement and prints its result.
 
         Raises:
-            PySparkException, UserError: it can't be run.
+            PySparkException, Py4JError, UserError: it can't be run.
         """
 
     def run_all(self, text: str) -> None:
         """Runs the statements of a text; the first that fails ends it.
 
         Raises:
-            PySparkException, NoTables: as `run`.
+            PySparkException, Py4JError, UserError: as `run`.
         """
         for statement in split(text):
             if statement.lower() in _END:
@@ -77,7 +78,7 @@ class Statements(ABC):
                 break
             try:
                 self.run(statement)
-            except (PySparkException, UserError) as error:
+            except (PySparkException, Py4JError, UserError) as error:
                 well = False
                 say(in_a_line(error))
             sys.stdout.flush()
@@ -165,7 +166,13 @@ class Shell(Statements):
 
 
 def in_a_line(error: Exception) -> str:
-    """Returns what is wrong with a statement, and what may have been meant, without Spark's plan of it."""
+    """Returns what is wrong with a statement, and what may have been meant, without Spark's plan of it.
+
+    Of what the JVM says in which Spark is, the first line that isn't its own.
+    """
+    cause = re.search(r"^: (.+)$", str(error), re.MULTILINE) if isinstance(error, Py4JError) else None
+    if cause is not None:
+        return f"Spark failed: {cause[1]}"
     first = str(error).partition("SQLSTATE")[0].strip()
     text = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     return " ".join(text.split()) or type(error).__name__
