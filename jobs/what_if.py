@@ -16,6 +16,7 @@ import typer
 
 from coordinator_udf import stopping
 from coordinator_udf.simulation.what_if.change import Change
+from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.comparison import Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
@@ -26,6 +27,7 @@ from coordinator_udf.user_errors import InputError, UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 _CLIENT = "As if every client had this consumer property."
+_GROUP = _CLIENT + " In groups of KIP-848 it is the coordinator's."
 
 _BaseSettings = Annotated[
     list[str] | None,
@@ -35,7 +37,10 @@ _BaseSettings = Annotated[
 ]
 _Assignor = Annotated[
     str | None,
-    typer.Option(help="range, roundrobin, sticky or cooperative-sticky; uniform or range with --protocol consumer."),
+    typer.Option(
+        help="Of classic groups: range, roundrobin, sticky or cooperative-sticky; of those of KIP-848, be it by "
+        "--protocol consumer: uniform or range."
+    ),
 ]
 _From = Annotated[
     str | None,
@@ -66,8 +71,8 @@ def main(
     ] = False,
     assignor: _Assignor = None,
     protocol: Annotated[Literal["classic", "consumer"] | None, typer.Option(help="The group protocol.")] = None,
-    session_timeout_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
-    heartbeat_interval_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
+    session_timeout_ms: Annotated[int | None, typer.Option(min=1, help=_GROUP)] = None,
+    heartbeat_interval_ms: Annotated[int | None, typer.Option(min=1, help=_GROUP)] = None,
     max_poll_interval_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
     coordinator_cadence_ms: Annotated[
         int | None, typer.Option(min=0, help="As if the coordinator answered once in so many milliseconds.")
@@ -92,7 +97,8 @@ def main(
             max_poll_interval_ms=max_poll_interval_ms,
             cadence_ms=coordinator_cadence_ms,
         )
-        change.check()
+        for one in groups:
+            checked_plan(one.group_id, one.plan, change)
         outcomes = _compared(groups, change, seeds, (_time(start), _time(end)))
     except UserError as error:
         typer.echo(f"what-if: {error}", err=True)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from coordinator_udf.settings.coordinator import Settings, SettingsError
+from coordinator_udf.assignors import configured_assignors
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.what_if.properties import STRATEGIES
 
+CONSUMER: Final = "consumer"
+CLASSIC: Final = "classic"
+
 #: KIP-848 members keep their timers in a thread that nothing of the application holds up, unlike classic ones.
 _OWN_THREAD_LATENESS_MS = (0, 0, 1, 1, 2)
+#: What a member has of one protocol alone.
+_OF_CLASSIC = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+_OF_CONSUMER = ("group.protocol", "group.remote.assignor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +27,10 @@ class Change:
 
     Attributes:
         settings: the coordinator's, under Kafka's names.
-        is_static: whether each client id is a static member's instance id.
-        assignor: a client's assignor (range, roundrobin, sticky, cooperative-sticky), or a coordinator's.
+        is_static: whether each client id is a static member's instance id, where it isn't one already.
+        assignor: a client's assignor (range, roundrobin, sticky, cooperative-sticky) in a classic group, in one of
+            KIP-848 a coordinator's.
+        session_timeout_ms, heartbeat_interval_ms: clients' in a classic group, in one of KIP-848 the coordinator's.
         cadence_ms: how often the coordinator answers.
     """
 
@@ -34,85 +43,155 @@ class Change:
     max_poll_interval_ms: int | None = None
     cadence_ms: int | None = None
 
-    def check(self) -> None:
-        """Looks whether the change can be made.
 
-        Raises:
-            SettingsError: an assignor that there is not, or a setting that makes no sense.
-        """
-        known = ("uniform", "range") if self.protocol == "consumer" else tuple(STRATEGIES)
-        if self.assignor is not None and self.assignor not in known:
-            raise SettingsError(f"assignor is {self.assignor!r}, expected {', '.join(known)}")
-        Settings.from_kafka(self.settings or {})
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A change as it comes to a group.
+
+    Attributes:
+        was, will_be: the coordinator's settings, before and after.
+        is_assigned_otherwise: whether members of a classic group assign otherwise than they did.
+    """
+
+    change: Change
+    was: Settings
+    will_be: Settings
+    is_assigned_otherwise: bool
+
+
+def protocol_of(member: MemberPlan) -> str:
+    """Returns the group protocol that a member speaks, under the name that group.protocol has for it."""
+    return str(member.properties.get("group.protocol", CLASSIC))
+
+
+def protocols(plan: WorldPlan, change: Change) -> frozenset[str]:
+    """Returns the group protocols that members of a world speak once it is changed."""
+    return frozenset(change.protocol or protocol_of(member) for member in plan.members)
 
 
 def changed_plan(plan: WorldPlan, change: Change) -> WorldPlan:
-    """Returns the plan of a world with some settings changed."""
-    settings = {**plan.settings, **(change.settings or {})}
-    if change.protocol == "consumer" and change.assignor:
-        settings["group.consumer.assignors"] = [change.assignor]
-    if change.session_timeout_ms is not None and change.protocol == "consumer":
-        settings["group.consumer.session.timeout.ms"] = change.session_timeout_ms
-        settings["group.consumer.min.session.timeout.ms"] = min(45_000, change.session_timeout_ms)
-    if change.heartbeat_interval_ms is not None and change.protocol == "consumer":
-        settings["group.consumer.heartbeat.interval.ms"] = change.heartbeat_interval_ms
-        settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, change.heartbeat_interval_ms)
-    if change.assignor is not None and plan.first_assign_delays_ms:
+    """Returns the plan of a world with some settings changed; what they were already isn't touched.
+
+    Raises:
+        SettingsError: the coordinator can't be set up like that, or can't have been as it is said to.
+    """
+    was = Settings.from_kafka(plan.settings)
+    settings = _changed_settings(plan, change, was)
+    strategies = [member.properties.get("partition.assignment.strategy") for member in plan.members]
+    is_assigned_otherwise = change.assignor is not None and any(
+        known is not None and known[0] != STRATEGIES.get(change.assignor) for known in strategies
+    )
+    turn = _Turn(change, was, Settings.from_kafka(settings), is_assigned_otherwise)
+    members = tuple(_changed_member(member, turn) for member in plan.members)
+    if is_assigned_otherwise and plan.first_assign_delays_ms:
         # Leaders have not run another assignor's code before.
         plan = replace(plan, assign_delays_ms=plan.first_assign_delays_ms)
     return replace(
         plan,
         settings=settings,
-        members=tuple(_changed_member(member, change) for member in plan.members),
+        members=members,
         cadence_ms=plan.cadence_ms if change.cadence_ms is None else change.cadence_ms,
     )
 
 
-def _changed_member(member: MemberPlan, change: Change) -> MemberPlan:
-    properties = dict(member.properties)
-    lateness_ms = member.lateness_ms
-    beats_ms, looks_ms, sent_ms = member.beats_ms, member.looks_ms, member.sent_ms
-    if change.heartbeat_interval_ms is not None or change.protocol not in {None, properties.get("group.protocol")}:
-        beats_ms, looks_ms, sent_ms = (), (), ()
+def _changed_settings(plan: WorldPlan, change: Change, was: Settings) -> dict[str, Any]:
+    told = change.settings or {}
+    settings = {**plan.settings, **told}
+    if CONSUMER not in protocols(plan, change):
+        return settings
+    for name, value in (
+        ("consumer.session.timeout.ms", change.session_timeout_ms),
+        ("consumer.heartbeat.interval.ms", change.heartbeat_interval_ms),
+    ):
+        if value is not None and (f"group.{name}" in told or value != was.shared_by_groups(name)):
+            settings |= _with_bounds(name, value, was, told)
     if change.assignor is not None:
-        # When each went on after JoinGroup was chance, and another assignor takes another time.
-        sent_ms = tuple(one for one in sent_ms if one[0] != "SyncGroup")
-    if change.protocol == "consumer":
-        if properties.get("group.protocol") != "consumer":
-            lateness_ms = _OWN_THREAD_LATENESS_MS
-        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
-            properties.pop(name, None)
-        properties["group.protocol"] = "consumer"
-    elif change.protocol == "classic":
-        properties.pop("group.protocol", None)
-    if change.is_static:
-        properties["group.instance.id"] = member.client_id
-    if change.protocol != "consumer" and properties.get("group.protocol") != "consumer":
-        if change.assignor:
-            properties["partition.assignment.strategy"] = [STRATEGIES[change.assignor]]
-        if change.session_timeout_ms is not None:
-            properties["session.timeout.ms"] = change.session_timeout_ms
-        if change.heartbeat_interval_ms is not None:
-            properties["heartbeat.interval.ms"] = change.heartbeat_interval_ms
-    if change.max_poll_interval_ms is not None:
-        properties["max.poll.interval.ms"] = change.max_poll_interval_ms
-    return replace(
-        member,
-        properties=properties,
-        lateness_ms=lateness_ms,
-        beats_ms=beats_ms,
-        looks_ms=looks_ms,
-        sent_ms=sent_ms,
-        member_ids=_member_ids(member, properties),
+        known = Settings.from_kafka(settings).group_consumer_assignors
+        if _is_another(change.assignor, known, plan, change):
+            others = [name for name in known if change.assignor not in configured_assignors([name])]
+            settings["group.consumer.assignors"] = [change.assignor, *others]
+    return settings
+
+
+def _with_bounds(name: str, value: int, was: Settings, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a setting of consumer groups, with bounds that it is within, but for those that were told."""
+    least, most = was.bounds_of_groups(name)
+    settings = {f"group.{name}": value}
+    for bound, is_beyond in (("min", value < least), ("max", value > most)):
+        name_of_bound = name.replace("consumer.", f"group.consumer.{bound}.")
+        if is_beyond and name_of_bound not in told:
+            settings[name_of_bound] = value
+    return settings
+
+
+def _is_another(assignor: str, known: Sequence[str], plan: WorldPlan, change: Change) -> bool:
+    """Tells whether an assignor of the coordinator is another than members ask for, or have if they ask for none."""
+    default = next(iter(configured_assignors(known)))
+    return any(
+        (member.properties.get("group.remote.assignor") or default) != assignor
+        for member in plan.members
+        if (change.protocol or protocol_of(member)) == CONSUMER
     )
 
 
-def _member_ids(member: MemberPlan, properties: Mapping[str, Any]) -> tuple[str, ...]:
+def _changed_member(member: MemberPlan, turn: _Turn) -> MemberPlan:
+    change, before = turn.change, protocol_of(member)
+    protocol = change.protocol or before
+    properties = _changed_properties(member, protocol, turn)
+    if change.is_static:
+        properties.setdefault("group.instance.id", member.client_id)
+    if change.max_poll_interval_ms is not None:
+        properties["max.poll.interval.ms"] = change.max_poll_interval_ms
+    changed = replace(member, properties=properties)
+    if protocol != before:
+        return replace(
+            changed,
+            lateness_ms=_OWN_THREAD_LATENESS_MS if protocol == CONSUMER else member.lateness_ms,
+            beats_ms=(),
+            looks_ms=(),
+            sent_ms=(),
+            member_ids=_member_ids(member, protocol),
+        )
+    if properties.get("heartbeat.interval.ms") != member.properties.get("heartbeat.interval.ms"):
+        return replace(changed, beats_ms=(), looks_ms=(), sent_ms=())
+    if turn.is_assigned_otherwise:
+        # When each went on after JoinGroup was chance, and another assignor takes another time.
+        return replace(changed, sent_ms=tuple(one for one in member.sent_ms if one[0] != "SyncGroup"))
+    return changed
+
+
+def _changed_properties(member: MemberPlan, protocol: str, turn: _Turn) -> dict[str, Any]:
+    """Returns what a member is set up with that speaks a protocol then, whether or not it did."""
+    change, properties = turn.change, dict(member.properties)
+    if protocol == CONSUMER:
+        if protocol_of(member) != CONSUMER:
+            for name in _OF_CLASSIC:
+                properties.pop(name, None)
+        elif turn.was.group_consumer_heartbeat_interval_ms != turn.will_be.group_consumer_heartbeat_interval_ms:
+            properties["heartbeat.interval.ms"] = turn.will_be.group_consumer_heartbeat_interval_ms
+        if change.assignor is not None and properties.get("group.remote.assignor") != change.assignor:
+            # It is the coordinator's first one.
+            properties.pop("group.remote.assignor", None)
+        return properties | {"group.protocol": CONSUMER}
+    if protocol_of(member) == CONSUMER:
+        for name in _OF_CONSUMER:
+            properties.pop(name, None)
+        # A classic member says its own: that of the group goes on.
+        properties["session.timeout.ms"] = turn.was.group_consumer_session_timeout_ms
+    if change.assignor is not None:
+        properties["partition.assignment.strategy"] = [STRATEGIES[change.assignor]]
+    if change.session_timeout_ms is not None:
+        properties["session.timeout.ms"] = change.session_timeout_ms
+    if change.heartbeat_interval_ms is not None:
+        properties["heartbeat.interval.ms"] = change.heartbeat_interval_ms
+    return properties
+
+
+def _member_ids(member: MemberPlan, protocol: str) -> tuple[str, ...]:
     """Returns the recorded ids, though they'd be others: then their order, which is chance, makes no difference.
 
     Those that classic members get begin with the client id, those that KIP-848 members draw don't.
     """
-    was_consumer = member.properties.get("group.protocol") == "consumer"
-    if was_consumer and properties.get("group.protocol") != "consumer":
+    if protocol_of(member) == CONSUMER and protocol != CONSUMER:
         return tuple(f"{member.client_id}-{member_id}" for member_id in member.member_ids)
     return member.member_ids

@@ -7,18 +7,16 @@ from dataclasses import astuple, dataclass, replace
 from statistics import fmean, multimode
 from typing import TypeVar
 
-from coordinator_udf.members.config import MemberConfig
-from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
 from coordinator_udf.simulation.plan import WorldPlan
-from coordinator_udf.simulation.what_if.change import Change, changed_plan
+from coordinator_udf.simulation.what_if.change import Change
+from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.details import Details, detailed, mean_of
 from coordinator_udf.simulation.what_if.group_log import GroupLog
 from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.world import World
-from coordinator_udf.user_errors import InputError
 
 #: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
 #: within a tenth of its length.
@@ -87,8 +85,7 @@ def compare(
         SettingsError: a coordinator can't.
     """
     plan = replace(group.plan, keeps_requests=True)
-    other = changed_plan(group.plan, change)
-    _check_members(group.group_id, other)
+    other = checked_plan(group.group_id, group.plan, change)
     as_they_were = [World(plan, seed).run() for seed in seeds]
     as_changed = [World(other, seed).run() for seed in seeds]
     base = [_measure(group, history, span) for history in as_they_were]
@@ -112,14 +109,6 @@ def _on_other_days(
     formed_ms = int(group.rebalances[0].end_ms) - plan.start_ms
     for seed in seeds:
         yield _measure(group, World(on_another_day(plan, formed_ms, seed), seed).run(), span)
-
-
-def _check_members(group_id: str, plan: WorldPlan) -> None:
-    for member in plan.members:
-        try:
-            MemberConfig.parse({**member.properties, "group.id": group_id})
-        except BadRequest as error:
-            raise InputError(f"{member.client_id} of {group_id} can't be set up like that: {error}") from error
 
 
 def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
