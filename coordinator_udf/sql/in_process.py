@@ -94,7 +94,7 @@ class ViewsInProcess:
             self._duck.register(name, table.to_pyarrow_table())
         else:
             # An empty array, or Arrow's datasets, would import pandas, which takes longer than most statements.
-            self._duck.register(name, pa.Table.from_batches([], to_arrow_schema(SHAPES[name])))
+            self._duck.register(name, pa.Table.from_batches([], to_arrow_schema(SHAPES[name], timezone="UTC")))
 
     def make(self, names: Iterable[str]) -> None:
         """Computes views, unless that is done.
@@ -130,7 +130,7 @@ class ViewsInProcess:
     def schema(self, name: str) -> pa.Schema:
         """Returns the columns of a table or computed view, with the types that they have in Spark."""
         if name in SHAPES:
-            return to_arrow_schema(SHAPES[name])
+            return to_arrow_schema(SHAPES[name], timezone="UTC")
         return self.arrow(name).schema
 
     def arrow(self, name: str) -> pa.Table:

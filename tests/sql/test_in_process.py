@@ -12,7 +12,7 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
-from coordinator_udf.sql.shapes import views_named
+from coordinator_udf.sql.shapes import SHAPES, views_named
 from tests.conftest import shared
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -64,3 +64,11 @@ def test_a_session_has_them_with_types_and_comments(spark: SparkSession, tables:
     assert told["started"][0] == "timestamp"
     stormy = spark.sql("SELECT sum(stopped_ms) AS stopped, min(hour(started)) AS hour FROM storms").collect()
     assert (stormy[0]["hour"], stormy[0]["stopped"] > 0) == (6, True)
+
+
+def test_tables_that_are_not_there_are_empty_and_have_their_columns(tmp_path: Path) -> None:
+    """Times among them, as in those that a simulation writes."""
+    views = ViewsInProcess(str(tmp_path))
+    for name, shape in SHAPES.items():
+        assert views.ask(f"SELECT count(*) AS n FROM {name}") == [{"n": 0}]
+        assert views.schema(name).names == shape.fieldNames()
