@@ -53,9 +53,9 @@ VIOLATIONS: Final = StructType(
 
 def member_events_arrow() -> pa.Schema:
     """Returns the Arrow schema of `MEMBER_EVENTS`."""
-    return to_arrow_schema(MEMBER_EVENTS)
+    return to_arrow_schema(MEMBER_EVENTS, timezone="UTC")
 
 
 def violations_arrow() -> pa.Schema:
     """Returns the Arrow schema of `VIOLATIONS`."""
-    return to_arrow_schema(VIOLATIONS)
+    return to_arrow_schema(VIOLATIONS, timezone="UTC")
