@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 #: From here on a member that joined again last was slow itself: by then it has been told to by a heartbeat, which comes
@@ -13,14 +14,18 @@ _NEAR: Final = 0.6
 
 #: What is wrong with a group, in words, with how often and the setting to look at. A view is named as seldom as can be,
 #: for Spark plans it anew wherever it is named: a row goes to each finding that it is evidence of.
-FINDINGS: Final = f"""
+#: `AND within(BEGIN, END)` stands where rows are told from, with the columns that say from when to when each is.
+_FINDINGS: Final = f"""
 WITH joins AS (
-    SELECT source, group_id, request_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
-           get_json_object(body, '$.rebalanceTimeoutMs') AS rebalance_timeout,
-           array_join(array_sort(transform(from_json(body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols,
+    SELECT q.source, q.group_id, coalesce(nullif(a.member_id, ''), nullif(q.member_id, '')) AS member_id, q.log_ts,
+           a.error_code, get_json_object(q.body, '$.sessionTimeoutMs') AS session_timeout,
+           get_json_object(q.body, '$.rebalanceTimeoutMs') AS rebalance_timeout,
+           array_join(array_sort(transform(from_json(q.body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols,
                                            each -> each.name)), ',')
                AS assignors
-    FROM request_log WHERE api = 'JoinGroup' AND group_id IS NOT NULL
+    FROM request_log q LEFT JOIN group_responses a
+    ON a.source = q.source AND a.request_id = q.request_id AND a.api = 'JoinGroup'
+    WHERE q.api = 'JoinGroup' AND q.group_id IS NOT NULL
 ), mixes AS (
     SELECT source, group_id, count(DISTINCT session_timeout) AS timeouts, count(DISTINCT assignors) AS lists,
            count(DISTINCT rebalance_timeout) AS rebalance_timeouts,
@@ -29,12 +34,10 @@ WITH joins AS (
            array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts,
            -- A group waits as long as the member that may take the longest.
            max(CAST(rebalance_timeout AS BIGINT)) AS rebalance_ms
-    FROM joins GROUP BY source, group_id
+    FROM joins WHERE true AND is_of_a_member_within(joins) GROUP BY source, group_id
 ), sessions AS (
     SELECT source, group_id, member_id, min(CAST(session_timeout AS BIGINT)) AS session_ms
-    FROM joins JOIN (SELECT source, request_id, member_id FROM group_responses
-                     WHERE api = 'JoinGroup' AND error_code = 0) USING (source, request_id)
-    GROUP BY source, group_id, member_id
+    FROM joins WHERE error_code = 0 GROUP BY source, group_id, member_id
 ), heard AS (
     SELECT source, group_id, client_id, member_id, partition, log_ts,
            lag(log_ts) OVER own AS before_ts, lag(api) OVER own AS before_api
@@ -55,7 +58,7 @@ WITH joins AS (
     -- Where the coordinator was away, sessions began anew.
     SELECT silences.* FROM silences LEFT JOIN away
     ON silences.source = away.source AND partition = away_partition AND away_ts BETWEEN before_ts AND log_ts
-    WHERE away_ts IS NULL
+    WHERE away_ts IS NULL AND within(timestamp_millis(before_ts), timestamp_millis(log_ts))
 ), waits AS (
     SELECT source, group_id, coalesce(client_id, member_id, 'one that is not told') AS who, started, waited_ms, lag_ms,
            expelled, rebalance_ms, finding
@@ -68,6 +71,8 @@ WITH joins AS (
         CASE WHEN how = 'joined' AND kind = 'classic' AND waited_ms >= rebalance_ms * {_NEAR}
              THEN 'joined again close to the rebalance timeout' END,
         CASE WHEN size(expelled) > 1 THEN 'second expulsion in one rebalance' END)) AS finding
+    -- What was waited for is known when the wait is over.
+    WHERE true AND within(until, until)
 ), lives AS (
     SELECT source, group_id, identity, since, finding
     FROM incarnations LATERAL VIEW explode(array(
@@ -75,18 +80,20 @@ WITH joins AS (
              THEN 'short absences' END,
         CASE WHEN same_connection AND ended_before = 'left' THEN 'left and came back' END,
         CASE WHEN is_duel THEN 'duplicate instance id' END)) AS finding
+    WHERE true AND within(since, since)
 ), leaves AS (
     SELECT source, group_id, member_id, client_id, at, finding
     FROM member_events LATERAL VIEW explode(array(
         CASE WHEN lower(client_reason) LIKE '%poll%' THEN 'left for it did not poll' END,
         CASE WHEN client_reason LIKE '%removed by an admin%' THEN 'removed by an admin' END)) AS finding
-    WHERE event = 'left'
+    WHERE event = 'left' AND within(at, at)
 ), refusals AS (
     SELECT source, group_id, client_id, group_instance_id, at, finding
     FROM refused LATERAL VIEW explode(array(
         CASE WHEN error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') THEN 'duplicate instance id' END,
         CASE WHEN error = 'INCONSISTENT_GROUP_PROTOCOL' THEN 'incompatible protocols' END,
         CASE WHEN why LIKE 'zombie%' THEN 'zombie commits' END)) AS finding
+    WHERE true AND within(at, at)
 ), found AS (
     SELECT source, group_id, finding, count(*) AS times,
            sum(CASE finding WHEN 'dead member held up the group' THEN waited_ms
@@ -131,7 +138,7 @@ WITH joins AS (
                 ELSE 'session.timeout.ms' END, min(at),
            'expulsions',
            'true'
-    FROM expulsions GROUP BY source, group_id
+    FROM expulsions WHERE true AND within(at, at) GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, finding, count(*), NULL,
            CASE finding
@@ -192,7 +199,8 @@ WITH joins AS (
     FROM refusals WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
     SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
-           concat(sum(rebalances), ' rebalances, each an effect of the one before',
+           concat(sum(rebalances), ' rebalances from ', substring(CAST(min(started) AS STRING), 1, 19), ' to ',
+                  substring(CAST(max(ended) AS STRING), 1, 19), ', each an effect of the one before',
                   CASE looks_like WHEN 'flapping' THEN ' (the same clients keep coming and going)'
                                   WHEN 'deploy' THEN ' (clients were restarted one by one)'
                                   WHEN 'crashes' THEN ' (clients that died came back)' ELSE '' END,
@@ -201,7 +209,8 @@ WITH joins AS (
            CASE WHEN looks_like = 'deploy' THEN 'group.instance.id' ELSE 'session.timeout.ms' END, min(started),
            'storms',
            concat('looks_like = "', looks_like, '"')
-    FROM storms WHERE looks_like NOT IN ('start', 'shutdown') GROUP BY source, group_id, looks_like
+    FROM storms WHERE looks_like NOT IN ('start', 'shutdown') AND within(started, ended)
+    GROUP BY source, group_id, looks_like
     UNION ALL
     SELECT source, group_id, 'eager protocol in a large group', count(*), sum(duration_ms),
            concat('each of ', count(*), ' rebalances stopped ', max(member_count), ' members'),
@@ -210,6 +219,7 @@ WITH joins AS (
            'kind = "classic" AND member_count >= 10 AND protocol NOT LIKE "cooperative%" AND duration_ms > 0'
     FROM rebalances
     WHERE kind = 'classic' AND member_count >= 10 AND protocol NOT LIKE 'cooperative%' AND duration_ms > 0
+      AND within(started, ended)
     GROUP BY source, group_id HAVING count(*) >= 3
     UNION ALL
     SELECT source, group_id, finding,
@@ -245,7 +255,11 @@ SELECT source, group_id, finding, times, cost_ms, text,
        CASE WHEN finding = 'zombie commits' AND is_shared THEN 'group.instance.id' ELSE setting END AS setting,
        first_at,
        concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
-              CASE WHEN whose = 'true' THEN '' ELSE concat(' AND ', whose) END) AS evidence
+              CASE WHEN whose = 'true' THEN '' ELSE concat(' AND ', whose) END,
+              CASE WHEN shown_in = 'waited_for' THEN ' AND within(until, until)'
+                   WHEN shown_in IN ('storms', 'rebalances') THEN ' AND within(started, ended)'
+                   WHEN shown_in = 'incarnations' THEN ' AND within(since, since)'
+                   WHEN shown_in <> 'request_log' THEN ' AND within(at, at)' ELSE '' END) AS evidence
 FROM (
     -- Of two processes with one instance id one may be refused, or each may be let in again, or both.
     SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY shown_in DESC) AS place,
@@ -254,3 +268,37 @@ FROM (
 ) told
 WHERE place = 1
 """
+
+
+def findings_between(since: str | None, until: str | None) -> str:
+    """Returns the text of `FINDINGS` told from the rows of a time alone; of a storm from the whole of it.
+
+    Args:
+        since: when the time begins (yyyy-MM-dd HH:mm:ss.SSSSSS, UTC).
+        until: when it ends.
+    """
+
+    def within(found: re.Match[str]) -> str:
+        begin, end = found["begin"], found["end"]
+        terms = [] if until is None else [f'{begin} <= TIMESTAMP "{until}"']
+        if since is not None:
+            terms.append(f'({end} IS NULL OR {end} >= TIMESTAMP "{since}")')
+        return "".join(f" AND {term}" for term in terms)
+
+    def joined_within(found: re.Match[str]) -> str:
+        table = found["table"]
+        terms = [] if until is None else [f"{table}.log_ts <= unix_millis(TIMESTAMP '{until}')"]
+        if since is not None:
+            since_ts = f"unix_millis(TIMESTAMP '{since}')"
+            terms.append(
+                f"({table}.log_ts >= {since_ts} OR EXISTS (SELECT 1 FROM request_log AS later WHERE later.source = "
+                f"{table}.source AND later.group_id = {table}.group_id AND later.member_id = {table}.member_id "
+                f"AND later.log_ts >= {since_ts}))"
+            )
+        return "".join(f" AND {term}" for term in terms)
+
+    text = re.sub(r" AND within\((?P<begin>\w+(?:\(\w+\))?), (?P<end>\w+(?:\(\w+\))?)\)", within, _FINDINGS)
+    return re.sub(r" AND is_of_a_member_within\((?P<table>\w+)\)", joined_within, text)
+
+
+FINDINGS: Final = findings_between(None, None)

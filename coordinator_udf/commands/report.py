@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 
 from coordinator_udf import stopping
 from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, Overwrite, State, TimeZone
-from coordinator_udf.forensics.facts import FACTS_VIEWS, GroupFacts, load_facts
+from coordinator_udf.forensics.facts import GroupFacts
+from coordinator_udf.forensics.load import FACTS_VIEWS, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if

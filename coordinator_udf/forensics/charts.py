@@ -7,11 +7,13 @@ colour-blind can tell apart; what ends a member's lane has a shape of its own, t
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import altair as alt
 
 from coordinator_udf.forensics.facts import GroupFacts, Life, Ownership, listed_rebalances
+from coordinator_udf.forensics.window import Window
 
 BLUE, ORANGE, SKY, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#999999"
 #: Of what is idle, and of nothing else.
@@ -148,19 +150,19 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
     Args:
         end: when the evidence ends; what has no end lasts until then.
     """
-    lives = _shown(facts)
+    lives, bar = _shown(facts), partial(_bar, facts.window)
     phases = []
     for r in listed_rebalances(facts):
         text = f"{r.trigger} {r.generation if r.generation is not None else ''}"
         last = r.ended or end
         if r.kind != "classic":
-            phases.append(_bar(r.started, last, phase="reconciling", text=text))
+            phases.append(bar(r.started, last, phase="reconciling", text=text))
             continue
-        phases.append(_bar(r.started, r.joined or last, phase="waiting for joins", text=text))
+        phases.append(bar(r.started, r.joined or last, phase="waiting for joins", text=text))
         if r.joined is not None:
-            phases.append(_bar(r.joined, last, phase="waiting for the assignment", text=text))
+            phases.append(bar(r.joined, last, phase="waiting for the assignment", text=text))
     lanes = [
-        _bar(
+        bar(
             life.since,
             life.until or end,
             lane=life.identity,
@@ -173,16 +175,19 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
     marks = []
     for life in lives:
         event = "came back" if life.without_rebalance else "joined"
-        marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
+        if facts.window.holds(life.since):
+            marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
         if life.until is not None and life.ended_by in {"left", "expelled"}:
             marks.append({"at": _iso(life.until), "lane": life.identity, "event": life.ended_by})
     lane_of = {life.member_id: life.identity for life in lives}
     silent = [
-        _bar(gone.last_request, gone.at, lane=lane_of[gone.member_id], member=gone.member_id)
+        bar(gone.last_request, gone.at, lane=lane_of[gone.member_id], member=gone.member_id)
         for gone in facts.expulsions
         if gone.last_request is not None and gone.member_id in lane_of
     ]
     owners, idle = _partitions(facts, end)
+    # What was over before the window begins has no length in it.
+    idle = [each for each in idle if each["from"] < each["to"]]
     return {"phases": phases, "lanes": lanes, "silent": silent, "marks": marks, "owners": owners, "idle": idle}
 
 
@@ -214,11 +219,11 @@ def cut_short(facts: GroupFacts) -> list[str]:
 
 
 def _partitions(facts: GroupFacts, end: datetime) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    owners, idle = [], []
+    owners, idle, bar = [], [], partial(_bar, facts.window)
     for each in _shown_owners(facts):
         name, last = f"{each.topic}-{each.partition}", each.until or end
         owners.append(
-            _bar(
+            bar(
                 each.since,
                 last,
                 partition=name,
@@ -228,11 +233,11 @@ def _partitions(facts: GroupFacts, end: datetime) -> tuple[list[dict[str, Any]],
         )
         if each.idle_before_ms:
             since = each.since - timedelta(milliseconds=each.idle_before_ms)
-            idle.append(_bar(since, each.since, partition=name, why="nobody had it"))
+            idle.append(bar(since, each.since, partition=name, why="nobody had it"))
         away_ms, how = facts.away(each, end)
         if away_ms:
             owner = facts.name_of(each.member_id, each.client_id) or "its owner"
-            idle.append(_bar(last - timedelta(milliseconds=away_ms), last, partition=name, why=f"{owner} {how}"))
+            idle.append(bar(last - timedelta(milliseconds=away_ms), last, partition=name, why=f"{owner} {how}"))
     return owners, idle
 
 
@@ -243,8 +248,8 @@ def lane_height(facts: GroupFacts) -> tuple[int, int]:
     return max(lanes, 1) * _LANE_HEIGHT + 10, max(partitions, 1) * _LANE_HEIGHT
 
 
-def _bar(since: datetime, until: datetime, **values: str) -> dict[str, Any]:
-    return {"from": _iso(since), "to": _iso(until), **values}
+def _bar(window: Window, since: datetime, until: datetime, **values: str) -> dict[str, Any]:
+    return {"from": _iso(window.cut(since)), "to": _iso(window.cut(until)), **values}
 
 
 def _iso(at: datetime) -> str:

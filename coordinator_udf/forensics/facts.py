@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from coordinator_udf.forensics.window import Window
+from coordinator_udf.forensics.window import MILLISECOND, Window
 
 #: A section lists so many rebalances, of some 700 characters each; where there are more, those that took longest. Half
 #: and double are sections of 70 and 280 KB in place of 140.
@@ -58,6 +58,14 @@ class Life:
     ended_by: str | None
     without_rebalance: bool
     current_client_id: str | None = None
+    #: How the process before it ended, and when.
+    before_ended_by: str | None = None
+    before_until: datetime | None = None
+
+    def cut(self, until: datetime | None) -> Life:
+        """Returns its life as far as it is known at a moment."""
+        is_over = self.until is not None and (until is None or self.until <= until)
+        return self if is_over else replace(self, until=None, ended_by=None)
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,8 @@ class GroupFacts:
     findings: list[Finding] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     refused: list[Refusals] = field(default_factory=list)
+    #: Of which time they are.
+    window: Window = field(default=Window(), compare=False)
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -156,7 +166,11 @@ class GroupFacts:
     @property
     def stopped_ms(self) -> int:
         """How long rebalances stopped it; those of consumer groups stop nobody."""
-        return sum(r.duration_ms or 0 for r in self.rebalances if r.kind == "classic")
+        return sum(
+            self.window.within_ms(r.started, r.started + r.duration_ms * MILLISECOND)
+            for r in self.rebalances
+            if r.kind == "classic" and r.duration_ms
+        )
 
     @cached_property
     def _departures(self) -> dict[str, list[datetime]]:
@@ -184,8 +198,9 @@ class GroupFacts:
     @cached_property
     def changed_hands(self) -> list[Ownership]:
         """Partitions that went to another owner, stood idle or were held by the dead, the longest without one first."""
-        found = [held for held in self.ownership if held.change in {"moved", "returned"} or held.idle_before_ms
-                 or held.on_paper or self.away(held, held.since)[0]]  # fmt: skip
+        found = [held for held in self.ownership if held.on_paper or self.away(held, held.since)[0]
+                 or ((held.change in {"moved", "returned"} or held.idle_before_ms) and self.window.holds(held.since))
+        ]  # fmt: skip
         return sorted(
             found, key=lambda held: (-(held.idle_before_ms or 0) - self.away(held, held.since)[0], held.since)
         )
@@ -198,7 +213,10 @@ class GroupFacts:
         """
         found: dict[tuple[str, int], int] = defaultdict(int)
         for held in self.ownership:
-            found[held.topic, held.partition] += (held.idle_before_ms or 0) + self.away(held, end)[0]
+            last = held.until or end
+            found[held.topic, held.partition] += self.window.within_ms(
+                held.since - (held.idle_before_ms or 0) * MILLISECOND, held.since
+            ) + self.window.within_ms(last - self.away(held, end)[0] * MILLISECOND, last)
         return max(found.values(), default=0)
 
     @cached_property
@@ -224,16 +242,7 @@ class GroupFacts:
     @property
     def came_again(self) -> list[Life]:
         """The processes of clients that had been there before."""
-        return [life for life in self.lives if life.incarnation > 1]
-
-    def ended_before(self, life: Life) -> str:
-        """Returns how the process before it ended, and when."""
-        older = [each for each in self.lives if each.identity == life.identity and each.incarnation < life.incarnation]
-        if not older:
-            return "not told"
-        last = max(older, key=lambda each: each.incarnation)
-        when = "" if last.until is None else f" at {last.until:%H:%M:%S}"
-        return f"{last.ended_by or 'not told'}{when}"
+        return [life for life in self.lives if life.incarnation > 1 and self.window.holds(life.since)]
 
     @property
     def is_told_of(self) -> bool:
@@ -246,80 +255,15 @@ class GroupFacts:
         return len(self.findings), self.stopped_ms, len(self.rebalances)
 
 
-_REBALANCES = """
-SELECT r.*, w.how, w.client_id AS waited_client_id, w.member_id AS waited_member_id, w.lag_ms,
-       coalesce(w.expelled, array()) AS expelled
-FROM rebalances r LEFT JOIN waited_for w
-ON w.source = r.source AND w.group_id = r.group_id AND w.number = r.number
-"""
-_REFUSED = """
-SELECT source, group_id, api, error, why, client_id, count(*) AS times, min(at) AS first_at
-FROM refused WHERE NOT is_normal AND {where} GROUP BY source, group_id, api, error, why, client_id
-"""
-#: The views that facts are read from.
-FACTS_VIEWS = (
-    "rebalances",
-    "waited_for",
-    "incarnations",
-    "expulsions",
-    "assignment_history",
-    "findings",
-    "gaps",
-    "refused",
-)
-
-#: Gives the rows of a statement, by the names of their columns.
-Ask = Callable[[str], list[dict[str, Any]]]
-
-F = TypeVar("F")
-
-
-def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
-    """Returns the facts of all groups that a report is to tell of, those with most to tell first.
-
-    Args:
-        ask: asks where the views `FACTS_VIEWS` are.
-    """
-    window = window or Window()
-    groups: dict[tuple[str, str], GroupFacts] = {}
-
-    def read(query: str, cls: type[F], name: str, order: str) -> None:
-        names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
-        for values in ask(f"SELECT * FROM ({query}) ORDER BY {order}"):
-            key = (values["source"], values["group_id"])
-            if key[1] is None:
-                continue
-            facts = groups.setdefault(key, GroupFacts(*key))
-            getattr(facts, name).append(cls(**{name: _plain(values[name]) for name in names}))
-
-    starts = window.where("started", "ended")
-    read(f"SELECT * FROM ({_REBALANCES}) WHERE {starts}", Rebalance, "rebalances", "started, number")
-    read(f"SELECT * FROM incarnations WHERE {window.where('since', 'until')}", Life, "lives", "since")
-    read(f"SELECT * FROM expulsions WHERE {window.where('at')}", Expulsion, "expulsions", "at")
-    read(
-        f"SELECT * FROM assignment_history WHERE {window.where('since', 'until')}",
-        Ownership,
-        "ownership",
-        "topic, partition, since",
-    )
-    read(f"SELECT * FROM findings WHERE {window.where('first_at')}", Finding, "findings", "first_at, finding")
-    read(f"SELECT * FROM gaps WHERE {window.where('since', 'until')}", Gap, "gaps", "since")
-    read(_REFUSED.format(where=window.where("at")), Refusals, "refused", "first_at")
-    told = [facts for facts in groups.values() if facts.is_told_of]
-    return sorted(told, key=lambda facts: (tuple(-n for n in facts.cost), facts.source, facts.group_id))
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
     """Returns from when to when the facts tell; None where there are none."""
     times: list[datetime] = []
     for facts in groups:
-        times += [r.started for r in facts.rebalances]
-        times += [r.ended for r in facts.rebalances if r.ended is not None]
-        times += [life.since for life in facts.lives]
+        told = [at for r in facts.rebalances for at in (r.started, r.ended)]
+        told += [at for life in facts.lives for at in (life.since, life.until)]
+        told += [gone.at for gone in facts.expulsions]
+        told += [at for held in facts.ownership for at in (held.since, held.until)]
+        times += [facts.window.cut(at) for at in told if at is not None]
     return (min(times), max(times)) if times else None
 
 

@@ -14,7 +14,15 @@ import markupsafe
 import vl_convert
 
 from coordinator_udf.forensics.facts import GroupFacts, listed_rebalances, span_of
-from coordinator_udf.forensics.sentences import at_the_end, counted, ending, overview, rebalance_sentence, seconds
+from coordinator_udf.forensics.sentences import (
+    at_the_end,
+    counted,
+    ended_before,
+    ending,
+    overview,
+    rebalance_sentence,
+    seconds,
+)
 from coordinator_udf.forensics.what_if import WhatIfResult
 
 TEMPLATES: Final = Path(__file__).parent
@@ -67,7 +75,7 @@ def render(
     )
     environment.filters |= {"seconds": seconds, "clock": _clock, "counted": counted}
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
-    environment.globals |= {"at_the_end": at_the_end, "ending": ending}
+    environment.globals |= {"at_the_end": at_the_end, "ending": ending, "ended_before": ended_before}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}
     values["end"] = span[1] if span is not None else datetime.now(UTC)

@@ -144,6 +144,12 @@ def ending(life: Life) -> str:
     return "was in it at the end" if life.until is None else _ENDINGS.get(life.ended_by or "", "how is not told")
 
 
+def ended_before(life: Life) -> str:
+    """Returns how the process before one's own ended, and when."""
+    when = "" if life.before_until is None else f" at {life.before_until:%H:%M:%S}"
+    return f"{life.before_ended_by or 'not told'}{when}"
+
+
 def at_the_end(facts: GroupFacts) -> str | None:
     """Returns who was in a group when the evidence ended, or who was the last to go; None where it isn't told."""
     names = list(dict.fromkeys(facts.name_of(life.member_id, life.client_id) or life.identity for life in facts.stayed))

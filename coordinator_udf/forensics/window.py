@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
 
 from coordinator_udf.user_errors import InputError
+
+MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,20 @@ class Window:
         if self.until is not None:
             terms.append(f"{begin} <= TIMESTAMP '{self.until:%Y-%m-%d %H:%M:%S.%f}'")
         return " AND ".join(terms)
+
+    def holds(self, at: datetime) -> bool:
+        """Returns whether a moment is of its time."""
+        return self.cut(at) == at
+
+    def cut(self, at: datetime) -> datetime:
+        """Returns the moment of its time that is nearest."""
+        if self.since is not None and at < self.since:
+            return self.since
+        return self.until if self.until is not None and at > self.until else at
+
+    def within_ms(self, begin: datetime, end: datetime) -> int:
+        """Returns how much of a span is of its time, in milliseconds."""
+        return round((self.cut(end) - self.cut(begin)) / MILLISECOND)
 
 
 def parse_time(text: str, option: str, zone: tzinfo, *, last: bool = False) -> datetime:

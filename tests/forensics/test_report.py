@@ -161,7 +161,8 @@ def test_markdown_has_a_line_a_rebalance(facts: GroupFacts) -> None:
 
 def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
     """As a reader asks them who knows nothing of the charts."""
-    facts.lives.append(Life("flapper-1", "f1b", "flapper-1", 2, at(21.5), None, None, False))
+    again = Life("flapper-1", "f1b", "flapper-1", 2, at(21.5), None, None, False)
+    facts.lives.append(replace(again, before_ended_by="expelled", before_until=at(14.9)))
     page = re.sub(r"<script.*", "", render([facts], ReportFormat.HTML), flags=re.DOTALL)
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     for answer in (

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.forensics.facts import load_facts
+from coordinator_udf.forensics.load import load_facts
 from coordinator_udf.forensics.sentences import at_the_end
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.options import ReplayOptions

@@ -10,16 +10,23 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from coordinator_udf.commands.report import facts_of
-from coordinator_udf.forensics.facts import GroupFacts
+from coordinator_udf.forensics.charts import group_data
+from coordinator_udf.forensics.facts import GroupFacts, span_of
 from coordinator_udf.forensics.sentences import at_the_end
 from coordinator_udf.forensics.window import Window, parse_time
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.sql.in_process import ViewsInProcess
+from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.user_errors import InputError
 from tests.conftest import SAMPLE_LOG
 
 #: As many lines of the log end while both groups have members.
 FIRST_LINES = 260
+#: Before and after all that is told in it.
+START, END = datetime(2026, 11, 21, 2), datetime(2026, 11, 21, 3)
+OF_REBALANCES = {"dead member held up the group", "second expulsion in one rebalance"}
+AXIS = {"from", "to", "at"}
 
 
 def clock(text: str) -> datetime:
@@ -64,3 +71,56 @@ def test_a_time_of_the_command_line_is_told_in_its_own_zone() -> None:
     assert parse_time(twice, "--to", berlin, last=True) - parse_time(twice, "--from", berlin) == timedelta(hours=1)
     with pytest.raises(InputError, match="--from is 'noon'; expected a time such as '2026"):
         parse_time("noon", "--from", UTC)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of a log at whose end both groups are empty."""
+    folder = tmp_path_factory.mktemp("whole")
+    replay(None, ReplayRequest((SAMPLE_LOG,), folder, ReplayOptions()), print)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        ("02:43:55", None),
+        (None, "02:44:00"),
+        ("02:43:55", "02:44:12"),
+        ("02:44:00", "02:44:09.610"),
+        ("02:44:23", None),
+    ],
+)
+def test_what_is_told_of_a_part_of_the_time_agrees_with_itself(
+    since: str | None, until: str | None, whole: Path
+) -> None:
+    groups = told(whole, since, until)
+    begin, end = span_of(groups.values()) or (START, END)
+    assert (begin, end) >= (clock(since) if since else START, START)
+    assert end <= (clock(until) if until else END)
+    for facts in groups.values():
+        counts = {finding.finding: finding.times for finding in facts.findings}
+        assert counts.get("expelled", 0) == len(facts.expulsions)
+        assert all(times <= len(facts.rebalances) for finding, times in counts.items() if finding in OF_REBALANCES)
+        assert facts.stopped_ms <= (end - begin) / timedelta(milliseconds=1)
+        assert facts.unserved_ms(end) <= (end - begin) / timedelta(milliseconds=1)
+        said = at_the_end(facts) or ""
+        assert ("Nobody" in said) == (not facts.stayed)
+        assert facts.last_gone is None or (facts.last_gone.until or END) <= end
+        rows = [row for of_one_kind in group_data(facts, end).values() for row in of_one_kind]
+        moments = [datetime.fromisoformat(row[name]) for row in rows for name in row.keys() & AXIS]
+        assert all(begin <= moment <= end for moment in moments)
+
+
+def test_settings_of_those_who_are_still_there_are_told_of_though_they_joined_before(whole: Path) -> None:
+    (found,) = (each for each in told(whole, "02:44:00")["crash-b"].findings if each.finding.startswith("mixed"))
+    assert found.text.startswith("members have rebalance timeouts of 300000, 8000 ms")
+    # Then one was gone, and all who stayed have the same.
+    assert "mixed rebalance timeouts" not in {each.finding for each in told(whole, "02:44:22.840")["crash-b"].findings}
+
+
+def test_the_rows_of_a_finding_of_a_part_of_the_time_are_of_that_time(whole: Path) -> None:
+    (found,) = (each for each in told(whole, "02:44:00")["crash-a"].findings if each.finding == "expelled")
+    views = ViewsInProcess(str(whole))
+    views.make(views_named(found.evidence))
+    assert len(views.ask(found.evidence)) == found.times == 2

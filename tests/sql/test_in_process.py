@@ -13,6 +13,7 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import SHAPES, views_named
+from schemas.findings_views import findings_between
 from tests.conftest import shared
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 #: Of each kind of group, with both logs and with the broker's own log alone; one with a topic that grew.
 LOGS = ("storm.request", "storm.server", "kip848.request", "static-restart.request", "subscriptions.request",
         "broker-restart.request", "crash.server", "migrate.server")  # fmt: skip
+#: A part of the time of the recordings.
+TIME = ("2026-11-22 06:52:30.000000", "2026-11-22 07:05:00.000000")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,10 @@ def test_both_engines_give_the_same_rows(spark: SparkSession, tables: Path) -> N
         found = views.ask(f"SELECT * FROM {name}")
         assert [list(row) for row in found[:1]] == [list(row) for row in expected[:1]], name
         assert in_order(found) == in_order(expected), name
+    part = findings_between(*TIME)
+    of_part = in_order(views.ask(part))
+    assert 0 < len(of_part) < len(found)
+    assert of_part == in_order([row.asDict(recursive=True) for row in spark.sql(part).collect()])
     spark.catalog.clearCache()
     views.close()
 
