@@ -44,6 +44,20 @@ class Spread(msgspec.Struct, frozen=True):
     changed: Ranges
 
 
+class RefusedMember(msgspec.Struct, frozen=True):
+    """A process that was refused for good, with what its polls threw, and in what part of the worlds (0 to 1)."""
+
+    error: str
+    share: float
+
+
+class RefusedMembers(msgspec.Struct, frozen=True):
+    """The processes that were refused for good, by their names."""
+
+    base: dict[str, RefusedMember] = {}
+    changed: dict[str, RefusedMember] = {}
+
+
 class WhatIfResult(msgspec.Struct, frozen=True):
     """One group, under the settings as they were and as changed.
 
@@ -56,6 +70,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     changed: Figures
     spread: Spread
     unknown: tuple[str, ...]
+    refused_members: RefusedMembers = RefusedMembers()
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Returns what is counted, before and after, each with what chance might make of it."""
@@ -75,6 +90,8 @@ class _Group(msgspec.Struct, frozen=True):
     calibration: Calibration
     spread: Spread
     unknown: tuple[str, ...]
+    # Absent in files of before.
+    refused_members: RefusedMembers = RefusedMembers()
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -98,6 +115,7 @@ def read_what_if(path: Path) -> dict[str, WhatIfResult]:
                 msgspec.json.decode(read.changed[group_id], type=Figures),
                 group.spread,
                 group.unknown,
+                group.refused_members,
             )
             for group_id, group in read.groups.items()
         }

@@ -26,6 +26,7 @@ from coordinator_udf.forensics.facts import (
 )
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import TRIGGERS, at_the_end, rebalance_sentence
+from coordinator_udf.forensics.what_if import Calibration, Figures, RefusedMember, RefusedMembers, Spread, WhatIfResult
 from coordinator_udf.forensics.window import Window
 from schemas.view_comments import COLUMN_COMMENTS
 
@@ -247,3 +248,16 @@ def test_the_page_draws_and_fetches_nothing(facts: GroupFacts, tmp_path: Path) -
 def test_there_is_a_sentence_for_each_trigger() -> None:
     triggers = set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)*\b", COLUMN_COMMENTS["trigger"]))
     assert {"MEMBER_ADDED", "LOADED"} <= triggers <= TRIGGERS.keys()
+
+
+@pytest.mark.parametrize("form", [ReportFormat.HTML, ReportFormat.MARKDOWN])
+def test_who_would_be_refused_under_other_settings_is_told_beside_what_they_would_do(
+    facts: GroupFacts, form: ReportFormat
+) -> None:
+    figures = Figures(2, 1.0, 3, 0)
+    ranges = dict.fromkeys(("rebalances", "unowned_s", "moves", "expulsions"), (0.0, 4.0))
+    members = RefusedMembers({}, {"java-1/1": RefusedMember("GroupMaxSizeReachedException: FULL", 0.25)})
+    told = WhatIfResult(Calibration(4, 4, 4), figures, figures, Spread(ranges, ranges), ("this",), members)
+    page = render([facts], form, what_if={facts.group_id: told})
+    said = "efused for good under the changed settings (in 25 % of the worlds): java-1/1: GroupMaxSizeReachedException"
+    assert said in page

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_udf.simulation.measures import Measures
 from coordinator_udf.simulation.what_if.comparison import Calibration, Outcome, Spread
-from coordinator_udf.simulation.what_if.details import Details
+from coordinator_udf.simulation.what_if.details import Details, RefusedMember
 from coordinator_udf.simulation.what_if.rebalances import Rebalance
 
 _TITLES = {
@@ -86,9 +86,20 @@ def _calibration_lines(found: Calibration) -> Iterator[str]:
 
 def _detail_lines(outcome: Outcome) -> Iterator[str]:
     base, changed = outcome.base_details, outcome.changed_details
+    yield from _refused_lines("as it was", base.refused_members)
+    yield from _refused_lines("as changed", changed.refused_members)
     yield from _in_all([base], [changed])
     yield from _each("seconds stopped", base.stopped_s, changed.stopped_s)
     yield from _each("seconds without owner", base.unowned_s, changed.unowned_s)
+
+
+def _refused_lines(when: str, members: Mapping[str, RefusedMember]) -> Iterator[str]:
+    """Yields a line for each process that was refused for good, of many only for the first."""
+    for name, refused in list(members.items())[:_MOST_LINES]:
+        share = "" if refused.share == 1 else f" (in {refused.share:.0%} of the worlds)"
+        yield f"  refused for good, {when}{share}: {name}: {refused.error}"
+    if len(members) > _MOST_LINES:
+        yield f"  refused for good, {when}: {len(members) - _MOST_LINES} more"
 
 
 def _in_all(base: Sequence[Details], changed: Sequence[Details]) -> Iterator[str]:
@@ -128,6 +139,10 @@ def _details(outcome: Outcome) -> dict[str, Any]:
         "refused_commits": {"base": base.refused_commits, "changed": changed.refused_commits},
         "stopped_s": {"base": base.stopped_s, "changed": changed.stopped_s},
         "unowned_s": {"base": base.unowned_s, "changed": changed.unowned_s},
+        "refused_members": {
+            "base": {name: asdict(one) for name, one in base.refused_members.items()},
+            "changed": {name: asdict(one) for name, one in changed.refused_members.items()},
+        },
     }
 
 
