@@ -133,6 +133,10 @@ class ViewsInProcess:
             return to_arrow_schema(SHAPES[name], timezone="UTC")
         return self.arrow(name).schema
 
+    def columns(self, name: str) -> list[str]:
+        """Returns the names of the columns of a table or computed view."""
+        return list(self._duck.table(name).columns)
+
     def arrow(self, name: str) -> pa.Table:
         """Returns a computed view, whole, with the types that it has in Spark."""
         found = self._duck.table(name).to_arrow_table()

@@ -6,8 +6,6 @@ queries, go to Spark, which takes seconds to start.
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,28 +22,12 @@ from coordinator_udf.sql.registration import NoTables, table_versions
 from coordinator_udf.sql.results import Results
 from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
 from coordinator_udf.sql.shell import Shell, Statements
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.sql.typos import NAMES, BadStatement, is_of_table, meant, no_table, refuse_unknown_beginning
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import VIEWS
 
 #: DuckDB's words for a function that it doesn't have, which Spark may have.
 _NO_FUNCTION: Final = ("unction with name", "No function matches")
-
-
-#: The words that a statement of Spark's SQL begins with.
-_BEGINNINGS: Final = frozenset(
-    {
-        "add", "alter", "analyze", "begin", "cache", "call", "clear", "comment", "convert", "create", "declare",
-        "delete", "desc", "describe", "drop", "execute", "explain", "export", "from", "grant", "import",
-        "insert", "list", "load", "map", "merge", "msck", "optimize", "pivot", "reduce", "refresh", "repair",
-        "replace", "reset", "restore", "revoke", "select", "set", "show", "table", "truncate", "uncache",
-        "update", "use", "vacuum", "values", "with",
-    }
-)  # fmt: skip
-
-
-class BadStatement(UserError):
-    """A statement names what isn't there."""
 
 
 class NeedsSpark(Exception):
@@ -87,16 +69,16 @@ class LocalShell(Statements):
         except NeedsSpark:
             self._spark().run(statement)
             return
-        self._results.write(columns, _told(rows))
+        self._results.write(columns, self._told(rows))
 
     def _answer(self, statement: str) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
-        refuse_unknown(statement)
+        refuse_unknown_beginning(statement)
         try:
             parsed = sqlglot.parse_one(statement, read="spark")
         except sqlglot.ParseError as error:
             raise NeedsSpark from error
-        if isinstance(parsed, exp.Describe) and parsed.this.name in {*SHAPES, *VIEWS}:
-            return self._describe(parsed.this.name)
+        if (described := _described(parsed)) is not None:
+            return self._describe(described)
         if not isinstance(parsed, exp.Query):
             raise NeedsSpark
         views = self._current()
@@ -104,13 +86,34 @@ class LocalShell(Statements):
         try:
             return views.rows(_with_names(parsed))
         except (duckdb.CatalogException, duckdb.BinderException) as error:
-            if any(words in str(error) for words in _NO_FUNCTION):
+            if any(words in str(error) for words in _NO_FUNCTION) or (self._is_of_spark() and is_of_table(error)):
                 raise NeedsSpark from error
-            raise BadStatement(_meant(error)) from error
+            raise BadStatement(meant(error, sqlglot.parse_one(statement, read="spark"), views.columns)) from error
         except (duckdb.Error, sqlglot.errors.UnsupportedError) as error:
             raise NeedsSpark from error
 
+    def _told(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Yields rows; that one can't be computed is told as what is wrong with the statement."""
+        try:
+            yield from rows
+        except duckdb.Error as error:
+            told = f"{meant(error)} (after rows that are written already; --spark has Spark answer)"
+            raise BadStatement(told) from error
+
+    def _is_of_spark(self) -> bool:
+        """Returns whether statements were run that may have made tables and views in Spark."""
+        return self._spark_shell is not None
+
     def _describe(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Returns the columns of a table or view.
+
+        Raises:
+            BadStatement: there is none of this name.
+        """
+        if name not in NAMES:
+            if self._is_of_spark():
+                raise NeedsSpark
+            raise BadStatement(no_table(name))
         views = self._current()
         views.make(views_named(name))
         told = [
@@ -138,27 +141,12 @@ class LocalShell(Statements):
         return self._spark_shell
 
 
-def _told(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yields rows; that one can't be computed is told as what is wrong with the statement."""
-    try:
-        yield from rows
-    except duckdb.Error as error:
-        told = f"{_meant(error)} (after rows that are written already; --spark has Spark answer)"
-        raise BadStatement(told) from error
-
-
-def refuse_unknown(statement: str) -> None:
-    """Sees a typo in a statement's first word, for which Spark need not be started.
-
-    Raises:
-        BadStatement: no statement begins with it.
-    """
-    first = re.match(r"(?:\s|--.*\n|/\*.*?\*/|\()*([A-Za-z]\w*)", statement, re.DOTALL)
-    if first is None or first[1].lower() in _BEGINNINGS:
-        return
-    near = difflib.get_close_matches(first[1].lower(), _BEGINNINGS, 1)
-    hint = f"; did you mean {near[0].upper()}?" if near else ""
-    raise BadStatement(f"no statement begins with {first[1]}{hint}")
+def _described(parsed: exp.Expr) -> str | None:
+    """Returns the table or view whose columns a statement asks for; those of a catalog only Spark knows."""
+    if not isinstance(parsed, exp.Describe) or not isinstance(parsed.this, exp.Table) or parsed.this.db:
+        return None
+    kind, style = parsed.args.get("kind"), parsed.args.get("style")
+    return parsed.this.name.lower() if kind in (None, "TABLE") and style in (None, "EXTENDED", "FORMATTED") else None
 
 
 def _with_names(parsed: exp.Query) -> exp.Query:
@@ -168,16 +156,3 @@ def _with_names(parsed: exp.Query) -> exp.Query:
             name = select.sql(dialect="spark", normalize_functions="lower").replace("count(*)", "count(1)")
             select.replace(exp.alias_(select.copy(), name, quoted=True))
     return parsed
-
-
-def _meant(error: duckdb.Error) -> str:
-    """Returns what is wrong, and what may have been meant, in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not re.match(r"LINE \d+:|\^", line)]
-    first = re.sub(r"^\w+ Error: ", "", told[0])
-    missing = re.match(r"Table with name (\w+) does not exist", first)
-    if missing is not None:
-        near = difflib.get_close_matches(missing[1], [*SHAPES, *VIEWS], 3)
-        return f"there is no table or view {missing[1]}" + (f"; did you mean {', '.join(near)}?" if near else "")
-    hints = [line for line in told[1:] if line.startswith(("Candidate bindings", "Did you mean"))]
-    return " ".join([first, *hints])

@@ -56,9 +56,9 @@ def files_alone(path: str) -> list[str] | None:
 
 
 def views_named(text: str) -> list[str]:
-    """Returns the views that a statement names and those that these use, each after what it uses."""
+    """Returns the views that a statement names, in letters of either case, and those that these use before them."""
     wanted: set[str] = set()
-    named = set(_WORD.findall(text))
+    named = set(_WORD.findall(text.lower()))
     while named:
         new = (named & VIEWS.keys()) - wanted
         wanted |= new

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
-from coordinator_udf.sql.local_shell import BadStatement, LocalShell
+from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.results import OutputFormat, Results, text_of
+from coordinator_udf.sql.typos import BadStatement
 from tests.conftest import SAMPLE_LOG
 
 
@@ -52,8 +53,18 @@ def test_every_view_and_table_can_be_asked(tables: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("SELECT genration FROM rebalances", 'Candidate bindings: "generation"'),
+        ("SELECT genration FROM rebalances", "there is no column genration in rebalances; did you mean generation?"),
+        ("SELECT generaton FROM rebalances", "there is no column generaton in rebalances; did you mean generation?"),
+        ("SELECT r.grup_id FROM rebalances r", "there is no column grup_id in rebalances; did you mean group_id?"),
+        ("SELECT r.grup_id FROM rebalances r JOIN gaps g", "no column grup_id in rebalances; did you mean group_id?"),
+        ("SELECT Lag FROM Rebalances r, waited_for w", "no column Lag in rebalances, waited_for; did you mean lag_ms?"),
+        ("SELECT number AS nth FROM gaps JOIN rebalances USING (source) ORDER BY nnth", "did you mean nth?"),
+        ("SELECT colour FROM gaps", "no column colour in gaps; DESCRIBE gaps tells which there are"),
+        ("SELECT x.number FROM rebalances r", 'Referenced table "x" not found! Candidate tables: "r"'),
+        ("WITH t AS (SELECT 1 AS one) SELECT t.two FROM t", '"t" does not have a column named "two"'),
         ("SELECT * FROM rebalancs", "there is no table or view rebalancs; did you mean rebalances"),
+        ("DESCRIBE rebalanses", "there is no table or view rebalanses; did you mean rebalances?"),
+        ("DESC EXTENDED xyz", "there is no table or view xyz"),
     ],
 )
 def test_a_typo_is_told_in_a_line_with_what_was_meant(tables: Path, statement: str, told: str) -> None:
@@ -64,7 +75,8 @@ def test_a_typo_is_told_in_a_line_with_what_was_meant(tables: Path, statement: s
 
 
 def test_what_only_spark_can_goes_to_spark(tables: Path) -> None:
-    for statement in ("CREATE TEMPORARY VIEW v AS SELECT 1", "SELECT spark_partition_id() FROM groups",
+    for statement in ("CREATE TEMPORARY VIEW v AS SELECT 1", "DESCRIBE FUNCTION abs", "DESCRIBE delta.`/x`",
+                      "DESCRIBE HISTORY groups", "SELECT spark_partition_id() FROM groups",
                       "SELECT date_format(since, 'QQQ') FROM groups",
                       "SELECT date_format(since, \"'at' HH\") FROM groups"):  # fmt: skip
         with pytest.raises(SparkWasStarted):
@@ -139,6 +151,26 @@ def test_values_are_shown_as_spark_shows_them() -> None:
 def test_comments_of_columns_are_described(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shell(tables).run("DESCRIBE waited_for")
     assert "joined, reconciled, left, expelled" in capsys.readouterr().out
+
+
+def test_names_have_letters_of_either_case(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables, OutputFormat.CSV).run("SELECT count(*) AS n FROM Rebalances")
+    assert capsys.readouterr().out.split() == ["n", "9"]
+    shell(tables).run("DESCRIBE Rebalances")
+    assert "|generation" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_what_was_made_in_spark_is_asked_there(
+    spark: SparkSession, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = LocalShell(str(tables), None, spark.newSession, Results(OutputFormat.CSV))
+    shell.run_all("CREATE TEMPORARY VIEW made AS SELECT 7 AS seven; SELECT * FROM made; DESCRIBE made")
+    printed = capsys.readouterr().out.split()
+    assert printed[printed.index("seven") + 1] == "7"
+    assert any(line.startswith("seven,int") for line in printed)
+    with pytest.raises(BadStatement, match="did you mean generation"):
+        shell.run("SELECT generaton FROM rebalances")
 
 
 def test_a_typo_in_the_first_word_needs_no_spark(tables: Path) -> None:
