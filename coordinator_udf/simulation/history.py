@@ -79,6 +79,7 @@ class History:
     """All that happened in a world, in order.
 
     Attributes:
+        start_ms: from when on it counts; some of its events may be from before.
         requests: how many requests of each API came to the coordinator.
         answered: the answered requests, where the plan wants them kept.
         commits: the last acknowledged commit of each group's partitions.

@@ -217,6 +217,7 @@ class WorldPlan:
         rejoin_delays_ms: how long members take to send JoinGroup that have to join again.
         cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
         end_ms: when the world ends.
+        begin_ms: when its history begins: what was before brings it to where that is, and doesn't count.
         keeps_requests: whether its history keeps the members' requests with their answers.
     """
 
@@ -234,4 +235,5 @@ class WorldPlan:
     rejoin_delays_ms: tuple[int, ...] = ()
     cadence_ms: int = 0
     keeps_requests: bool = False
+    begin_ms: int = 0
     start_ms: int = 1_700_000_000_000

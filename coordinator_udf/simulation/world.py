@@ -80,7 +80,8 @@ class World:
         self._deadlines: list[tuple[int, int, str]] = []
         #: Members that were given something since deadlines were last planned, and the earliest times of these.
         self._given: dict[str, tuple[Process, int]] = {}
-        self.history = History(plan.start_ms, plan.start_ms + plan.end_ms, _partitions_at_end(plan.topics))
+        begin_ms, end_ms = plan.start_ms + plan.begin_ms, plan.start_ms + plan.end_ms
+        self.history = History(begin_ms, end_ms, _partitions_at_end(plan.topics))
         self.history.misbehaving = frozenset(member.name for member in plan.members if member.habit is not None)
         self._delivery = Delivery(
             plan,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang, Refusal, Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
 from coordinator_udf.simulation.what_if.hangs import hangs
 from coordinator_udf.simulation.what_if.pace import Pace, pace_of
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms, begins, handled_ms
+from coordinator_udf.simulation.what_if.processes import (
+    Process,
+    answered_ms,
+    arrived_ms,
+    begins,
+    handled_ms,
+    member_id_of,
+)
 from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, properties_of
 from coordinator_udf.simulation.what_if.restarts import Restarts
 from coordinator_udf.simulation.what_if.strange_requests import strange_requests
+from coordinator_udf.simulation.what_if.subscriptions import subscribed_topics, subscriptions_of
 
 #: A heartbeat that takes the coordinator longer tells of it, not of the network.
 _LATE_ANSWER_MS = 50
@@ -92,9 +98,9 @@ def behaviour_of(
     """
     unknown: list[str] = []
     commit_ms = auto_commit_interval_ms(process, peers)
-    properties = properties_of(process, commit_ms, unknown)
+    properties = properties_of(process, peers, commit_ms, unknown)
     interval_ms = int(properties["heartbeat.interval.ms"])
-    subscriptions = list(_subscriptions(process))
+    subscriptions, regex = subscriptions_of(process, peers)
     close_ms, crash_ms = _end(process, interval_ms, commit_ms, of_log_ms[-1], unknown)
     hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms, restarts))
     unknown += strange_requests(process)
@@ -104,7 +110,7 @@ def behaviour_of(
         process,
         properties,
         subscriptions[0][1] if subscriptions else (),
-        None if subscriptions else process.entries[0].request.get("subscribedTopicRegex") or None,
+        regex,
         tuple(subscriptions[1:]),
         process.found_ms,
         handled_ms(process.entries[0]),
@@ -183,7 +189,7 @@ def _leaves(entry: Entry) -> bool:
 
 def was_let_in(process: Process) -> bool:
     """Returns whether a process became a member, or its request to join has no answer in the log."""
-    return any(
+    return process.is_older or any(
         entry.response is None or entry.response.get("errorCode") in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
         for entry in process.entries
         if begins(entry)
@@ -335,9 +341,9 @@ def _learned(process: Process) -> Iterator[Entry]:
     for entry in process.entries:
         code = (entry.response or {}).get("errorCode")
         if entry.api == "JoinGroup":
-            if not was_told and entry.request.get("memberId") and topics == _subscribed(entry) and not code:
+            if not was_told and entry.request.get("memberId") and topics == subscribed_topics(entry) and not code:
                 yield entry
-            topics, was_told = _subscribed(entry), True
+            topics, was_told = subscribed_topics(entry), True
         elif entry.api == "SyncGroup" and not code:
             was_told = False
         elif entry.api in {"Heartbeat", "OffsetCommit", "LeaveGroup"}:
@@ -369,34 +375,13 @@ def _generation(entry: Entry) -> int:
 
 def _member_ids(process: Process) -> Iterator[str]:
     """Yields the ids that the member had, or was given as it joined without one."""
+    if process.is_older:
+        yield member_id_of(process.entries[0]) or ""
     beats = process.of("ConsumerGroupHeartbeat")
     if beats:
-        yield beats[0].request.get("memberId") or ""
+        yield from () if process.is_older else (beats[0].request.get("memberId") or "",)
         return
     for entry in process.of("JoinGroup"):
         given = (entry.response or {}).get("memberId")
         if given and not entry.request.get("memberId"):
             yield given
-
-
-def _subscriptions(process: Process) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Yields the topics that the process wanted first, and each time others from then on."""
-    last: tuple[str, ...] | None = None
-    for entry in process.entries:
-        topics = _subscribed(entry)
-        if topics is not None and topics != last:
-            yield arrived_ms(entry), topics
-            last = topics
-
-
-def _subscribed(entry: Entry) -> tuple[str, ...] | None:
-    """Returns the topics that a request subscribes to, None if it says nothing of them."""
-    if entry.api == "ConsumerGroupHeartbeat":
-        names = entry.request.get("subscribedTopicNames")
-        return tuple(sorted(names)) if names else None
-    for protocol in entry.request["protocols"] if entry.api == "JoinGroup" else ():
-        try:
-            return tuple(sorted(decode_subscription_topics(base64.b64decode(protocol["metadata"]))))
-        except (MalformedConsumerProtocol, ValueError):
-            continue
-    return None

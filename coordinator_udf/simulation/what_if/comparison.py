@@ -106,24 +106,25 @@ def compare(
 def _on_other_days(
     group: GroupLog, plan: WorldPlan, seeds: Iterable[int], span: tuple[int | None, int | None]
 ) -> Iterator[Measures]:
-    formed_ms = int(group.rebalances[0].end_ms) - plan.start_ms
     for seed in seeds:
-        yield _measure(group, World(on_another_day(plan, formed_ms, seed), seed).run(), span)
+        yield _measure(group, World(on_another_day(plan, group.formed_ms, seed), seed).run(), span)
 
 
 def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
-    return measured(history, group.group_id, group.partitions, _counted(history, span))
+    return measured(history, group.group_id, group.partitions, _counted(group, history, span))
 
 
 def _detail(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Details:
-    return detailed(history, group.group_id, group.partitions, _counted(history, span))
+    return detailed(history, group.group_id, group.partitions, _counted(group, history, span))
 
 
-def _counted(history: History, span: tuple[int | None, int | None]) -> tuple[int, int]:
-    """Returns from when to when is counted, in milliseconds since the epoch."""
+def _counted(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> tuple[int, int]:
+    """Returns from when to when is counted, in milliseconds since the epoch; never from before a world's history."""
     start_ms = first_disturbance_ms(history.events) if span[0] is None else span[0]
     end_ms = history.end_ms if span[1] is None else min(span[1], history.end_ms)
-    return start_ms or history.start_ms, end_ms
+    if start_ms is None or (group.plan.begin_ms and start_ms < history.start_ms):
+        start_ms = history.start_ms
+    return start_ms, end_ms
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:

@@ -50,10 +50,12 @@ def coordinator_settings(
             unknown.append(
                 f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled"
             )
-    else:
+    elif not any(behaviour.process.is_older for behaviour in behaviours):
         first = rebalances[0]
         is_delayed = first.duration_ms >= _NO_DELAY_MS
         settings["group.initial.rebalance.delay.ms"] = _DEFAULT_DELAY_MS if is_delayed else 0
+    else:
+        unknown.append("the initial rebalance delay, for the group was there before the log: Kafka's default is taken")
     sessions = [asked for behaviour in behaviours if (asked := accepted_session_ms(behaviour.process)) is not None]
     if sessions:
         settings["group.min.session.timeout.ms"] = max(0, min(6_000, *sessions))

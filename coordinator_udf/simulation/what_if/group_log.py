@@ -13,6 +13,7 @@ from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refus
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
 from coordinator_udf.simulation.what_if.group_sizes import size_settings
+from coordinator_udf.simulation.what_if.older_members import join_before, unseen_members, what_they_had
 from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.pace import delays, network_of
 from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
@@ -34,12 +35,15 @@ class GroupLog:
 
     Attributes:
         plan: the world in which its members do again what they did.
+        formed_ms: when it was first formed, or when the log began, if it has members that are older; from the start of
+            the world.
         rebalances: what really happened.
         unknown: what the log doesn't tell, in words.
     """
 
     group_id: str
     plan: WorldPlan
+    formed_ms: int
     partitions: tuple[TopicPartition, ...]
     rebalances: tuple[Rebalance, ...]
     unknown: tuple[str, ...]
@@ -91,24 +95,31 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
     sizes = size_settings(processes)
     processes = [process for process in processes if was_let_in(process)]
     behaviours = [behaviour_of(process, processes, log.of_log_ms, log.restarts) for process in processes]
+    unknown += what_they_had(behaviours, processes)
     unknown += [text for behaviour in behaviours for text in behaviour.unknown]
     rebalances = recorded_rebalances(processes, removals)
-    if not rebalances:
+    has_older = any(process.is_older for process in processes)
+    if not (rebalances or has_older):
         return None
+    unknown += unseen_members(behaviours, rebalances)
+    begun_ms = int(log.of_log_ms[0])
+    behaviours = join_before(behaviours, begun_ms)
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
     topics = wanted_topics(behaviours, log.topics, processes, start_ms, unknown)
     grown_ms = [start_ms + topic.at_ms for topic in topics if topic.at_ms > 0]
     end_ms = int(log.of_log_ms[-1])
-    failovers = list(log.restarts.failovers(group_id, start_ms, end_ms))
+    failovers = list(log.restarts.failovers(group_id, begun_ms if has_older else start_ms, end_ms))
     unknown += lost_states(processes, failovers)
     plan = replace(
         _plan(group_id, behaviours, start_ms),
         topics=topics,
         failovers=tuple(replace(failover, at_ms=failover.at_ms - start_ms) for failover in failovers),
         end_ms=end_ms - start_ms,
+        begin_ms=begun_ms - start_ms if has_older else 0,
         settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},
     )
-    return GroupLog(group_id, plan, _counted(topics), tuple(rebalances), tuple(unknown))
+    formed_ms = plan.begin_ms if has_older else int(rebalances[0].end_ms) - start_ms
+    return GroupLog(group_id, plan, formed_ms, _counted(topics), tuple(rebalances), tuple(unknown))
 
 
 def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> WorldPlan:

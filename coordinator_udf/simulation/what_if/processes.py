@@ -2,7 +2,8 @@
 
 A process is told by its connections: a member that joins without a member id on a connection that its client id has not
 used before is a new process; so is one with a new member id of its own (KIP-848). A known member id on a new connection
-is the same process, connected anew.
+is the same process, connected anew. One that the coordinator takes for a member, though the log doesn't have how it
+became one, is older than the log.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Process:
         replaced_ms: when its client joined as somebody else, though nobody had told it that its member was gone.
         removed_ms: when an administrator removed its member, in milliseconds since the epoch.
         found_ms: when it first asked for its coordinator, in milliseconds since the epoch; its first request else.
+        is_older: whether it was a member before the log begins.
     """
 
     group_id: str
@@ -43,6 +45,7 @@ class Process:
     member_ids: set[str] = field(default_factory=set)
     entries: list[Entry] = field(default_factory=list)
     removed_ms: list[float] = field(default_factory=list)
+    is_older: bool = False
 
     def of(self, *apis: str) -> list[Entry]:
         """Returns its requests of some APIs."""
@@ -70,8 +73,9 @@ def answered_ms(entry: Entry) -> float:
 def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
     """Returns each group's processes in the order in which they began."""
     groups: dict[str, list[Process]] = defaultdict(list)
+    ordered = sorted(entries, key=lambda entry: entry.arrived_us)
     asked: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for entry in sorted(entries, key=lambda entry: entry.arrived_us):
+    for entry in ordered:
         client_id = entry.client_id or ""
         if entry.api == "FindCoordinator":
             asked[client_id].append((arrived_ms(entry), entry.connection))
@@ -83,13 +87,15 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
             process.replaced_ms = arrived_ms(entry)
             process = None
         if process is None:
-            if not begins(entry):
+            is_older = _is_of_older(entry, ordered[0]) and not _is_of_other(groups[group_id], entry)
+            if not (begins(entry) or is_older):
                 continue
             process = _new_process(groups[group_id], entry, asked[client_id])
+            process.is_older = is_older
             groups[group_id].append(process)
         process.connections.add(entry.connection)
         process.entries.append(entry)
-        for member_id in (entry.request.get("memberId"), (entry.response or {}).get("memberId")):
+        for member_id in (member_id_of(entry), (entry.response or {}).get("memberId")):
             if member_id:
                 process.member_ids.add(member_id)
     return {group_id: processes for group_id, processes in groups.items() if processes}
@@ -124,10 +130,38 @@ def _removed(processes: list[Process], member: Mapping[str, Any], at_ms: float) 
     return None
 
 
-def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Process | None:
-    member_id = entry.request.get("memberId")
+def member_id_of(entry: Entry) -> str | None:
+    """Returns the id of the member that sent a request, or (LeaveGroup) of the first that it names."""
     if entry.api == "LeaveGroup" and "members" in entry.request:
-        member_id = entry.request["members"][0].get("memberId") if entry.request["members"] else None
+        return entry.request["members"][0].get("memberId") if entry.request["members"] else None
+    return entry.request.get("memberId")
+
+
+def _is_of_older(entry: Entry, first: Entry) -> bool:
+    """Returns whether a request of somebody unknown was answered as a member's, who then joined before the log begins.
+
+    A LeaveGroup may be an administrator's: a member's own comes from the client for which its id was made. Who joins
+    with an id that the log doesn't give out was heard within a session before; later, that is a line which is missing.
+    """
+    member_id, told = member_id_of(entry), error_codes(entry.response or {"errorCode": -1})
+    if not member_id or entry.request.get("memberEpoch") == 0:
+        return False
+    if entry.api == "LeaveGroup":
+        return not told - {0, None} and member_id.startswith(f"{entry.client_id}-")
+    if entry.api == "JoinGroup" and arrived_ms(entry) - arrived_ms(first) > entry.request["sessionTimeoutMs"]:
+        return False
+    if entry.api in {"Heartbeat", "SyncGroup"}:
+        return not told - {Errors.NONE, Errors.REBALANCE_IN_PROGRESS}
+    return Errors.NONE in told
+
+
+def _is_of_other(processes: Iterable[Process], entry: Entry) -> bool:
+    """Returns whether a request names a member that another client's process is."""
+    return any(member_id_of(entry) in process.member_ids for process in processes)
+
+
+def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Process | None:
+    member_id = member_id_of(entry)
     for process in reversed(processes):
         if process.client_id == client_id and entry.connection in process.connections:
             return process

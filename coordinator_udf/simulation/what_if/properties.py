@@ -24,14 +24,53 @@ _DEFAULT_HEARTBEAT_MS = 3_000
 #: Kafka's default of request.timeout.ms; a JoinGroup may take max.poll.interval.ms and so much more in any case.
 _DEFAULT_REQUEST_MS = 30_000
 _JOIN_LAPSE_MS = 5_000
+#: What a consumer asks for that is set up with Kafka's defaults.
+_DEFAULT_JOIN: Mapping[str, Any] = {
+    "sessionTimeoutMs": 45_000,
+    "rebalanceTimeoutMs": 300_000,
+    "protocols": [{"name": "range"}],
+}
 #: librdkafka sends a heartbeat as soon as its SyncGroup is answered, which tells nothing of its interval.
 _AT_ONCE_MS = 100
 
 
-def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -> dict[str, Any]:
+def asks_for(process: Process, peers: Sequence[Process]) -> tuple[Process, Mapping[str, Any]] | None:
+    """Returns the request that tells how a process is set up, and whose it is; None if there is none.
+
+    Of one that is older than its log, and never asked again, it is another's: first of its client id, then of any peer.
+    """
+    api = "ConsumerGroupHeartbeat" if _is_consumer(process, peers) else "JoinGroup"
+    others = [peer for peer in peers if peer is not process] if process.is_older else []
+    for one in [process, *sorted(others, key=lambda peer: peer.client_id != process.client_id)]:
+        if api == "JoinGroup":
+            asked = (_accepted_joins(one) or one.of(api))[-1:]
+        else:
+            asked = [entry for entry in one.of(api) if entry.request["rebalanceTimeoutMs"] >= 0 or not one.is_older][:1]
+        if asked:
+            return one, asked[0].request
+    return None
+
+
+def _is_consumer(process: Process, peers: Sequence[Process]) -> bool:
+    """Returns whether a process speaks KIP-848, of one that only commits whether any of its peers does."""
+    if process.of("JoinGroup", "SyncGroup", "Heartbeat"):
+        return False
+    return any(one.of("ConsumerGroupHeartbeat") for one in [process, *peers])
+
+
+def instance_id_of(process: Process) -> str | None:
+    """Returns the instance id of a static member."""
+    named = (entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
+    return next(filter(None, named), None)
+
+
+def properties_of(
+    process: Process, peers: Sequence[Process], commit_ms: int | None, unknown: list[str]
+) -> dict[str, Any]:
     """Returns the consumer properties that a process had.
 
     Args:
+        peers: the processes of its group.
         commit_ms: the interval of its automatic commits, None if there are none.
         unknown: takes in words what its requests don't tell.
     """
@@ -42,9 +81,9 @@ def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -
     }
     if commit_ms is not None:
         properties["auto.commit.interval.ms"] = commit_ms
-    joins = process.of("JoinGroup")
-    if joins:
-        request = (_accepted_joins(process) or joins)[-1].request
+    asked = asks_for(process, peers)
+    if not _is_consumer(process, peers):
+        request = _DEFAULT_JOIN if asked is None else asked[1]
         names = [protocol["name"] for protocol in request["protocols"]]
         session_ms = _possible(process, "session.timeout.ms", request["sessionTimeoutMs"], 2, unknown)
         polls_ms = request.get("rebalanceTimeoutMs", session_ms)
@@ -57,14 +96,13 @@ def properties_of(process: Process, commit_ms: int | None, unknown: list[str]) -
         foreign = [name for name in names if name not in STRATEGIES]
         if foreign:
             unknown.append(f"{process.client_id} votes for {', '.join(foreign)}, which is simulated as range")
-        instance_id = request.get("groupInstanceId")
     else:
-        first = process.of("ConsumerGroupHeartbeat")[0].request
+        first = _DEFAULT_JOIN if asked is None else asked[1]
         polls_ms = _possible(process, "max.poll.interval.ms", first["rebalanceTimeoutMs"], 1, unknown)
         properties |= {"group.protocol": "consumer", "max.poll.interval.ms": polls_ms}
         if first.get("serverAssignor"):
             properties["group.remote.assignor"] = first["serverAssignor"]
-        instance_id = first.get("instanceId")
+    instance_id = instance_id_of(process)
     if instance_id:
         properties["group.instance.id"] = instance_id
     return properties | _request_timeout(process, properties)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.history import AnsweredRequest, History
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, handled_ms
+from coordinator_udf.simulation.what_if.processes import Process, answered_ms, handled_ms, member_id_of
 
 MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMBER_UPDATED"
 SESSION_EXPIRED = "SESSION_EXPIRED"
@@ -45,11 +45,14 @@ def recorded_rebalances(processes: Iterable[Process], removals: Iterable[Entry] 
     Args:
         removals: an administrator's requests that removed members.
     """
-    entries = sorted([*(entry for process in processes for entry in process.entries), *removals], key=handled_ms)
-    return [*_generations(entries), *_epochs(entries)]
+    known = list(processes)
+    entries = sorted([*(entry for process in known for entry in process.entries), *removals], key=handled_ms)
+    older = {str(member_id_of(process.entries[0])) for process in known if process.is_older}
+    return [*_generations(entries, older), *_epochs(entries)]
 
 
-def _generations(entries: list[Entry]) -> Iterator[Rebalance]:
+def _generations(entries: list[Entry], members: set[str]) -> Iterator[Rebalance]:
+    """Yields the generations that were formed; ``members``: the ids of those that are older than the log."""
     formed: dict[int, list[Entry]] = {}
     synced: dict[int, list[float]] = {}
     for entry in entries:
@@ -60,7 +63,6 @@ def _generations(entries: list[Entry]) -> Iterator[Rebalance]:
             formed.setdefault(body["generationId"], []).append(entry)
         elif entry.api == "SyncGroup":
             synced.setdefault(entry.request["generationId"], []).append(answered_ms(entry))
-    members: set[str] = set()
     before_ms = 0.0
     for number, joins in sorted(formed.items()):
         joined_ms = max(map(answered_ms, joins))
@@ -131,14 +133,17 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
 
 
 def simulated_rebalances(history: History, group_id: str) -> list[Rebalance]:
-    """Returns the generations and epochs of a world that kept its members' requests, as `recorded_rebalances`."""
+    """Returns the generations and epochs of a world that kept its members' requests, as `recorded_rebalances`.
+
+    Those that began before the world's history does, when members join that are older than their log, are left out.
+    """
     processes: dict[str, Process] = {}
     for number, kept in enumerate(history.answered):
         if kept.group_id == group_id:
             client_id, _, run = kept.process.partition("/")
             process = processes.setdefault(kept.process, Process(group_id, client_id, int(run), kept.arrived_ms))
             process.entries.append(_entry(number, client_id, kept))
-    return recorded_rebalances(processes.values())
+    return [one for one in recorded_rebalances(processes.values()) if one.start_ms >= history.start_ms]
 
 
 def _entry(number: int, client_id: str, kept: AnsweredRequest) -> Entry:

@@ -24,7 +24,7 @@ def strange_requests(process: Process) -> Iterator[str]:
     """Yields in words, once at most, that a process sends what doesn't follow from what it was told."""
     told, odd = _Told(), 0
     for entry in process.entries:
-        odd += _is_odd(told, entry)
+        odd += _is_odd(told, entry) and (told.has_told or not process.is_older)
         told.note(entry)
     if odd:
         yield (
@@ -40,6 +40,11 @@ class _Told:
         #: By field and member: each value with the number of the answer that told it last.
         self._last: defaultdict[tuple[str, str | None], dict[int, int]] = defaultdict(dict)
         self._answers = 0
+
+    @property
+    def has_told(self) -> bool:
+        """Whether any generation or epoch was told: one that is older than its log was told its own before."""
+        return any(self._last.values())
 
     def note(self, entry: Entry) -> None:
         """Takes over what a request was answered."""
