@@ -18,10 +18,9 @@ from coordinator_udf.simulation.ownership import Ownership
 
 _TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
-#: The timers that remove members because nothing was heard of them.
-_SILENCE = frozenset({SESSION, REBALANCE})
-#: All timers that remove members: these, and those that end a phase of a rebalance without them.
-REMOVING_TIMERS = _SILENCE | {JOIN, SYNC}
+#: The timers that remove members: of those of whom nothing was heard, and of those that are late with their part of a
+#: rebalance (to join, to send SyncGroup, to give partitions up).
+REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
 #: Events after which a process reads nothing more, and those that take partitions from it.
 _ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
@@ -35,7 +34,8 @@ class Measures:
         rebalances: generations that were formed, or epochs of a group of type consumer.
         unowned_s: seconds without an owner, summed over partitions.
         moves: partitions that were assigned to another client than the last one.
-        expulsions: members that the coordinator removed because they were silent.
+        expulsions: how often the coordinator's timers removed a member: its session was over, or it was late with its
+            part of a rebalance.
     """
 
     rebalances: int
@@ -76,11 +76,11 @@ def rebalance_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
 
 
 def expulsion_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
-    """Returns when the coordinator removed members that were silent for too long, each once."""
-    times: dict[str, int] = {}
-    for ts_ms, member_id in removals(decisions, _SILENCE, group_id):
-        times.setdefault(member_id, ts_ms)
-    return sorted(times.values())
+    """Returns when the coordinator's timers removed members, once for each time that one was removed.
+
+    A member of KIP-848 keeps its id, so one that was removed may come back and be removed again.
+    """
+    return sorted(ts_ms for ts_ms, _ in set(removals(decisions, REMOVING_TIMERS, group_id)))
 
 
 def removals(
@@ -94,6 +94,8 @@ def removals(
         if group_id in {None, row[_TRANSITION["group_id"]]}
         and row[_TRANSITION["cause_timer"]] in timers
         and row[_TRANSITION["cause_member_id"]] is not None
+        # Those that say who is in the group tell of what that did to it.
+        and row[_TRANSITION["members"]] is None
     ]
 
 

@@ -10,13 +10,20 @@ import pytest
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import MemberEvent
 from coordinator_udf.simulation.measures import (
+    expulsion_times,
     first_disturbance_ms,
     move_times,
     stopped_each_ms,
     unowned_each_ms,
     unowned_ms,
 )
-from tests.conftest import shared
+from coordinator_udf.simulation.plan import Hang, MemberPlan, TopicPlan, WorldPlan
+from coordinator_udf.simulation.what_if.change import Change, changed_plan
+from coordinator_udf.simulation.what_if.group_log import read_groups
+from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.world import World
+from tests.conftest import SAMPLE_LOG, shared
+from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _EVENTS = {"killed": "crash", "block": "stall", "unblock": "resume", "close-command": "close"}
 #: Partition-seconds without an owner and moves since the first disturbance, as the recordings' README has them.
@@ -90,3 +97,24 @@ def test_who_stood_and_what_had_no_owner(span: tuple[int, int], stopped: dict[st
 
 def test_a_member_that_was_told_nothing_yet_stands_until_the_end() -> None:
     assert stopped_each_ms(EVENTS[:1], (0, 500)) == {"a": 500}
+
+
+def test_a_member_that_is_expelled_twice_counts_twice() -> None:
+    """A member of KIP-848 keeps its id when it comes back."""
+    hangs = (Hang(20_000, 15_000), Hang(60_000, 15_000))
+    members = tuple(
+        MemberPlan(f"c{number}", 1, "g", ("t",), 1_000, {"group.protocol": "consumer"}, hangs=hangs if number else ())
+        for number in range(2)
+    )
+    plan = WorldPlan(members, (TopicPlan("t", 4),), 100_000, SHORT_SESSIONS)
+    history = World(plan, 0).run()
+    since_ms = [time - plan.start_ms for time in expulsion_times(history.decisions, "g")]
+    assert [round(time_ms, -4) for time_ms in since_ms] == [30_000, 70_000]
+
+
+def test_members_that_come_too_late_to_join_again_count_as_expelled() -> None:
+    """Three are killed; with sessions of a minute the others wait for them only as long as a rebalance may take."""
+    group = next(one for one in read_groups(read_entries(SAMPLE_LOG), {}) if one.group_id == "crash-a")
+    change = Change(session_timeout_ms=60_000, max_poll_interval_ms=5_000)
+    history = World(changed_plan(group.plan, change), 0).run()
+    assert len(expulsion_times(history.decisions, "crash-a")) == 3
