@@ -80,7 +80,7 @@ class ApplicationLoops:
         self._processes[process.plan.name] = process
         process.loop_ms = self._agenda.now_ms
         self._members.tell(process, "start")
-        self._history.subscribed[process.plan.group_id] = process.plan.topics
+        self._history.subscribed[process.name] = process.subscription()
         self._members.give(process, process.subscription())
         self._go_on(process)
 
@@ -129,7 +129,7 @@ class ApplicationLoops:
                 process.loop_ms = self._agenda.now_ms
                 self._go_on(process)
             case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
-                self._history.subscribed[process.plan.group_id] = topics
+                self._history.subscribed[process.name] = inputs.Subscribe(topics)
                 self._members.give(process, inputs.Subscribe(topics))
                 self._go_on(process)
             case e.Rejoins(_, since_ms) if process.doing is Doing.RUNNING and process.joined_ms < since_ms:

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.groups.decisions import Decisions
-from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.members.inputs import Input, TopicPartition
+from coordinator_udf.members.outputs import ClassicStateChange, StateChange
+from coordinator_udf.simulation.plan import WorldPlan
 
 
 class MemberEvent(msgspec.Struct, frozen=True):
@@ -74,6 +76,33 @@ class Waiting:
     for_lost_join: bool
 
 
+class Membership(msgspec.Struct, frozen=True):
+    """What a process's member knows of its membership from a time on.
+
+    Attributes:
+        after: how many events there were before.
+        number: the generation or epoch; none above 0 if it has no membership.
+        is_stable: whether it takes part in that, and doesn't only know of it.
+    """
+
+    ts_ms: int
+    after: int
+    group_id: str
+    process: str
+    member_id: str
+    number: int
+    is_stable: bool
+
+
+class Unsettled(msgspec.Struct, frozen=True):
+    """A time in which a process that was there was not stable, or closed."""
+
+    group_id: str
+    process: str
+    since_ms: int
+    until_ms: int
+
+
 @dataclass(slots=True)
 class History:
     """All that happened in a world, in order.
@@ -90,8 +119,13 @@ class History:
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
         removals: when the coordinator removed which member id, for it was silent or missed a phase of a rebalance.
-        subscribed: the topics that a group's members want.
+        subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
+        memberships: what members knew of their memberships, each time that changed.
+        unsettled: the times in which processes were not stable, those excepted that aren't over.
+        lost_joins: when processes gave up waiting for the answer to a JoinGroup that got lost.
+        quiet_from_ms: when all that the plan has in store was over.
+        quiet_ms: how long members may take to be stable from then on; None: up to the end.
     """
 
     start_ms: int
@@ -108,8 +142,40 @@ class History:
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[tuple[int, str]] = field(default_factory=list)
-    subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
+    memberships: list[Membership] = field(default_factory=list)
+    unsettled: list[Unsettled] = field(default_factory=list)
+    lost_joins: list[tuple[int, str]] = field(default_factory=list)
+    quiet_from_ms: int = 0
+    quiet_ms: int | None = None
+    _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
+    _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
+
+    def take(self, event: MemberEvent) -> None:
+        """Takes note of something that an application did or was told."""
+        self.events.append(event)
+        if event.event in {"start", "close"}:
+            self.settles(event.ts_ms, event.group_id, event.process, is_settled=False)
+
+    def learns(self, ts_ms: int, group_id: str, process: str, state: StateChange) -> None:
+        """Takes note of what is true of a process's member from now on."""
+        if state.member_id:
+            self.process_of[state.member_id] = process
+        number = state.generation_id if isinstance(state, ClassicStateChange) else state.member_epoch
+        known = state.member_id, number, state.state == "STABLE"
+        if self._known.get(process) != known:
+            self._known[process] = known
+            self.memberships.append(Membership(ts_ms, len(self.events), group_id, process, *known))
+
+    def settles(self, ts_ms: int, group_id: str, process: str, *, is_settled: bool) -> None:
+        """Takes note of whether a process is stable from now on, or gone, or not."""
+        if not is_settled:
+            self._unsettled_since_ms.setdefault(process, ts_ms)
+            return
+        since_ms = self._unsettled_since_ms.pop(process, ts_ms)
+        if since_ms < ts_ms:
+            self.unsettled.append(Unsettled(group_id, process, since_ms, ts_ms))
 
     def acknowledge(self, commit: Commit) -> None:
         """Takes note of a commit that was acknowledged."""
@@ -121,3 +187,15 @@ class History:
     def count(self, api: str, number: int = 1) -> None:
         """Counts requests."""
         self.requests[api] = self.requests.get(api, 0) + number
+
+
+def history_of(plan: WorldPlan) -> History:
+    """Returns the history of a world in which nothing has happened."""
+    return History(
+        plan.start_ms + plan.begin_ms,
+        plan.start_ms + plan.end_ms,
+        plan.partitions_at_end(),
+        misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
+        quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
+        quiet_ms=plan.quiet_ms,
+    )

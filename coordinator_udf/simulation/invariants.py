@@ -11,19 +11,18 @@ only a process that doesn't know that its partitions are another's could commit 
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
+import re
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from coordinator_udf.groups.decisions import COLUMNS
-from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import History, MemberEvent
+import re2
+
+from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
+from coordinator_udf.simulation.falling_numbers import falling_numbers
+from coordinator_udf.simulation.history import History, MemberEvent, Membership
 from coordinator_udf.simulation.ownership import Ownership
+from coordinator_udf.simulation.violation import Violation
 
-_RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
-#: What records call the number that only rises, by their type.
-_RISING = {"GroupMetadata": "generation", "ConsumerGroupMetadata": "epoch"}
 #: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
 LOST_JOIN = "lost join"
 #: A member's application isn't told of all partitions that it has lost.
@@ -34,47 +33,74 @@ LATE_COMMIT = "late commit"
 KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT})
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """Something that must not be. ``ts_ms`` is in milliseconds since the epoch."""
-
-    ts_ms: int
-    group_id: str
-    kind: str
-    detail: str
-
-
 def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
     found = [
         *_two_owners(history),
-        *_falling_numbers(history),
+        *falling_numbers(history),
         *_commits(history),
         *_unsettled(history),
         *_waiting(history),
+        *_too_long(history),
     ]
     return sorted(found, key=lambda violation: violation.ts_ms)
 
 
+class _Excused:
+    """The processes that may believe to own what is another's by now.
+
+    Who was removed is excused until it has heard of it: its application is told that it lost what it had, or its member
+    has a new membership. Who is removed under an id that it has no more isn't.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._process_of = history.process_of
+        to_come: list[tuple[int, int, Membership | str]] = [(ts_ms, 0, name) for ts_ms, name in history.removals]
+        to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
+        self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
+        self._members: dict[str, str] = {}
+        self._removed: dict[str, str] = {}
+        self._stalled: set[str] = set()
+
+    def take(self, place: int, event: MemberEvent) -> None:
+        """Takes note of all that was before an event, and of the event, which has so many before it."""
+        while self._to_come and self._to_come[0][0] <= event.ts_ms and self._to_come[0][1] <= place:
+            happened = self._to_come.popleft()[2]
+            if isinstance(happened, Membership):
+                self._learns(happened)
+            else:
+                process = self._process_of.get(happened, "")
+                if self._members.get(process, happened) == happened:
+                    self._removed[process] = happened
+        if event.event == "stall":
+            self._stalled.add(event.process)
+        elif event.event in {"lost", "resume"}:
+            self._stalled.discard(event.process)
+            self._removed.pop(event.process, None)
+
+    def _learns(self, told: Membership) -> None:
+        if told.number <= 0:
+            self._members.pop(told.process, None)
+        elif self._members.get(told.process) != told.member_id:
+            self._members[told.process] = told.member_id
+            self._removed.pop(told.process, None)
+
+    @property
+    def now(self) -> set[str]:
+        """The processes that are excused now."""
+        return self._stalled | self._removed.keys()
+
+
 def _two_owners(history: History) -> Iterator[Violation]:
     owners: dict[str, Ownership] = defaultdict(Ownership)
-    excused: set[str] = set()
-    removals = iter(sorted(history.removals))
-    removal = next(removals, None)
-    for event in history.events:
+    excused = _Excused(history)
+    for place, event in enumerate(history.events):
         process = event.process
-        while removal is not None and removal[0] <= event.ts_ms:
-            excused.add(history.process_of.get(removal[1], ""))
-            removal = next(removals, None)
-        if event.event == "stall":
-            excused.add(process)
-        if event.event in {"lost", "resume"}:
-            # It has heard what happened to it, and counts again.
-            excused.discard(process)
+        excused.take(place, event)
         if event.event == "assigned":
             for partition in event.partitions:
-                others = sorted(owners[event.group_id].of(partition) - {process} - excused)
-                if others and process not in excused:
+                others = sorted(owners[event.group_id].of(partition) - {process} - excused.now)
+                if others and process not in excused.now:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
@@ -91,24 +117,6 @@ def _kept_unawares(event: MemberEvent, owners: Ownership) -> Iterator[Violation]
         names = ", ".join(f"{partition.topic}-{partition.partition}" for partition in kept)
         detail = f"{event.process} is not told that it lost {names} with its other partitions"
         yield Violation(event.ts_ms, event.group_id, KEPT_UNAWARES, detail)
-
-
-def _falling_numbers(history: History) -> Iterator[Violation]:
-    last: dict[tuple[str, str], int] = {}
-    for said in history.decisions:
-        for row in said.records:
-            group_id, kind, body = (row[_RECORD[name]] for name in ("group_id", "record_type", "body"))
-            if kind not in _RISING:
-                continue
-            if body is None:
-                # The group is deleted, or of another type from now on, and a new one begins anew.
-                last.pop((group_id, kind), None)
-                continue
-            number = json.loads(body)[_RISING[kind]]
-            if number < last.get((group_id, kind), number):
-                detail = f"{_RISING[kind]} {number} after {last[group_id, kind]}"
-                yield Violation(row[_RECORD["ts"]], group_id, "falling number", detail)
-            last[group_id, kind] = number
 
 
 def _commits(history: History) -> Iterator[Violation]:
@@ -139,6 +147,24 @@ def _waiting(history: History) -> Iterator[Violation]:
             yield Violation(history.end_ms, one.group_id, "waiting", detail)
 
 
+def _too_long(history: History) -> Iterator[Violation]:
+    """Yields who wasn't stable for longer than it may take after the last fault, and was at the end."""
+    if history.quiet_ms is None:
+        return
+    for one in history.unsettled:
+        since_ms = max(one.since_ms, history.quiet_from_ms)
+        if one.until_ms - since_ms > history.quiet_ms:
+            is_lost = any(
+                process == one.process and one.since_ms <= ts_ms <= one.until_ms
+                for ts_ms, process in history.lost_joins
+            )
+            detail = (
+                f"{one.process} wasn't stable for {(one.until_ms - since_ms) / 1000:.1f} s when all faults were over, "
+                f"expected {history.quiet_ms / 1000:g} s at most"
+            )
+            yield Violation(since_ms + history.quiet_ms, one.group_id, LOST_JOIN if is_lost else "waiting", detail)
+
+
 def _unsettled(history: History) -> Iterator[Violation]:
     """Yields the partitions that have no owner, or several, at a world's end."""
     owners: dict[str, Ownership] = defaultdict(Ownership)
@@ -150,13 +176,26 @@ def _unsettled(history: History) -> Iterator[Violation]:
             groups[event.group_id].discard(event.process)
         owners[event.group_id].take(event)
     for group_id, alive in groups.items():
-        if alive:
-            yield from _badly_owned(history, group_id, owners[group_id], history.subscribed.get(group_id, ()))
+        wanted = {topic for process in alive for topic in _wanted(history, process)}
+        yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted))
+
+
+def _wanted(history: History, process: str) -> set[str]:
+    """Returns the topics of those that there are at the end that a process has subscribed to."""
+    match history.subscribed.get(process):
+        case Subscribe(topics):
+            return {topic for topic in topics if topic in history.partitions}
+        case SubscribePattern(pattern):
+            return {topic for topic in history.partitions if re.fullmatch(pattern, topic)}
+        case SubscribeRegex(pattern):
+            return {topic for topic in history.partitions if re2.fullmatch(pattern, topic)}
+        case _:
+            return set()
 
 
 def _badly_owned(history: History, group_id: str, owners: Ownership, topics: Iterable[str]) -> Iterator[Violation]:
     for topic in topics:
-        for number in range(history.partitions.get(topic, 0)):
+        for number in range(history.partitions[topic]):
             names = owners.of(TopicPartition(topic, number))
             if len(names) != 1:
                 detail = f"{topic}-{number} has {len(names)} owners at the end ({', '.join(sorted(names)) or 'none'})"

@@ -218,6 +218,7 @@ class WorldPlan:
         cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
         end_ms: when the world ends.
         begin_ms: when its history begins: what was before brings it to where that is, and doesn't count.
+        quiet_ms: so long after the last fault members are all stable at the latest; None: at the end, at the latest.
         keeps_requests: whether its history keeps the members' requests with their answers.
     """
 
@@ -234,6 +235,27 @@ class WorldPlan:
     first_assign_delays_ms: tuple[int, ...] = ()
     rejoin_delays_ms: tuple[int, ...] = ()
     cadence_ms: int = 0
+    quiet_ms: int | None = None
     keeps_requests: bool = False
     begin_ms: int = 0
     start_ms: int = 1_700_000_000_000
+
+    def last_fault_ms(self) -> int:
+        """Returns when the last of what happens to members, topics and the coordinator is over."""
+        moments = [topic.at_ms for topic in self.topics]
+        moments += [failover.at_ms + failover.down_ms for failover in self.failovers]
+        moments += [removal.at_ms for removal in self.removals]
+        for member in self.members:
+            times = member.start_ms, member.close_at_ms, member.crash_at_ms
+            moments += [time for time in times if time is not None]
+            for spans in (member.stalls, member.hangs, member.cuts, member.refusals):
+                moments += [one.at_ms + one.length_ms for one in spans]
+            moments += [slow.at_ms + slow.length_ms + slow.by_ms for slow in member.slow]
+            moments += [at_ms for at_ms, _ in member.resubscribes]
+            moments += [at_ms for _, at_ms in member.rejoins]
+        return max(moments, default=0)
+
+    def partitions_at_end(self) -> dict[str, int]:
+        """Returns how many partitions the topics have that there are at the end."""
+        counts = {topic.name: topic.partitions for topic in self.topics}
+        return {name: count for name, count in counts.items() if count}

@@ -69,21 +69,9 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
         failovers=failovers_apart(failovers),
         cadence_ms=scenario.cadence_ms,
+        quiet_ms=round(scenario.quiet_s * 1000),
     )
-    return replace(plan, end_ms=max(plan.end_ms, _last_fault_ms(plan) + round(scenario.quiet_s * 1000)))
-
-
-def _last_fault_ms(plan: WorldPlan) -> int:
-    """Returns when the last of what happens to members, topics and the coordinator is over."""
-    moments = [topic.at_ms for topic in plan.topics]
-    moments += [failover.at_ms + failover.down_ms for failover in plan.failovers]
-    for member in plan.members:
-        moments += [time for time in (member.start_ms, member.close_at_ms, member.crash_at_ms) if time is not None]
-        moments += [stall.at_ms + stall.length_ms for stall in member.stalls]
-        moments += [cut.at_ms + cut.length_ms for cut in member.cuts]
-        moments += [hang.at_ms + hang.length_ms for hang in member.hangs]
-        moments += [slow.at_ms + slow.length_ms + slow.by_ms for slow in member.slow]
-    return max(moments, default=0)
+    return replace(plan, end_ms=max(plan.end_ms, plan.last_fault_ms() + round(scenario.quiet_s * 1000)))
 
 
 def _changed_topic(topics: list[TopicPlan], fault: Fault, draws: Random) -> list[TopicPlan]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from coordinator_udf.simulation.invariants import Violation, violations
+from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, WorldPlan
+from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 
 #: So many worlds are tried at most: it bounds how long a search for fewer events takes, which leaves one event out at a

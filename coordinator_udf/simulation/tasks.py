@@ -15,9 +15,10 @@ from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
 from coordinator_udf.shard.outputs import to_output_rows
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.invariants import Violation, violations
+from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.scenario_fields import Scenario
+from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 from coordinator_udf.tables.assignment_join import complete_assignments
 from coordinator_udf.tables.outputs import Outputs

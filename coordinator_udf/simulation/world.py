@@ -33,11 +33,11 @@ from coordinator_udf.simulation.application_loops import ApplicationLoops, Appli
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
 from coordinator_udf.simulation.delivery import Delivery
-from coordinator_udf.simulation.history import History, MemberEvent, Waiting
+from coordinator_udf.simulation.history import History, MemberEvent, Waiting, history_of
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
-from coordinator_udf.simulation.plan import MemberPlan, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
 from coordinator_udf.simulation.skipping import Skipping
 from coordinator_udf.simulation.stretches import repeats_itself
@@ -45,10 +45,6 @@ from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.watcher import Watcher
 
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
-
-
-def _partitions_at_end(topics: Iterable[TopicPlan]) -> dict[str, int]:
-    return {name: count for name, count in {topic.name: topic.partitions for topic in topics}.items() if count}
 
 
 class World:
@@ -80,9 +76,7 @@ class World:
         self._deadlines: list[tuple[int, int, str]] = []
         #: Members that were given something since deadlines were last planned, and the earliest times of these.
         self._given: dict[str, tuple[Process, int]] = {}
-        begin_ms, end_ms = plan.start_ms + plan.begin_ms, plan.start_ms + plan.end_ms
-        self.history = History(begin_ms, end_ms, _partitions_at_end(plan.topics))
-        self.history.misbehaving = frozenset(member.name for member in plan.members if member.habit is not None)
+        self.history = history_of(plan)
         self._delivery = Delivery(
             plan,
             agenda=self._agenda,
@@ -335,6 +329,7 @@ class World:
         """Ends a process, and with it its connections."""
         process.doing = Doing.GONE
         process.owned = frozenset()
+        self.history.settles(self._agenda.now_ms, process.plan.group_id, process.name, is_settled=True)
         for connection in self._network.close_all(process.name):
             self._delivery.next_request(connection)
 
@@ -382,8 +377,10 @@ class World:
             case ClassicStateChange() | ConsumerStateChange():
                 process.is_settled = waits_for_time(output)
                 self._happened(name)
-                if output.member_id:
-                    self.history.process_of[output.member_id] = name
+                now_ms, group_id = self._agenda.now_ms, process.plan.group_id
+                self.history.learns(now_ms, group_id, name, output)
+                if process.doing is not Doing.CLOSING:
+                    self.history.settles(now_ms, group_id, name, is_settled=process.is_settled)
             case ErrorRaised(op, class_name, message):
                 self.tell(process, "error", detail=f"{op}: {class_name}: {message}")
                 if op == "close":
@@ -400,10 +397,12 @@ class World:
         told = MemberEvent(
             self._agenda.now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail
         )
-        self.history.events.append(told)
+        self.history.take(told)
 
     def _lose(self, connection: Connection) -> None:
         if not connection.is_open:
             return
+        if self._network.has_lost(connection.member, "JoinGroup"):
+            self.history.lost_joins.append((self._agenda.now_ms, connection.member))
         self._network.close(connection.member, connection.node)
         self._to_member(connection.member, inputs.Disconnect(connection.node))

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator_udf.simulation import seed_search
-from coordinator_udf.simulation.invariants import LOST_JOIN, Violation
+from coordinator_udf.simulation.invariants import LOST_JOIN
+from coordinator_udf.simulation.violation import Violation
 from jobs.search_worlds import app
 from tests.conftest import ROOT
 

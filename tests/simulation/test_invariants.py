@@ -1,0 +1,202 @@
+"""What must not be is found where it is, and only there: histories that are made up, and small worlds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator_udf.groups.decisions import COLUMNS, Decisions
+from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
+from coordinator_udf.simulation.history import History, MemberEvent, Membership, Unsettled
+from coordinator_udf.simulation.invariants import LOST_JOIN, violations
+from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.world import World
+from tests.simulation.short_sessions import SHORT_SESSIONS
+
+_CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+_T0 = TopicPartition("t", 0)
+
+
+def _kinds(history: History) -> list[str]:
+    return [violation.kind for violation in violations(history)]
+
+
+def _event(ts_ms: int, client_id: str, event: str, *partitions: TopicPartition) -> MemberEvent:
+    return MemberEvent(ts_ms, "g", client_id, 1, event, partitions)
+
+
+# ---- two owners
+
+
+def _given_to_b_while_a_has_it(history: History) -> None:
+    """Lets a be told that it has a partition that b is given, too."""
+    history.events += [_event(70, "a", "assigned", _T0), _event(80, "b", "assigned", _T0), _event(90, "b", "closed")]
+
+
+def _removed(*memberships: Membership) -> History:
+    """Returns a history in which a, who owned nothing, was removed at 50 as the member m."""
+    history = History(0, 100, {"t": 1}, process_of={"m": "a/1", "n": "a/1"}, removals=[(50, "m")])
+    history.events = [_event(0, "a", "start"), _event(1, "b", "start")]
+    history.memberships = [Membership(10, 2, "g", "a/1", "m", 1, is_stable=True), *memberships]
+    history.subscribed = {"a/1": Subscribe(("t",))}
+    _given_to_b_while_a_has_it(history)
+    return history
+
+
+def test_who_was_removed_is_excused_until_it_has_a_new_membership() -> None:
+    assert _kinds(_removed()) == []
+    known_again = Membership(60, 2, "g", "a/1", "m", 3, is_stable=True)
+    assert _kinds(_removed(known_again)) == [], "it may be the answer to what it asked before"
+    fenced = Membership(55, 2, "g", "a/1", "m", 0, is_stable=False)
+    assert _kinds(_removed(fenced)) == []
+    assert _kinds(_removed(fenced, known_again)) == ["two owners"]
+    as_another = Membership(60, 2, "g", "a/1", "n", 3, is_stable=True)
+    assert _kinds(_removed(as_another)) == ["two owners"]
+    after_both = Membership(85, 4, "g", "a/1", "n", 3, is_stable=True)
+    assert _kinds(_removed(after_both)) == []
+
+
+def test_who_is_removed_under_an_id_that_it_has_no_more_is_not_excused() -> None:
+    assert _kinds(_removed(Membership(40, 2, "g", "a/1", "n", 2, is_stable=True))) == ["two owners"]
+
+
+# ---- at the end
+
+
+def _world(*members: MemberPlan, end_ms: int = 120_000, **changes: Any) -> History:
+    topics = TopicPlan("x", 3), TopicPlan("y", 2), TopicPlan("z", 1)
+    plan = WorldPlan(members, topics, end_ms, SHORT_SESSIONS, NetworkPlan((1, 5)))
+    return World(replace(plan, **changes), 1).run()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_partitions_that_only_the_dead_wanted_need_no_owner(protocol: str) -> None:
+    properties = {"group.protocol": protocol} | (_CLASSIC if protocol == "classic" else {})
+    a = MemberPlan("a", 1, "g", ("x",), 0, properties)
+    b = MemberPlan("b", 1, "g", ("y",), 1_000, properties, crash_at_ms=30_000)
+    assert violations(_world(a, b)) == []
+
+
+@pytest.mark.parametrize("subscription", [("y",), "[yz]", "y.*|z"])
+def test_what_any_living_member_wants_has_an_owner(
+    monkeypatch: pytest.MonkeyPatch, subscription: tuple[str, ...] | str
+) -> None:
+    """Also of what others want than who started last: a dead one's session never ends, and everybody waits for it."""
+    monkeypatch.setattr("coordinator_udf.groups.timer_handlers.session_expired", lambda *_: None)
+    wants: dict[str, Any] = {"topics": subscription} if isinstance(subscription, tuple) else {"regex": subscription}
+    b = MemberPlan("b", 1, "g", (), 0, _CLASSIC)
+    history = _world(
+        replace(b, crash_at_ms=30_000, **wants),
+        replace(b, run=2, start_ms=31_000, **wants),
+        MemberPlan("a", 1, "g", ("x",), 40_000, _CLASSIC),
+    )
+    unowned = {one.detail.split()[0] for one in violations(history) if one.kind == "unsettled"}
+    assert {"y-0", "y-1"} <= unowned
+    assert ("z-0" in unowned) == (subscription != ("y",))
+
+
+def test_patterns_are_matched_as_their_side_matches_them() -> None:
+    history = History(0, 100, {"t-1": 1, "u": 1}, events=[_event(0, "a", "start")])
+    for subscription, wanted in (
+        (SubscribePattern("t-(?=1).*"), {"t-1-0"}),
+        (SubscribeRegex("(?i)T-."), {"t-1-0"}),
+        (SubscribeRegex("t"), set()),
+        (Subscribe(("u", "gone")), {"u-0"}),
+    ):
+        history.subscribed = {"a/1": subscription}
+        assert {one.detail.split()[0] for one in violations(history)} == wanted
+
+
+def test_members_are_stable_in_time_after_the_last_fault() -> None:
+    def kinds(*unsettled: Unsettled, lost_joins: tuple[tuple[int, str], ...] = ()) -> list[str]:
+        history = History(0, 500, {}, unsettled=list(unsettled), quiet_from_ms=100, quiet_ms=60)
+        return _kinds(replace(history, lost_joins=list(lost_joins)))
+
+    assert kinds(Unsettled("g", "a/1", 0, 160), Unsettled("g", "a/1", 200, 260)) == []
+    assert kinds(Unsettled("g", "a/1", 0, 161)) == ["waiting"]
+    assert kinds(Unsettled("g", "a/1", 200, 261)) == ["waiting"]
+    assert kinds(Unsettled("g", "a/1", 0, 161), lost_joins=((150, "a/1"),)) == [LOST_JOIN]
+    assert kinds(Unsettled("g", "a/1", 0, 161), lost_joins=((150, "b/1"),)) == ["waiting"]
+
+
+def test_who_takes_longer_than_the_quiet_time_is_found_though_it_is_stable_at_the_end() -> None:
+    """A lost join, which lasts for five minutes: in the history is when who was not stable, and why."""
+    leaver = MemberPlan("leaver", 1, "g", ("x",), 0, _CLASSIC, close_at_ms=20_000)
+    slow = MemberPlan("slow", 1, "g", ("x",), 0, _CLASSIC, stalls=(Stall(19_500, 5_000),))
+    cut = MemberPlan("cut", 1, "g", ("x",), 0, _CLASSIC, cuts=(Cut(22_000, 20_000),))
+    assert _kinds(_world(leaver, slow, cut, end_ms=400_000)) == []
+    assert _kinds(_world(leaver, slow, cut, end_ms=400_000, quiet_ms=60_000)) == [LOST_JOIN]
+    assert _kinds(_world(leaver, slow, cut, end_ms=400_000, quiet_ms=320_000)) == []
+
+
+# ---- numbers
+
+
+def _recorded(*records: tuple[int, str, str | None, dict[str, Any] | None]) -> History:
+    """Returns a history with records: their time, type, member and value."""
+    decisions = Decisions()
+    for ts_ms, kind, member_id, value in records:
+        row = dict.fromkeys(COLUMNS["records"])
+        body = None if value is None else json.dumps(value)
+        row |= {"ts": ts_ms, "record_type": kind, "group_id": "g", "member_id": member_id, "body": body}
+        decisions.records.append(tuple(row.values()))
+    return History(0, 100, {}, decisions=[decisions], process_of={"m": "a/1"})
+
+
+def _group(ts_ms: int, generation: int, *members: str) -> tuple[int, str, None, dict[str, Any]]:
+    return ts_ms, "GroupMetadata", None, {"generation": generation, "members": list(members)}
+
+
+_OF_MEMBER, _OF_TARGET = "ConsumerGroupCurrentMemberAssignment", "ConsumerGroupTargetAssignmentMetadata"
+_NO_GROUP = "GroupMetadata", None, None
+_NO_CONSUMER_GROUP = "ConsumerGroupMetadata", None, None
+
+
+@pytest.mark.parametrize(
+    ("records", "details"),
+    [
+        ([_group(1, 3, "m"), _group(2, 2, "m")], ["generation 2 after 3"]),
+        ([_group(1, 3), (2, *_NO_GROUP), _group(3, 1)], []),
+        ([(1, _OF_MEMBER, "m", {"memberEpoch": 3}), (2, _OF_MEMBER, "m", {"memberEpoch": 2})], [
+            "memberEpoch of a/1 2 after 3"
+        ]),
+        ([(1, _OF_MEMBER, "m", {"memberEpoch": 3}), (2, _OF_MEMBER, "n", {"memberEpoch": 2})], []),
+        ([
+            (1, _OF_MEMBER, "m", {"memberEpoch": 3}), (2, _OF_MEMBER, "m", {"memberEpoch": -2}),
+            (3, _OF_MEMBER, "m", {"memberEpoch": 3}),
+        ], []),
+        ([(1, _OF_TARGET, None, {"assignmentEpoch": 3}), (2, _OF_TARGET, None, {"assignmentEpoch": 2})], [
+            "assignmentEpoch 2 after 3"
+        ]),
+        ([_group(1, 7, "m"), (2, *_NO_GROUP), (2, "ConsumerGroupMetadata", None, {"epoch": 7})], []),
+        ([_group(1, 7, "m"), (2, *_NO_GROUP), (2, "ConsumerGroupMetadata", None, {"epoch": 6})], [
+            "epoch 6 after 7 of the group's other type"
+        ]),
+        ([_group(1, 7), (2, *_NO_GROUP), (2, "ConsumerGroupMetadata", None, {"epoch": 1})], []),
+        ([(1, "ConsumerGroupMetadata", None, {"epoch": 7}), (2, *_NO_CONSUMER_GROUP), _group(2, 6, "m")], [
+            "generation 6 after 7 of the group's other type"
+        ]),
+        ([(1, "ConsumerGroupMetadata", None, {"epoch": 7}), (2, *_NO_CONSUMER_GROUP), _group(2, 0)], []),
+    ],
+)  # fmt: skip
+def test_recorded_generations_and_epochs_only_rise(records: list[Any], details: list[str]) -> None:
+    found = violations(_recorded(*records))
+    assert [one.detail for one in found] == details
+    assert {one.kind for one in found} <= {"falling number"}
+
+
+def test_what_a_member_is_told_only_rises() -> None:
+    def told(*numbers: tuple[int, int, bool]) -> list[str]:
+        history = _recorded((1, "ConsumerGroupMetadata", None, {"epoch": 9}), (30, *_NO_CONSUMER_GROUP))
+        for ts_ms, number, is_stable in numbers:
+            history.memberships.append(Membership(ts_ms, 0, "g", "a/1", "m", number, is_stable))
+        return [violation.detail for violation in violations(history)]
+
+    assert told((10, 3, True), (11, 0, False), (12, 3, True), (13, 4, True)) == []
+    assert told((10, 3, True), (11, 0, False), (12, 2, True)) == ["a/1 is told 2 after 3"]
+    # A generation that was never complete may come again; and a new group begins anew.
+    assert told((10, 4, False), (12, 3, True)) == []
+    assert told((10, 3, True), (40, 1, True)) == []
