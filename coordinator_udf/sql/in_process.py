@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import deltalake
 import duckdb
@@ -31,6 +32,8 @@ from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_na
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
+
+R = TypeVar("R")
 
 #: The views that explain an incident, and those that they stand on.
 VIEWS_IN_PROCESS: Final = tuple(views_named(" ".join(INCIDENT_VIEWS)))
@@ -67,6 +70,9 @@ class ViewsInProcess:
 
     def __init__(self, folder: str, log: Path | None = None, group_id: str | None = None) -> None:
         self._duck = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+        # It is drawn on standard output, in the midst of what other programs read.
+        self._duck.execute("SET enable_progress_bar = false")
+        self._worker = ThreadPoolExecutor(1)
         for macro in _MACROS:
             self._duck.execute(macro)
         self._duck.create_function(
@@ -106,7 +112,7 @@ class ViewsInProcess:
         # Those that follow are translated while one is computed.
         with ThreadPoolExecutor(1) as beside:
             for name, text in zip(new, beside.map(translate, (VIEWS[name] for name in new)), strict=True):
-                self._duck.execute(f'CREATE TABLE "{name}" AS {text}')
+                self._heard(partial(self._duck.execute, f'CREATE TABLE "{name}" AS {text}'))
                 self._made.add(name)
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
@@ -122,9 +128,9 @@ class ViewsInProcess:
         Raises:
             duckdb.Error: it names what isn't there, or can't be said in DuckDB's SQL.
         """
-        result = self._duck.execute(_translated(parsed))
+        result = self._heard(partial(self._duck.execute, _translated(parsed)))
         columns = [column[0] for column in result.description or ()]
-        pieces = iter(lambda: result.fetchmany(_PIECE_ROWS), [])
+        pieces = iter(lambda: self._heard(partial(result.fetchmany, _PIECE_ROWS)), [])
         return columns, chain(next(pieces, []), chain.from_iterable(pieces))
 
     def schema(self, name: str) -> pa.Schema:
@@ -144,7 +150,21 @@ class ViewsInProcess:
 
     def close(self) -> None:
         """Frees what is in memory."""
+        self._worker.shutdown()
         self._duck.close()
+
+    def _heard(self, work: Callable[[], R]) -> R:
+        """Has DuckDB work in another thread, and end it when a signal comes.
+
+        Where DuckDB itself works with several threads, the one that asked it hears of no signal until it is done.
+        """
+        working = self._worker.submit(work)
+        try:
+            return working.result()
+        except BaseException:
+            if not working.done():
+                self._duck.interrupt()
+            raise
 
 
 def _in_spark(kind: pa.DataType) -> pa.DataType:

@@ -111,6 +111,7 @@ CASES = (
     Case("report", muster("report", "{inputs}/long.log", "{inputs}/other.log.gz"),
          lambda place: any(place.temporary.glob("incident-*/tables/*/*.parquet"))),
     Case("sql", muster("sql", "--root", "{inputs}/tables"), says("no table or view nothing")),
+    Case("sql --file", muster("sql", "--root", "{inputs}/tables", "--file", "{inputs}/long.sql"), says("has begun")),
     Case("sql --spark", muster("sql", "--root", "{inputs}/tables", "--spark", "--file", "{inputs}/queries.sql"),
          says("has begun")),
     Case("sql --spark", muster("sql", "--root", "{inputs}/tables", "--spark", "--file", "{inputs}/queries.sql"),
@@ -141,6 +142,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     replay(None, ReplayRequest((SAMPLE_LOG,), folder / "tables", ReplayOptions()), print)
     (folder / "queries.sql").write_text(
         "SELECT 'has begun'; SELECT count_if(sha2(a.id || b.id, 256) LIKE 'f%') FROM range(3000000) a, range(3000000) b"
+    )
+    (folder / "long.sql").write_text(
+        "SELECT 'has begun'; SELECT count_if(sha2(a.body || b.body || c.body || d.body, 256) LIKE 'f%')"
+        " FROM request_log a, request_log b, request_log c, request_log d"
     )
     os.mkfifo(folder / "pipe")
     EmbeddedLog.create(folder / "live" / "log").close()

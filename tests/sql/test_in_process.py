@@ -79,3 +79,9 @@ def test_tables_that_are_not_there_are_empty_and_have_their_columns(tmp_path: Pa
     for name, shape in SHAPES.items():
         assert views.ask(f"SELECT count(*) AS n FROM {name}") == [{"n": 0}]
         assert views.schema(name).names == shape.fieldNames()
+
+
+def test_nothing_but_results_is_written_while_a_statement_is_computed(tmp_path: Path) -> None:
+    views = ViewsInProcess(str(tmp_path))
+    assert views.ask("SELECT current_setting('enable_progress_bar') AS is_drawn") == [{"is_drawn": False}]
+    views.close()
