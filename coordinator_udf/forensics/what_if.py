@@ -26,8 +26,17 @@ class Calibration(msgspec.Struct, frozen=True):
     matched: int
 
 
-#: The least and the most of each measure, by its name.
-Ranges = dict[str, tuple[float, float]]
+_Range = tuple[float, float]
+
+
+class Ranges(msgspec.Struct, frozen=True):
+    """The least and the most of each measure."""
+
+    rebalances: _Range
+    unowned_s: _Range
+    moves: _Range
+    expulsions: _Range
+
 
 _TITLES = {
     "rebalances": "rebalances",
@@ -82,7 +91,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
 
 def _cell(figures: Figures, ranges: Ranges, name: str) -> str:
     digits = 1 if name == "unowned_s" else 0
-    shown, least, most = (f"{value:.{digits}f}" for value in (getattr(figures, name), *ranges[name]))
+    shown, least, most = (f"{value:.{digits}f}" for value in (getattr(figures, name), *getattr(ranges, name)))
     return shown if least == most else f"{shown} ({least} to {most})"
 
 

@@ -28,9 +28,6 @@ from coordinator_udf.protocol.requests import ZERO_UUID
 #: Every kind of group that there is. A shard, its timers, its records and its codec don't look inside.
 Group = ClassicGroup | ConsumerGroup
 
-#: The longest there is, for readers that see all that was decided and not only what is in the log.
-LATEST = 2**63 - 1
-
 #: What `SeenTwice` names, and the names that follow: group; group and member; group and topic; group, topic, partition.
 SEEN_GROUP, SEEN_MEMBER, SEEN_TOPIC, SEEN_OFFSET = "group", "member", "topic", "offset"
 

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from coordinator_udf.protocol.java_bytes import JavaBytes, MalformedBytes
 
 CONNECT_PROTOCOL_TYPE: Final = "connect"
-#: Stands among the tasks of a connector for the connector itself (ConnectProtocol.CONNECTOR_TASK).
-CONNECTOR_TASK: Final = -1
 
 #: Connector -> its tasks.
 Tasks = dict[str, list[int]]

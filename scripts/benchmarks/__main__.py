@@ -73,7 +73,7 @@ def main(
     oracle_jar: Annotated[
         Path | None,
         typer.Option(
-            metavar="JAR", envvar="MUSTER_ORACLE_JAR", help="Has Kafka's own coordinator run beside (`bench` command)."
+            metavar="JAR", envvar="MUSTER_ORACLE", help="Has Kafka's own coordinator run beside (`bench` command)."
         ),
     ] = None,
     rates: Annotated[

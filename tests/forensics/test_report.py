@@ -26,7 +26,15 @@ from coordinator_udf.forensics.facts import (
 )
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import TRIGGERS, at_the_end, rebalance_sentence
-from coordinator_udf.forensics.what_if import Calibration, Figures, RefusedMember, RefusedMembers, Spread, WhatIfResult
+from coordinator_udf.forensics.what_if import (
+    Calibration,
+    Figures,
+    Ranges,
+    RefusedMember,
+    RefusedMembers,
+    Spread,
+    WhatIfResult,
+)
 from coordinator_udf.forensics.window import Window
 from schemas.view_comments import COLUMN_COMMENTS
 
@@ -255,7 +263,7 @@ def test_who_would_be_refused_under_other_settings_is_told_beside_what_they_woul
     facts: GroupFacts, form: ReportFormat
 ) -> None:
     figures = Figures(2, 1.0, 3, 0)
-    ranges = dict.fromkeys(("rebalances", "unowned_s", "moves", "expulsions"), (0.0, 4.0))
+    ranges = Ranges(*[(0.0, 4.0)] * 4)
     members = RefusedMembers({}, {"java-1/1": RefusedMember("GroupMaxSizeReachedException: FULL", 0.25)})
     told = WhatIfResult(Calibration(4, 4, 4), figures, figures, Spread(ranges, ranges), ("this",), members)
     page = render([facts], form, what_if={facts.group_id: told})

@@ -185,7 +185,7 @@ def test_what_was_foretold_is_read_for_a_report(tmp_path: Path) -> None:
     assert told.calibration.recorded == 5
     name, before, _ = told.rows()[1]
     assert name == "partition-seconds without an owner"
-    least, most = told.spread.base["unowned_s"]
+    least, most = told.spread.base.unowned_s
     assert before == f"{told.base.unowned_s:.1f} ({least:.1f} to {most:.1f})"
     assert told.unknown
     found.write_text("{}")

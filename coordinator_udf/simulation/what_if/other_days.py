@@ -52,6 +52,7 @@ def _drawn(member: MemberPlan, later_ms: Mapping[str, int], formed_ms: int) -> M
         learns_ms=tuple(map(later, member.learns_ms)),
         rejoins=tuple((later(first_ms), later(last_ms)) for first_ms, last_ms in member.rejoins),
         beats_ms=(),
+        acks_ms=(),
         looks_ms=(),
         sent_ms=(),
         answered_late_ms=(),

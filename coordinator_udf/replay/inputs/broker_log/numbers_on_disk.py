@@ -91,6 +91,8 @@ def sorted_places(keys: Column, new: NewColumn) -> Column:
     The keys are shared out by ranges that hold about as many lines each, and each range is sorted.
     """
     places = new("places", len(keys))
+    if not len(keys):
+        return places
     ranges = shares_of(len(keys))
     sample = np.sort(np.concatenate([keys[part][::ranges] for part in parts_of(len(keys))]))
     least = [np.iinfo(np.int64).min, *sample[len(sample) // ranges :: max(len(sample) // ranges, 1)][: ranges - 1]]
