@@ -14,6 +14,7 @@ import typer
 from coordinator_udf import stopping
 from coordinator_udf.replay.members.summary import difference_line, family_lines, judge
 from coordinator_udf.simulation.recorded.comparison import judge_in_world
+from coordinator_udf.tables.output_places import check_file
 from coordinator_udf.user_errors import UserError
 
 
@@ -34,6 +35,8 @@ def main(
     the applications' calls and the network's delays from the recording.
     """
     try:
+        if differences is not None:
+            check_file(differences, "--differences")
         verdicts = [judge(trace, protocol) for trace in traces]
         if protocol is None:
             verdicts += [verdict for verdict in map(judge_in_world, traces) if verdict is not None]

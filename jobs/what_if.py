@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -22,6 +22,7 @@ from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
+from coordinator_udf.tables.output_places import check_file, write_file
 from coordinator_udf.user_errors import InputError, UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -84,6 +85,8 @@ def main(
 ) -> None:
     """Compares what happened to a log's groups with what would have happened under other settings."""
     try:
+        if json_file is not None:
+            _check_json(json_file, log)
         entries = read_entries(log)
         others = not_simulated(entries)
         groups = _groups(read_groups(entries, _pairs(base_settings)), others, group, log)
@@ -107,7 +110,26 @@ def main(
     for line in report_lines(outcomes, left_out):
         typer.echo(line)
     if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(as_json(outcomes, left_out)), indent=2) + b"\n")
+        _write_json(json_file, as_json(outcomes, left_out))
+
+
+def _check_json(json_file: Path, log: Path) -> None:
+    """Looks whether the figures can be written.
+
+    Raises:
+        InputError: they can't, or it is the log.
+    """
+    check_file(json_file, "--json")
+    if json_file.exists() and log.exists() and json_file.samefile(log):
+        raise InputError(f"--json is {json_file}, which is the log; name another file")
+
+
+def _write_json(json_file: Path, figures: dict[str, Any]) -> None:
+    try:
+        write_file(json_file, msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n", "--json")
+    except UserError as error:
+        typer.echo(f"what-if: {error}", err=True)
+        raise typer.Exit(2) from error
 
 
 def _compared(groups: list[GroupLog], change: Change, seeds: int, span: tuple[int | None, int | None]) -> list[Outcome]:

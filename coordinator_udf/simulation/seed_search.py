@@ -16,6 +16,7 @@ from coordinator_udf.replay.tasks.process_tasks import process_pool
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
+from coordinator_udf.tables.output_places import check_file
 from coordinator_udf.user_errors import InputError
 
 #: So many worlds are done, or not, when a search is stopped: half and double lose half and twice as many.
@@ -61,10 +62,11 @@ def search(
         What the file says of these scenarios and seeds in the end.
 
     Raises:
-        InputError: a scenario or the file can't be read.
+        InputError: a scenario or the file can't be read, or the file not be written.
         SettingsError: a setting of a scenario's coordinator can't be.
     """
     digests = {path: _digest(path) for path in scenarios}
+    check_file(done_file, "--done")
     done = _read_done(done_file)
     known = {(one.scenario, one.digest, one.first, one.seeds) for one in done}
     wanted = {

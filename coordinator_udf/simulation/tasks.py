@@ -21,6 +21,7 @@ from coordinator_udf.simulation.scenario_fields import Scenario
 from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 from coordinator_udf.tables.assignment_join import complete_assignments
+from coordinator_udf.tables.output_places import check_folder
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles, commit, nothing_left_behind, refuse_existing
 from coordinator_udf.tables.rows import to_tables
@@ -71,12 +72,13 @@ def check_request(request: SimulationRequest) -> dict[str, Scenario]:
     """Reads the scenarios, by their files' names, before a session is started for them.
 
     Raises:
-        InputError: a file is no scenario, two have one name, or there are tables in the way.
+        InputError: a file is no scenario, two have one name, no tables can be made there, or there are some in the way.
         SettingsError: a setting of a scenario's coordinator can't be.
     """
     scenarios = {path.stem: read_scenario(path) for path in request.scenarios}
     if len(scenarios) < len(request.scenarios):
         raise InputError("two scenarios have the same file name, which names their worlds; rename one")
+    check_folder(request.out)
     refuse_existing(request.out, request.overwrite)
     return scenarios
 

@@ -8,7 +8,6 @@ of the four tables, that saves moving every output row to the JVM and reading it
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from coordinator_udf.replay.tasks.portions import Portion, PortionResult, run_po
 from coordinator_udf.replay.tasks.process_tasks import in_processes
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
+from coordinator_udf.tables.output_places import check_folder
 from coordinator_udf.tables.parquet_files import commit, nothing_left_behind, refuse_existing
 from coordinator_udf.user_errors import InputError
 
@@ -70,7 +70,7 @@ def check_request(request: ReplayRequest) -> list[SourceInput]:
     """
     request.options.settings()
     _look_at_state(request.options.state)
-    _refuse_impossible(request.out)
+    check_folder(request.out)
     refuse_existing(request.out, request.overwrite)
     found = plan(request.inputs, request.form, request.options.zone(), one_broker=request.one_broker)
     if all(source.failure is not None for source in found):
@@ -90,15 +90,6 @@ def _look_at_state(state: Path | None) -> None:
         raise InputError(f"there is no {state} for --state to begin with")
     if not state.is_dir() and detect_format(state) is not Format.OFFSETS:
         raise InputError(f"{state} is no dump of __consumer_offsets, as --state needs it")
-
-
-def _refuse_impossible(out: Path) -> None:
-    """Sees that tables can be made in a directory, before the work for them is done."""
-    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InputError(f"tables can't be made in {out}: {there} is a file")
-    if not os.access(there, os.W_OK | os.X_OK) or there.is_relative_to("/proc"):
-        raise InputError(f"tables can't be made in {out}: {there} can't be written to")
 
 
 def needs_spark(sources: Iterable[SourceInput]) -> bool:

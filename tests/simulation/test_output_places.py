@@ -1,0 +1,70 @@
+"""Where a command's output can't be written it says so before the work is done."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from coordinator_udf.tables.output_places import write_file
+from coordinator_udf.user_errors import InputError
+from jobs import replay_members, search_worlds, simulate_groups, what_if
+from tests.conftest import ROOT, SAMPLE_LOG
+
+_SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
+_MEMBERS = typer.Typer()
+_MEMBERS.command()(replay_members.main)
+
+
+@pytest.mark.parametrize(
+    ("app", "arguments"),
+    [
+        (what_if.app, (str(SAMPLE_LOG), "--seeds", "5000", "--json")),
+        (search_worlds.app, (_SCENARIO, "--seeds", "0:100000", "--done")),
+        (_MEMBERS, ("/nowhere.jsonl", "--differences")),
+        (simulate_groups.app, (_SCENARIO, "--seeds", "5000", "--out")),
+    ],
+)
+@pytest.mark.parametrize(("place", "said"), [("{}/file/found", "file"), ("/proc/found", "can't be written")])
+def test_what_cant_be_written_is_said_before_the_work(
+    app: typer.Typer, arguments: tuple[str, ...], place: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = CliRunner().invoke(app, [*arguments, place.format(tmp_path)])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert said in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("app", "argument"), [(what_if.app, "--json"), (search_worlds.app, "--done")])
+@pytest.mark.parametrize(
+    ("place", "said"), [("", "which is a folder; expected the name of a file"), ("no/found", "but there is no folder")]
+)
+def test_a_file_that_cant_be_is_said_with_its_option(
+    app: typer.Typer, argument: str, place: str, said: str, tmp_path: Path
+) -> None:
+    log = str(SAMPLE_LOG) if app is what_if.app else _SCENARIO
+    result = CliRunner().invoke(app, [log, argument, str(tmp_path / place)])
+    assert result.exit_code == 2
+    assert f"{argument} is {tmp_path / place}" in result.stderr
+    assert said in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_are_not_written_over_their_log(tmp_path: Path) -> None:
+    log = tmp_path / SAMPLE_LOG.name
+    shutil.copy(SAMPLE_LOG, log)
+    result = CliRunner().invoke(what_if.app, [str(log), "--json", str(log)])
+    assert result.exit_code == 2
+    assert "which is the log; name another file" in result.stderr
+    assert log.read_bytes() == SAMPLE_LOG.read_bytes()
+
+
+def test_a_file_that_cant_be_written_after_all_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--json is .*, which can't be written: No such file or directory"):
+        write_file(tmp_path / "gone" / "found", b"", "--json")
