@@ -7,7 +7,6 @@ in virtual time, first under the settings as they were (the calibration), then u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +21,7 @@ from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
+from coordinator_udf.simulation.what_if.span import Span, span_of, why_nothing_is_counted
 from coordinator_udf.tables.output_places import check_file, write_file
 from coordinator_udf.user_errors import InputError, UserError
 
@@ -100,9 +100,9 @@ def main(
             max_poll_interval_ms=max_poll_interval_ms,
             cadence_ms=coordinator_cadence_ms,
         )
-        for one in groups:
-            checked_plan(one.group_id, one.plan, change)
-        outcomes = _compared(groups, change, seeds, (_time(start), _time(end)))
+        span = span_of(start, end, entries)
+        _check(groups, change, span)
+        outcomes = _compared(groups, change, seeds, span)
     except UserError as error:
         typer.echo(f"what-if: {error}", err=True)
         raise typer.Exit(2) from error
@@ -132,7 +132,21 @@ def _write_json(json_file: Path, figures: dict[str, Any]) -> None:
         raise typer.Exit(2) from error
 
 
-def _compared(groups: list[GroupLog], change: Change, seeds: int, span: tuple[int | None, int | None]) -> list[Outcome]:
+def _check(groups: list[GroupLog], change: Change, span: Span) -> None:
+    """Looks whether the change can be made to each group, and whether there is anything to count.
+
+    Raises:
+        InputError, SettingsError: it can't, or there isn't.
+    """
+    for one in groups:
+        checked_plan(one.group_id, one.plan, change)
+    reasons = {one.group_id: why_nothing_is_counted(one.plan, span) for one in groups}
+    if all(reasons.values()):
+        told = "; ".join(f"{group_id}: {why}" for group_id, why in reasons.items())
+        raise InputError(f"nothing would be counted between --from and --to: {told}")
+
+
+def _compared(groups: list[GroupLog], change: Change, seeds: int, span: Span) -> list[Outcome]:
     """Compares group by group, and says how far it is."""
     outcomes = []
     for number, one in enumerate(groups, 1):
@@ -172,19 +186,6 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
             raise InputError(f"{text!r} is no setting, expected NAME=VALUE")
         pairs[name] = value
     return pairs
-
-
-def _time(text: str | None) -> int | None:
-    """Reads a time: milliseconds since the epoch, or ISO 8601, of UTC where it names no zone."""
-    if text is None:
-        return None
-    if text.isdigit():
-        return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"{text!r} is no time, expected one like 2026-11-22T06:33:12 or milliseconds") from None
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from coordinator_udf.simulation.what_if.details import Details, detailed, mean_o
 from coordinator_udf.simulation.what_if.group_log import GroupLog
 from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
+from coordinator_udf.simulation.what_if.span import Span, counted, why_nothing_is_counted
 from coordinator_udf.simulation.world import World
 
 #: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
@@ -54,6 +55,7 @@ class Outcome:
     Attributes:
         base_spread, changed_spread: between what it may lie, as what was chance in the log might have been otherwise.
         base_details, changed_details: of each member and partition; the mean of the seeds.
+        uncounted: why nothing of it is counted, in words, if nothing is.
     """
 
     group_id: str
@@ -65,6 +67,7 @@ class Outcome:
     base_details: Details
     changed_details: Details
     unknown: tuple[str, ...]
+    uncounted: str | None = None
 
 
 def compare(
@@ -100,6 +103,7 @@ def compare(
         mean_of([_detail(group, history, span) for history in as_they_were]),
         mean_of([_detail(group, history, span) for history in as_changed]),
         group.unknown,
+        why_nothing_is_counted(group.plan, Span(*span)),
     )
 
 
@@ -111,20 +115,16 @@ def _on_other_days(
 
 
 def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
-    return measured(history, group.group_id, group.partitions, _counted(group, history, span))
+    return measured(history, group.group_id, group.partitions, _counted(history, span))
 
 
 def _detail(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Details:
-    return detailed(history, group.group_id, group.partitions, _counted(group, history, span))
+    return detailed(history, group.group_id, group.partitions, _counted(history, span))
 
 
-def _counted(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> tuple[int, int]:
-    """Returns from when to when is counted, in milliseconds since the epoch; never from before a world's history."""
-    start_ms = first_disturbance_ms(history.events) if span[0] is None else span[0]
-    end_ms = history.end_ms if span[1] is None else min(span[1], history.end_ms)
-    if start_ms is None or (group.plan.begin_ms and start_ms < history.start_ms):
-        start_ms = history.start_ms
-    return start_ms, end_ms
+def _counted(history: History, span: tuple[int | None, int | None]) -> tuple[int, int]:
+    """Returns from when to when is counted, in milliseconds since the epoch; only of the world's history."""
+    return counted(Span(*span), first_disturbance_ms(history.events), history.start_ms, history.end_ms)
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:

@@ -35,6 +35,8 @@ def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> It
             f"{found.matched} of them at their time"
         )
         yield from _calibration_lines(found)
+        if outcome.uncounted is not None:
+            yield f"  nothing is counted: {outcome.uncounted}"
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
             spread = f"{_range(outcome.base_spread, name)} -> {_range(outcome.changed_spread, name)}"
@@ -70,6 +72,7 @@ def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> dict[st
                 **_details(o),
                 "spread": {"base": _ranges(o.base_spread), "changed": _ranges(o.changed_spread)},
                 "unknown": list(o.unknown),
+                "nothing_counted": o.uncounted,
             }
             for o in outcomes
         },
