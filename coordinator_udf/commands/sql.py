@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf import stopping
 from coordinator_udf.commands.gateway_options import KafkaConfig
+from coordinator_udf.commands.sql_words import STATEMENTS, check_words, words_given
 from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
@@ -54,8 +55,9 @@ SETTINGS = {
 
 
 def main(
+    context: typer.Context,
     statement: Annotated[
-        str | None, typer.Argument(metavar="STATEMENTS", help="SQL, with ; between statements; without it, a shell.")
+        str | None, typer.Argument(metavar=STATEMENTS, help="SQL, with ; between statements; without it, a shell.")
     ] = None,
     *,
     root: Annotated[Path, typer.Option(help="The coordinator's root, or a replay's --out.")] = Path("data/sample"),
@@ -69,10 +71,14 @@ def main(
     form: Annotated[OutputFormat, typer.Option("--format", help="How results are written.")] = OutputFormat.TABLE,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in it.")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Run all in Spark, also what needs none.")] = False,
-    ddl: Annotated[
-        str | None,
-        typer.Option(metavar="CATALOG.SCHEMA", help="Print the statements that make the tables and views there."),
-    ] = None,
+    is_ddl: Annotated[
+        bool,
+        typer.Option(
+            "--ddl",
+            help="Print the statements that make the tables and views those of a catalog: --ddl CATALOG.SCHEMA; "
+            "without a name, of the schema in which they are run.",
+        ),
+    ] = False,
     is_installed: Annotated[
         bool, typer.Option("--install", help="Run the statements of --ddl, in the metastore that --spark-conf names.")
     ] = False,
@@ -90,22 +96,27 @@ def main(
     vertical: Annotated[bool, typer.Option(help="Show one line a column instead of one line a row.")] = False,
 ) -> None:
     """Ask in SQL: tables consumer_offsets, group_responses, ..., views groups, members, rebalances, ..."""
+    try:
+        check_words(words_given(context), statement, serve, is_table=form is OutputFormat.TABLE)
+        if log is not None and not is_kafka(log):
+            raise InputError(f"--log is {log}, expected kafka://HOST:PORT,.../TOPIC; the embedded one is under --root")
+    except InputError as error:
+        raise _refused(error, status=2) from error
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
     try:
         look_for_tables(folder)
-        _refuse_mixed(log, kafka_config)
         text = file.read_text(encoding="utf-8") if file is not None else statement
         if serve is not None:
             serve_at(folder, endpoint.Address.parse(serve))
             return
-        if is_installed:
-            made = installed(folder, ddl, spark_conf)
-            typer.echo(f"{ddl}: {len(made)} tables and views: {', '.join(made)}")
+        if is_installed and statement is not None and spark_conf is not None:
+            made = installed(folder, statement, spark_conf)
+            typer.echo(f"{statement}: {len(made)} tables and views: {', '.join(made)}")
             return
     except (UserError, OSError, UnicodeDecodeError, PySparkException, Py4JError) as error:
         raise _refused(error, file) from error
-    if ddl is not None:
-        for each in statements_for(folder, ddl):
+    if is_ddl:
+        for each in statements_for(folder, statement):
             typer.echo(each if each.startswith("--") else f"{each};")
         return
     results = Results(form, rows, vertical)
@@ -127,20 +138,13 @@ def _ask(shell: Statements, text: str | None) -> None:
         raise typer.Exit(1)
 
 
-def _refused(error: Exception, file: Path | None = None) -> typer.Exit:
+def _refused(error: Exception, file: Path | None = None, *, status: int = 1) -> typer.Exit:
     """Tells of what was asked in vain, maybe in a file, and returns how to end then."""
     told = (
         f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else in_a_line(error)
     )
     typer.echo(f"sql: {told}", err=True)
-    return typer.Exit(1)
-
-
-def _refuse_mixed(log: str | None, kafka_config: Path | None) -> None:
-    if log is not None and not is_kafka(log):
-        raise InputError(f"--log is {log}, expected kafka://HOST:PORT,.../TOPIC; an embedded log is found under --root")
-    if kafka_config is not None and log is None:
-        raise InputError("--kafka-config is for a --log that is a topic")
+    return typer.Exit(status)
 
 
 @contextmanager
@@ -166,21 +170,14 @@ def serve_at(folder: str, address: endpoint.Address) -> None:
             wait_for_the_end()
 
 
-def installed(folder: str, schema: str | None, spark_conf: Path | None) -> list[str]:
+def installed(folder: str, schema: str, spark_conf: Path) -> list[str]:
     """Makes the tables of a folder, and the views on them, those of a schema of a metastore; their names.
 
     Raises:
-        InputError: the schema, the metastore or its warehouse isn't named.
+        InputError: the metastore's warehouse isn't named.
         SparkConfError: the settings can't be read.
         PySparkException: the metastore can't be reached, or refuses a statement.
     """
-    if schema is None:
-        raise InputError("--install needs --ddl CATALOG.SCHEMA, where tables and views are made")
-    if spark_conf is None:
-        raise InputError(
-            "--install needs --spark-conf FILE; the file says where the metastore is, such as with a line "
-            "spark.hadoop.hive.metastore.uris thrift://HOST:9083 (docs/ask-in-sql.md)"
-        )
     told = read_spark_conf(spark_conf)
     if _WAREHOUSE not in told:
         raise InputError(f"{spark_conf} doesn't set {_WAREHOUSE}, where the metastore's schemas have their place")

@@ -24,7 +24,7 @@ _LONGEST_COMMENT: Final = 256
 _MADE: Final = re.compile(r"CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) (\S+)")
 
 
-def statements_for(folder: str, schema: str) -> Iterator[str]:
+def statements_for(folder: str, schema: str | None = None) -> Iterator[str]:
     """Yields CREATE statements for a folder's tables and the views on them, in the order to run them in.
 
     Views that read assignments of classic groups are left out: they need a function in Python, which a catalog can't
@@ -32,10 +32,11 @@ def statements_for(folder: str, schema: str) -> Iterator[str]:
 
     Args:
         folder: where the Delta tables are; one that isn't there is made, without rows, when a statement is run.
-        schema: where they shall be, as CATALOG.SCHEMA or SCHEMA.
+        schema: where they shall be, as CATALOG.SCHEMA or SCHEMA; without it where the statements are run.
     """
-    yield f"CREATE SCHEMA IF NOT EXISTS {schema}"
-    yield f"USE {schema}"
+    if schema is not None:
+        yield f"CREATE SCHEMA IF NOT EXISTS {schema}"
+        yield f"USE {schema}"
     for name, shape in SHAPES.items():
         yield create_table(name, folder, name, shape)
     # The columns of a view don't depend on what is in the tables.
