@@ -59,10 +59,13 @@ WITH joins AS (
     SELECT silences.* FROM silences LEFT JOIN away
     ON silences.source = away.source AND partition = away_partition AND away_ts BETWEEN before_ts AND log_ts
     WHERE away_ts IS NULL AND within(timestamp_millis(before_ts), timestamp_millis(log_ts))
+), names AS (
+    SELECT source, group_id, member_id, max(name) AS name FROM incarnations GROUP BY source, group_id, member_id
 ), waits AS (
-    SELECT source, group_id, coalesce(client_id, member_id, 'one that is not told') AS who, started, waited_ms, lag_ms,
-           expelled, rebalance_ms, finding
-    FROM waited_for LEFT JOIN mixes USING (source, group_id) LATERAL VIEW explode(array(
+    SELECT source, group_id, coalesce(name, client_id, member_id, 'one that is not told') AS who, started, waited_ms,
+           lag_ms, expelled, rebalance_ms, finding
+    FROM waited_for LEFT JOIN mixes USING (source, group_id) LEFT JOIN names USING (source, group_id, member_id)
+    LATERAL VIEW explode(array(
         -- Nobody waited who lived on where a timer put out all.
         CASE WHEN how = 'expelled' AND kind = 'classic' AND outcome <> 'Empty'
              THEN 'dead member held up the group' END,
@@ -129,11 +132,13 @@ WITH joins AS (
     UNION ALL
     SELECT source, group_id, 'expelled', count(*), NULL,
            concat(count(*), CASE WHEN count(*) = 1 THEN ' time' ELSE ' times' END, ' a timer put a member out (',
-                  array_join(array_sort(collect_set(coalesce(current_client_id, member_id, 'one that is not told'))),
+                  array_join(array_sort(collect_set(coalesce(name, 'one that is not told'))),
                              ', '), '), ',
                   coalesce(concat('after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING), ' s of silence; '),
                            'after a silence that is not told; '),
-                  count(came_back_as), ' came back'),
+                  CASE WHEN bool_or(shares_client_id AND came_back_as IS NULL)
+                       THEN 'several members share a client id, so that who came back is not told'
+                       ELSE concat(count(came_back_as), ' came back') END),
            CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
                 ELSE 'session.timeout.ms' END, min(at),
            'expulsions',
@@ -166,17 +171,17 @@ WITH joins AS (
            CASE finding
                WHEN 'removed by an admin'
                THEN concat('an administrator removed ', array_join(array_sort(collect_set(
-                        coalesce(current_client_id, client_id, member_id))), ', '))
-               ELSE concat(array_join(array_sort(collect_set(coalesce(client_id, member_id, 'one that is not told'))),
-                                      ', '), ' left because it had not polled in time') END,
+                        coalesce(name, client_id, member_id))), ', '))
+               ELSE concat(array_join(array_sort(collect_set(coalesce(name, client_id, member_id,
+                                                                      'one that is not told'))), ', '),
+                           ' left because it had not polled in time') END,
            CASE finding WHEN 'removed by an admin' THEN 'group.instance.id' ELSE 'max.poll.interval.ms' END, min(at),
            'member_events',
            CASE finding WHEN 'removed by an admin'
                         THEN 'event = "left" AND client_reason LIKE "%removed by an admin%"'
                         ELSE 'event = "left" AND lower(client_reason) LIKE "%poll%"' END
     FROM leaves
-    LEFT JOIN (SELECT source, group_id, member_id, max(current_client_id) AS current_client_id FROM incarnations
-               GROUP BY source, group_id, member_id) names USING (source, group_id, member_id)
+    LEFT JOIN names USING (source, group_id, member_id)
     WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
     SELECT source, group_id, finding, count(*), NULL,
@@ -240,7 +245,7 @@ WITH joins AS (
     WHERE finding IS NOT NULL
     UNION ALL
     SELECT source, group_id, 'silent for most of a session', count(*), NULL,
-           concat(array_join(array_sort(collect_set(coalesce(client_id, member_id))), ', '),
+           concat(array_join(array_sort(collect_set(coalesce(name, client_id, member_id))), ', '),
                   ' lived on after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING),
                   ' s of silence; whoever is silent for ',
                   CAST(round(max_by(session_ms, silence_ms) / 1000, 1) AS STRING), ' s, its session, is put out'),
@@ -248,7 +253,7 @@ WITH joins AS (
            'request_log',
            concat('member_id = "', max_by(member_id, silence_ms), '" AND log_ts BETWEEN ',
                   max_by(before_ts, silence_ms), ' AND ', max_by(log_ts, silence_ms))
-    FROM near_silences GROUP BY source, group_id
+    FROM near_silences LEFT JOIN names USING (source, group_id, member_id) GROUP BY source, group_id
 )
 SELECT source, group_id, finding, times, cost_ms, text,
        -- Processes that share an instance id put each other out.

@@ -101,9 +101,14 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "rebalance_timeout_ms": "as it asked for; null where requests are not in the evidence",
     "silence_ms": "from its last request to the expulsion",
     "while_others_waited": "whether it held up a join phase",
-    "came_back_as": "the next member id of the same client id in the group",
+    "came_back_as": "the next member id of the same identity in the group (see incarnations), if it came after that",
+    "name": "the client id as its process calls itself, with more where others in the group have the same: the "
+    "instance id, the host, or the member id's first letters",
+    "shares_client_id": "whether others with its client id were there at the same time: then nothing says which of "
+    "them a later process is",
     "came_back_after_ms": "how long after the expulsion",
-    "identity": "the instance id, else the client id",
+    "identity": "the instance id, else the client id; where members with one client id are there at the same time, the "
+    "client id and the host, or the member id where these share the host",
     "incarnation": "counts the processes behind the identity from 1",
     "incarnations.since": "when it joined, or came back",
     "incarnations.until": "when it went, or the next took its place; null while it lives",

@@ -165,7 +165,7 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
         bar(
             life.since,
             life.until or end,
-            lane=life.identity,
+            lane=facts.lane_of(life),
             owner=facts.name_of(life.member_id, life.client_id) or "",
             member=life.member_id,
             ended=life.ended_by or "",
@@ -176,10 +176,10 @@ def group_data(facts: GroupFacts, end: datetime) -> dict[str, list[dict[str, Any
     for life in lives:
         event = "came back" if life.without_rebalance else "joined"
         if facts.window.holds(life.since):
-            marks.append({"at": _iso(life.since), "lane": life.identity, "event": event})
+            marks.append({"at": _iso(life.since), "lane": facts.lane_of(life), "event": event})
         if life.until is not None and life.ended_by in {"left", "expelled"}:
-            marks.append({"at": _iso(life.until), "lane": life.identity, "event": life.ended_by})
-    lane_of = {life.member_id: life.identity for life in lives}
+            marks.append({"at": _iso(life.until), "lane": facts.lane_of(life), "event": life.ended_by})
+    lane_of = {life.member_id: facts.lane_of(life) for life in lives}
     silent = [
         bar(gone.last_request, gone.at, lane=lane_of[gone.member_id], member=gone.member_id)
         for gone in facts.expulsions

@@ -57,7 +57,8 @@ class Life:
     until: datetime | None
     ended_by: str | None
     without_rebalance: bool
-    current_client_id: str | None = None
+    #: What it is called where others have its client id, too; the client id of its process where not.
+    name: str | None = None
     #: How the process before it ended, and when.
     before_ended_by: str | None = None
     before_until: datetime | None = None
@@ -83,6 +84,7 @@ class Expulsion:
     came_back_after_ms: int | None
     group_instance_id: str | None = None
     last_request: datetime | None = None
+    shares_client_id: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,14 +156,19 @@ class GroupFacts:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return {life.member_id: life.current_client_id for life in self.lives if life.current_client_id is not None}
+        return {life.member_id: life.name for life in self.lives if life.name is not None}
 
     def name_of(self, member_id: str | None, client_id: str | None) -> str | None:
         """Returns what a member's process calls itself, where that is told; else its member id.
 
-        The coordinator goes on calling a static member by its first process's client id.
+        The coordinator goes on calling a static member by its first process's client id. Where members share a client
+        id, more is added to it.
         """
         return self._names.get(member_id or "") or client_id or member_id
+
+    def lane_of(self, life: Life) -> str:
+        """Returns whose life it is: of one process after the other, or of one alone whose client id others share."""
+        return (life.name if life.identity == life.member_id else None) or life.identity
 
     @property
     def stopped_ms(self) -> int:

@@ -156,12 +156,14 @@ def trace_events(groups: Sequence[GroupFacts]) -> list[dict[str, Any]]:
             name = f"{r.kind} {r.generation if r.generation is not None else '?'}: {r.trigger}"
             args = {"what": rebalance_sentence(r, facts), "outcome": r.outcome}
             events.append(_slice(name, (pid, 0), r.started, ends, args))
-        lanes = {identity: tid for tid, identity in enumerate(dict.fromkeys(x.identity for x in facts.lives), 1)}
+        lanes = {identity: tid for tid, identity in enumerate(dict.fromkeys(facts.lane_of(x) for x in facts.lives), 1)}
         events += [_name("thread_name", pid, tid, identity) for identity, tid in lanes.items()]
         for life in facts.lives:
             ends = life.until or (span[1] if span is not None else life.since)
             args = {"member": life.member_id, "ended": life.ended_by or "alive"}
-            events.append(_slice(life.client_id or life.identity, (pid, lanes[life.identity]), life.since, ends, args))
+            events.append(
+                _slice(life.client_id or life.identity, (pid, lanes[facts.lane_of(life)]), life.since, ends, args)
+            )
     return events
 
 

@@ -111,8 +111,11 @@ def _expulsion(facts: GroupFacts, r: Rebalance) -> Expulsion | None:
 
 def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
     who = facts.name_of(r.waited_member_id, r.waited_client_id)
-    set_off = {r.trigger_client_id, r.trigger_member_id, facts.name_of(r.trigger_member_id, r.trigger_client_id)}
-    if r.how is None or who is None or who in set_off or not r.duration_ms:
+    if r.trigger_member_id and r.waited_member_id:
+        has_set_off = r.trigger_member_id == r.waited_member_id
+    else:
+        has_set_off = who in {r.trigger_client_id, facts.name_of(r.trigger_member_id, r.trigger_client_id)}
+    if r.how is None or who is None or has_set_off or not r.duration_ms:
         is_asked = r.how == "not told" and r.duration_ms and r.outcome != "NotTold"
         return "for whom all waited is not told" if is_asked else None
     lag = f" ({seconds(r.lag_ms)} after the second-last)" if r.lag_ms else ""

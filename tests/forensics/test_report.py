@@ -140,9 +140,7 @@ def test_the_partition_that_stood_longest_counts(facts: GroupFacts) -> None:
 
 
 def test_a_static_member_is_called_as_its_process_calls_itself(facts: GroupFacts) -> None:
-    facts.lives.append(
-        Life("inst-0", "inst-0-b", "first", 2, at(1), None, None, without_rebalance=True, current_client_id="second")
-    )
+    facts.lives.append(Life("inst-0", "inst-0-b", "first", 2, at(1), None, None, without_rebalance=True, name="second"))
     expired = rebalance(
         40, trigger="SESSION_EXPIRED", trigger_client_id="first", trigger_member_id="inst-0-b", how=None
     )
