@@ -10,6 +10,7 @@ from typing import TypeVar
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
 from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.what_if.assumed import assumed
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.details import Details, detailed, mean_of
@@ -102,7 +103,7 @@ def compare(
         _spread([*changed, *_on_other_days(group, other, other_days, span)]),
         mean_of([_detail(group, history, span) for history in as_they_were]),
         mean_of([_detail(group, history, span) for history in as_changed]),
-        group.unknown,
+        (*group.unknown, *assumed(group.plan, other, change)),
         why_nothing_is_counted(group.plan, Span(*span)),
     )
 
