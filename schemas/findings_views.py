@@ -12,6 +12,14 @@ _SLOW_MS: Final = 3000
 #: is missing at a third, one at two thirds.
 _NEAR: Final = 0.6
 
+
+def _literal(column: str) -> str:
+    """Returns what gives a column's text as a literal of Spark's SQL."""
+    backslash, quote = r"\\", '"'
+    text = f"replace(replace({column}, '{backslash}', '{backslash * 2}'), '{quote}', '{backslash}{quote}')"
+    return f"concat('{quote}', {text}, '{quote}')"
+
+
 #: What is wrong with a group, in words, with how often and the setting to look at. A view is named as seldom as can be,
 #: for Spark plans it anew wherever it is named: a row goes to each finding that it is evidence of.
 #: `AND within(BEGIN, END)` stands where rows are told from, with the columns that say from when to when each is.
@@ -251,7 +259,7 @@ WITH joins AS (
                   CAST(round(max_by(session_ms, silence_ms) / 1000, 1) AS STRING), ' s, its session, is put out'),
            'session.timeout.ms', timestamp_millis(min(before_ts)),
            'request_log',
-           concat('member_id = "', max_by(member_id, silence_ms), '" AND log_ts BETWEEN ',
+           concat('member_id = ', {_literal("max_by(member_id, silence_ms)")}, ' AND log_ts BETWEEN ',
                   max_by(before_ts, silence_ms), ' AND ', max_by(log_ts, silence_ms))
     FROM near_silences LEFT JOIN names USING (source, group_id, member_id) GROUP BY source, group_id
 )
@@ -259,7 +267,8 @@ SELECT source, group_id, finding, times, cost_ms, text,
        -- Processes that share an instance id put each other out.
        CASE WHEN finding = 'zombie commits' AND is_shared THEN 'group.instance.id' ELSE setting END AS setting,
        first_at,
-       concat('SELECT * FROM ', shown_in, ' WHERE source = "', source, '" AND group_id = "', group_id, '"',
+       concat('SELECT * FROM ', shown_in, ' WHERE source = ', {_literal("source")},
+              ' AND group_id = ', {_literal("group_id")},
               CASE WHEN whose = 'true' THEN '' ELSE concat(' AND ', whose) END,
               CASE WHEN shown_in = 'waited_for' THEN ' AND within(until, until)'
                    WHEN shown_in IN ('storms', 'rebalances') THEN ' AND within(started, ended)'

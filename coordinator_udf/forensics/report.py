@@ -73,7 +73,7 @@ def render(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"seconds": seconds, "clock": _clock, "counted": counted}
+    environment.filters |= {"seconds": seconds, "clock": _clock, "counted": counted, "cell": _cell}
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
     environment.globals |= {"at_the_end": at_the_end, "ending": ending, "ended_before": ended_before}
     span = span_of(groups)
@@ -142,6 +142,11 @@ def _script_json(value: Any) -> str:
 
 def _clock(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%H:%M:%S.%f")[:-3]
+
+
+def _cell(text: str) -> str:
+    """Returns a text that may stand in a cell of a Markdown table."""
+    return " ".join(text.replace("|", "\\|").split())
 
 
 def trace_events(groups: Sequence[GroupFacts]) -> list[dict[str, Any]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from coordinator_udf.commands.report import facts_of
+from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.window import Window
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
@@ -62,3 +66,22 @@ def test_the_facts_of_one_group_are_those_that_it_has_among_others(tmp_path: Pat
     for of_all in facts_of(str(tmp_path), Window()):
         (alone,) = facts_of(str(tmp_path), Window(of_all.group_id))
         assert alone == of_all
+
+
+def test_a_group_id_with_quotes_is_asked_about_as_it_is(tmp_path: Path) -> None:
+    group = """a"b'c\\d|e"""
+    text = gzip.decompress(SAMPLE_LOG.read_bytes()).decode()
+    log = tmp_path / "quotes.log"
+    log.write_text(text.replace('"crash-b"', json.dumps(group)))
+    replay(None, ReplayRequest((log,), tmp_path / "tables", ReplayOptions()), print)
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("findings"))
+    evidence = [row["evidence"] for row in views.ask("SELECT * FROM findings") if row["group_id"] == group]
+    assert evidence
+    for statement in evidence:
+        views.make(views_named(statement))
+        assert {row["group_id"] for row in views.ask(statement)} == {group}
+    of_part = facts_of(str(tmp_path / "tables"), Window(group, datetime(2026, 11, 21, 2, 44)))
+    assert [facts.group_id for facts in of_part] == [group]
+    (row,) = (line for line in render(of_part, ReportFormat.MARKDOWN).splitlines() if line.startswith("| a"))
+    assert row.replace("\\|", "").count("|") == row.count(" | ") + 2 == 6
