@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -216,14 +216,20 @@ class Coordinator:
 
     def _requests(self, undo: ExitStack) -> DataFrame:
         options = self.options
-        if options.source == "embedded":
-            return self._embedded(undo)
-        if options.source == "kafka":
-            return self._kafka(undo)
+        match options.source:
+            case "embedded":
+                return self._embedded(undo)
+            case "kafka":
+                return self._kafka(undo)
+            case "delta":
+                read = sources.delta_requests
+            case "json":
+                read = sources.json_requests
+            case _:
+                assert_never(options.source)
         if options.recover:
             raise StartError("--recover-from-offsets puts the groups on the log; it needs --source embedded or kafka")
         partitions = options.partitions or 8
-        read = sources.delta_requests if options.source == "delta" else sources.json_requests
         requests = read(self._spark, options.log, partitions)
         if options.available_now:
             return requests
