@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, SPANNING, VERSIONS
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, OFFSET_FETCH_BATCH_VERSION, SPANNING, VERSIONS
 from schemas.requests import CONTROL_APIS
 
 #: The fields that other APIs call otherwise.
@@ -99,7 +99,7 @@ def request_rows(
         "recorded_protocol": recorded_protocol,
         "parts": 1,
     }
-    if api in SPANNING and not (api == "OffsetFetch" and api_version < 8):
+    if api in SPANNING and not (api == "OffsetFetch" and api_version < OFFSET_FETCH_BATCH_VERSION):
         return _spanning_rows(row, api, body, partitions)
     group_id = _text(body, "groupId")
     if group_id is None:

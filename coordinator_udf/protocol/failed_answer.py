@@ -11,11 +11,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, Int32, Uuid
+from coordinator_udf.protocol.requests import (
+    CLIENT_ASSIGNMENT_APIS,
+    OFFSET_FETCH_BATCH_VERSION,
+    OFFSET_FETCH_TOP_LEVEL_ERROR_VERSION,
+    Int32,
+    Uuid,
+)
 from coordinator_udf.protocol.wire.shaping import answer
 
-_FETCH_TOP_LEVEL_ERROR_VERSION: Final = 2
-_FETCH_BATCH_VERSION: Final = 8
 _NULLABLE_PROTOCOL_VERSION: Final = 7
 _TOPIC_ID_VERSION: Final = 10
 
@@ -99,7 +103,7 @@ def failed_answer(api: str, api_version: int, request: RequestBody, error: Error
         read. Kafka then has no answer either and closes the connection.
     """
     if api in _ERROR_ON_TOP or (
-        api == "OffsetFetch" and _FETCH_TOP_LEVEL_ERROR_VERSION <= api_version < _FETCH_BATCH_VERSION
+        api == "OffsetFetch" and OFFSET_FETCH_TOP_LEVEL_ERROR_VERSION <= api_version < OFFSET_FETCH_BATCH_VERSION
     ):
         # Before v7 of JoinGroup there is always a protocol name in the answer.
         name = None if api_version >= _NULLABLE_PROTOCOL_VERSION else ""
@@ -118,7 +122,7 @@ def _beside_what_was_asked(api: str, version: int, request: RequestBody, code: i
             return None
         return answer(api, version, topics=[_failed_commit(topic, code) for topic in topics])
     if api == "OffsetFetch":
-        if version >= _FETCH_BATCH_VERSION:
+        if version >= OFFSET_FETCH_BATCH_VERSION:
             asked = _read(request, _FetchGroups).groups
             return answer(api, version, groups=_failed_groups((group.group_id for group in asked), code))
         return answer(api, version, topics=[_failed_fetch(topic, code) for topic in _read(request, _Fetch).topics])

@@ -6,7 +6,7 @@ its versions has none: a request without it can't be read, and isn't one for not
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -40,6 +40,11 @@ SPANNING: dict[str, str | None] = {
     "OffsetFetch": "groups",
     "ConsumerGroupDescribe": "groupIds",
 }
+
+#: From which version on an OffsetFetch is answered with an error at the top level, and from which it asks for several
+#: groups, each with an error of its own.
+OFFSET_FETCH_TOP_LEVEL_ERROR_VERSION: Final = 2
+OFFSET_FETCH_BATCH_VERSION: Final = 8
 
 #: Numbers as the wire has them: one that doesn't fit is no request.
 Int8 = Annotated[int, msgspec.Meta(ge=-(2**7), le=2**7 - 1)]

@@ -24,7 +24,7 @@ from coordinator_udf.groups.consumer.heartbeat import ConsumerHeartbeat, check_r
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.offsets.commit import commit_offsets, commit_txn_offsets, refuse_commit
 from coordinator_udf.groups.offsets.delete import delete_offsets
-from coordinator_udf.groups.offsets.fetch import BATCH_VERSION, fetch_offsets, refuse_fetch
+from coordinator_udf.groups.offsets.fetch import fetch_offsets, refuse_fetch
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.protocol import requests as r
 from coordinator_udf.protocol.errors import ApiError, BadRequest, Errors
@@ -70,7 +70,7 @@ def read_body(row: Request) -> Any:
         body = _DECODERS[api].decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRequest(f"body of {api}", row.body, f"a request of version {row.api_version} ({error})") from None
-    if isinstance(body, r.OffsetFetch) and body.groups is None and row.api_version >= BATCH_VERSION:
+    if isinstance(body, r.OffsetFetch) and body.groups is None and row.api_version >= r.OFFSET_FETCH_BATCH_VERSION:
         raise BadRequest("groups of OffsetFetch", None, f"the groups that version {row.api_version} asks for")
     return body
 

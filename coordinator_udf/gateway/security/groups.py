@@ -8,15 +8,12 @@ from typing import Any, Final
 from coordinator_udf.gateway.security.acls import CLUSTER
 from coordinator_udf.gateway.security.restriction import Asker, Body, Restriction, refused, without
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS
+from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, OFFSET_FETCH_BATCH_VERSION
 
 _GROUP: Final = "GROUP"
 _TOPIC: Final = "TOPIC"
 _NOT_THE_GROUP: Final = Errors.GROUP_AUTHORIZATION_FAILED
 _NOT_THE_TOPIC: Final = Errors.TOPIC_AUTHORIZATION_FAILED
-
-#: The first version of OffsetFetch that asks for several groups.
-_SEVERAL_GROUPS: Final = 8
 
 
 def _member(api: str) -> Callable[[int, Body, Asker], Restriction | None]:
@@ -53,7 +50,7 @@ def _offset_commit(version: int, body: Body, asker: Asker) -> Restriction | None
 
 
 def _offset_fetch(version: int, body: Body, asker: Asker) -> Restriction | None:
-    if version < _SEVERAL_GROUPS:
+    if version < OFFSET_FETCH_BATCH_VERSION:
         if not asker.may("DESCRIBE", _GROUP, body["groupId"]):
             return refused("OffsetFetch", version, body, _NOT_THE_GROUP)
         asked, finish = _fetched(body, asker)

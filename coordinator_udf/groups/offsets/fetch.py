@@ -13,17 +13,21 @@ from coordinator_udf.groups.model.offsets import CommittedOffset
 from coordinator_udf.groups.offsets.commit import topic_name
 from coordinator_udf.groups.store import SEEN_OFFSET, SEEN_TOPIC, Group, GroupStore
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.requests import ZERO_UUID, FetchGroup, FetchTopic, OffsetFetch
+from coordinator_udf.protocol.requests import (
+    OFFSET_FETCH_BATCH_VERSION,
+    OFFSET_FETCH_TOP_LEVEL_ERROR_VERSION,
+    ZERO_UUID,
+    FetchGroup,
+    FetchTopic,
+    OffsetFetch,
+)
 
-#: From here on a request asks for any number of groups.
-BATCH_VERSION = 8
 _TOPIC_ID_VERSION = 10
-_TOP_LEVEL_ERROR_VERSION = 2
 
 
 def fetch_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetFetch) -> dict[str, Any]:
     """Returns the body of the answer, in the shape of its version (one group before version 8)."""
-    if api_version >= BATCH_VERSION:
+    if api_version >= OFFSET_FETCH_BATCH_VERSION:
         groups = [_fetch_group(ctx, store, api_version, group, body.require_stable) for group in body.groups or ()]
         return {"throttleTimeMs": 0, "groups": groups}
     group = FetchGroup(group_id=body.group_id, topics=body.topics)
@@ -33,10 +37,10 @@ def fetch_offsets(ctx: Context, store: GroupStore, api_version: int, body: Offse
 
 def refuse_fetch(api_version: int, body: OffsetFetch, error: Errors) -> dict[str, Any]:
     """Returns the answer where no group can be asked at all; before version 2 each partition carries the error."""
-    if api_version >= BATCH_VERSION:
+    if api_version >= OFFSET_FETCH_BATCH_VERSION:
         groups = [{"groupId": group.group_id, "topics": [], "errorCode": int(error)} for group in body.groups or ()]
         return {"throttleTimeMs": 0, "groups": groups}
-    if api_version >= _TOP_LEVEL_ERROR_VERSION:
+    if api_version >= OFFSET_FETCH_TOP_LEVEL_ERROR_VERSION:
         return {"throttleTimeMs": 0, "topics": [], "errorCode": int(error)}
     topics = [
         {"name": topic.name, "partitions": [_nothing(index, error) for index in topic.partition_indexes]}
