@@ -27,7 +27,7 @@ from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.parquet_files import refuse_existing
-from coordinator_udf.tables.places import is_uri
+from coordinator_udf.tables.places import is_directory, is_uri
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import InputError, UserError
 
@@ -105,11 +105,15 @@ def _window(group: str | None, since: str | None, until: str | None, zone: tzinf
 
 
 def _refuse_impossible(page: Path) -> None:
-    if page.is_dir():
-        raise InputError(f"{page} is a directory; the report needs the name of a file")
-    if not page.absolute().parent.is_dir():
-        raise InputError(f"there is no directory {page.absolute().parent} for the report")
-    if not os.access(page if page.exists() else page.absolute().parent, os.W_OK):
+    try:
+        if page.is_dir():
+            raise InputError(f"{page} is a directory; the report needs the name of a file")
+        if not page.absolute().parent.is_dir():
+            raise InputError(f"there is no directory {page.absolute().parent} for the report")
+        is_writable = os.access(page if page.exists() else page.absolute().parent, os.W_OK)
+    except OSError:
+        is_writable = False
+    if not is_writable:
         raise InputError(f"{page} can't be written: no permission")
 
 
@@ -126,7 +130,7 @@ def tables_folder(inputs: list[Path]) -> str | None:
     Raises:
         InputError: folders of tables are named together with others.
     """
-    folders = [path / "tables" if (path / "tables").is_dir() else path for path in inputs if path.is_dir()]
+    folders = [path / "tables" if is_directory(path / "tables") else path for path in inputs if is_directory(path)]
     tables = [path for path in folders if DeltaTable.is_deltatable(str(path / "group_transitions"))]
     if tables and len(inputs) > 1:
         raise InputError(f"{tables[0]} holds tables; a report is of one folder of tables, or of logs")

@@ -14,6 +14,14 @@ def is_uri(place: str) -> bool:
     return "://" in place
 
 
+def is_directory(path: Path) -> bool:
+    """Returns whether a directory is there, as far as this user may know; Path.is_dir raises an error in its stead."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def absolute(place: str) -> str:
     """Returns the place, a path made absolute, as Spark needs it: its processes have other working directories."""
     return place if is_uri(place) else str(Path(place).absolute())

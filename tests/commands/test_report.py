@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,26 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = report(SAMPLE_LOG, "-o", folder / "incident.html", "--keep", folder / "tables")
     assert done.exit_code == 0, done.output
     return folder / "tables"
+
+
+def test_what_nobody_may_look_at_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever tests may be root, whom nothing is closed to."""
+    stat, locked = Path.stat, tmp_path / "locked"
+    locked.mkdir()
+
+    def refused(self: Path, **more: bool) -> os.stat_result:
+        if locked in self.parents:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(self, **more)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    for words, said in (
+        ((locked / "server.log",), f"report: {locked}/server.log can't be read: Permission denied\n"),
+        ((locked,), f"report: {locked} can't be read: Permission denied\n"),
+        ((SAMPLE_LOG, "-o", locked / "x.html"), f"report: {locked}/x.html can't be written: no permission\n"),
+    ):
+        done = report("-o", tmp_path / "x.html", *words)
+        assert (done.exit_code, done.stderr) == (2, said)
 
 
 def test_tables_that_are_there_are_replaced_only_if_asked(kept: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.broker_log.reader import read_kafka_log
 from coordinator_udf.replay.inputs.documents import single_lines
+from coordinator_udf.replay.inputs.found import DELTA_LOG
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, log_line_us
 from coordinator_udf.replay.inputs.offsets_dump.lines import is_record_line
 from coordinator_udf.replay.inputs.text_lines import read_lines
@@ -43,16 +44,11 @@ def detect_format(path: Path) -> Format:
     A log without a line of the coordinator is INFO, too: it may be a part of a broker's own log.
 
     Raises:
-        InputError: there is no such file, or it is of no known kind.
+        InputError: there is no such file, it can't be read, or it is of no known kind.
     """
-    if path.is_dir():
-        if (path / "_delta_log").is_dir():
-            return Format.TABLE
-        raise InputError(f"{path} is a directory but no Delta table (it has no _delta_log); name the files in it")
-    if not path.exists():
-        raise InputError(f"there is no input {path}")
-    with path.open("rb") as file:
-        magic = file.read(len(_SQLITE_MAGIC))
+    magic = _beginning(path)
+    if magic is None:
+        return Format.TABLE
     if magic == _SQLITE_MAGIC:
         return Format.LOG
     if not magic:
@@ -75,8 +71,24 @@ def detect_format(path: Path) -> Format:
     raise InputError(
         f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "
         "in a broker's own log ([GroupCoordinator ...), no record of __consumer_offsets as its tools print it, and "
-        "none of its first lines is one of a trace (a JSON object with a type); say --format if it is one all the same"
+        "none of its first lines is one of a trace (a JSON object with a type); muster replay takes it all the same as "
+        "what its --format says"
     )
+
+
+def _beginning(path: Path) -> bytes | None:
+    """Returns the first bytes of a file; None of a Delta table."""
+    try:
+        if path.is_dir():
+            if (path / DELTA_LOG).is_dir():
+                return None
+            raise InputError(f"{path} is a directory but no Delta table (it has no {DELTA_LOG}); name the files in it")
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE_MAGIC))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no input {path}") from error
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}") from error
 
 
 def _is_trace_line(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from coordinator_udf.replay.inputs.detect import Format, detect_format
+from coordinator_udf.replay.inputs.found import expand
 from coordinator_udf.replay.inputs.look import Look, look_through
 from coordinator_udf.user_errors import InputError
 
@@ -36,7 +37,8 @@ class SourceInput(msgspec.Struct, frozen=True):
         lines: how many lines of a request log there are.
         warnings: what is wrong with one of them, for it to be said.
         failure: why nothing of it can be read.
-        passed_over: parts of a broker's own log without a line of the coordinator, for it to be said.
+        passed_over: parts of a broker's own log without a line of the coordinator, and what in a directory is no file,
+            for it to be said.
         is_empty: whether it is a file without a byte, of which nothing is lost.
     """
 
@@ -49,31 +51,6 @@ class SourceInput(msgspec.Struct, frozen=True):
     lines: int = 0
     passed_over: tuple[str, ...] = ()
     is_empty: bool = False
-
-
-def expand(inputs: Iterable[Path]) -> list[Path]:
-    """Returns the files that are meant: of a directory that is no Delta table those in it, of a pattern those that fit.
-
-    Raises:
-        InputError: there is no such input, or a directory is empty.
-    """
-    found: list[Path] = []
-    for path in inputs:
-        if path.is_dir() and not (path / "_delta_log").is_dir():
-            inside = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
-            if not inside:
-                raise InputError(f"{path} is a directory without files, and no Delta table (it has no _delta_log)")
-            found += inside
-        elif not path.exists() and glob.has_magic(str(path)):
-            matching = sorted(Path(name) for name in glob.glob(str(path)))  # noqa: PTH207 - Path.glob takes no absolute pattern
-            if not matching:
-                raise InputError(f"no file fits {path}")
-            found += matching
-        elif not path.exists():
-            raise InputError(f"there is no input {path}")
-        else:
-            found.append(path)
-    return found
 
 
 def plan(
@@ -93,21 +70,24 @@ def plan(
     Raises:
         InputError: there is no such input, or one is named twice.
     """
-    paths = expand(inputs)
+    found = expand(inputs)
+    paths = found.paths
     names = dict(zip(paths, source_names(paths), strict=True))
     whole: dict[Path, SourceInput] = {}
     looks: list[Look] = []
     silent: list[Look] = []
     dumps: list[Path] = []
     for path in paths:
+        if path in found.failures:
+            whole[path] = SourceInput(names[path], form, (path,), failure=found.failures[path])
+            continue
         try:
             kind = detect_format(path) if form is Format.AUTO else form
+            look = look_through(path, zone) if kind in _TEXTS else None
         except InputError as error:
-            is_empty = path.is_file() and path.stat().st_size == 0
-            whole[path] = SourceInput(names[path], form, (path,), failure=str(error), is_empty=is_empty)
+            whole[path] = SourceInput(names[path], form, (path,), failure=str(error), is_empty=_is_empty(path))
             continue
-        if kind in _TEXTS:
-            look = look_through(path, zone)
+        if look is not None:
             is_silent = not (look.requests or look.coordinator_lines) and form is not Format.KAFKA
             (silent if is_silent else looks).append(look)
         elif kind is Format.OFFSETS:
@@ -127,7 +107,7 @@ def plan(
         whole[parts[0].path] = _source(names, Format.KAFKA, parts, _in_order([*mixed, *beside]))
     for parts in _parts(infos, silent, one_broker=one_broker):
         whole[parts[0].path] = _source(names, Format.INFO, (), parts)
-    _pass_over(silent, whole, names)
+    _pass_over(silent, found.passed_over, whole, names)
     return [whole[path] for path in paths if path in whole]
 
 
@@ -145,24 +125,41 @@ def _source(names: dict[Path, str], form: Format, parts: Sequence[Look], infos: 
     )
 
 
-def _pass_over(silent: Sequence[Look], whole: dict[Path, SourceInput], names: Mapping[Path, str]) -> None:
-    """Has it said that parts of a broker's own log tell nothing; where no other log tells anything they are refused."""
+def _is_empty(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0
+
+
+def _pass_over(
+    silent: Sequence[Look], others: Sequence[str], whole: dict[Path, SourceInput], names: Mapping[Path, str]
+) -> None:
+    """Has it said that parts of a broker's own log tell nothing; where no other log tells anything they are refused.
+
+    Args:
+        others: lines on what else wasn't read.
+    """
     told = next((path for path in names if path in whole and whole[path].form in _LOGS), None)
-    if told is None:
-        for look in silent:
+    lines, broken_off = [*others], []
+    for look in silent:
+        if told is None:
             failure = (
                 f"{look.path} is a log, but none of its lines ({look.other_lines}) is one of the group coordinator "
                 "([GroupCoordinator ...), which a broker writes to its own log (server.log) at INFO"
             )
             whole[look.path] = SourceInput(names[look.path], Format.INFO, (look.path,), failure=failure)
-        return
-    lines = [
-        f"{names[look.path]}: lines of the group coordinator 0, others {look.other_lines}: passed over"
-        for look in silent
-    ]
-    broken_off = [look.broken_off for look in silent if look.broken_off is not None]
-    source = whole[told]
-    whole[told] = msgspec.structs.replace(source, passed_over=tuple(lines), warnings=(*source.warnings, *broken_off))
+        else:
+            lines.append(
+                f"{names[look.path]}: lines of the group coordinator 0, others {look.other_lines}: passed over"
+            )
+            broken_off += [] if look.broken_off is None else [look.broken_off]
+    said_of = told or next((path for path in names if path in whole and whole[path].failure is None), None)
+    if said_of is not None:
+        source = whole[said_of]
+        warnings = (*source.warnings, *broken_off)
+        whole[said_of] = msgspec.structs.replace(source, passed_over=tuple(lines), warnings=warnings)
 
 
 def _in_order(looks: Iterable[Look]) -> list[Look]:

@@ -36,7 +36,7 @@ def read_lines(path: Path) -> Iterator[Line | Rejection]:
     """Yields the lines that are not blank; a rejection for each that is not UTF-8, and one where the file breaks off.
 
     Raises:
-        InputError: there is no such file, or it can't be opened.
+        InputError: there is no such file, or it can't be read.
     """
     number, rest = 0, b""
     try:
@@ -75,7 +75,7 @@ def read_all_lines(paths: Sequence[Path]) -> Iterator[Line | Rejection]:
 
 
 class _BrokenOffError(Exception):
-    """A gzip stream that ends early or is damaged."""
+    """A compressed stream that ends early or is damaged, or a file that can't be read to its end."""
 
 
 def _line(path: Path, number: int, raw: bytes) -> Line | Rejection:
@@ -92,7 +92,10 @@ def _chunks(path: Path) -> Iterator[bytes]:
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from error
     with file:
-        first = file.read(_CHUNK_BYTES)
+        try:
+            first = file.read(_CHUNK_BYTES)
+        except OSError as error:
+            raise InputError(f"{path} can't be read: {error.strerror}") from error
         kind = next((kind for magic, kind in _INFLATERS.items() if first.startswith(magic)), None)
         yield from _in_utf8(_plain(first, file) if kind is None else _inflated(first, file, kind))
 
@@ -100,7 +103,14 @@ def _chunks(path: Path) -> Iterator[bytes]:
 def _plain(data: bytes, file: IO[bytes]) -> Iterator[bytes]:
     while data:
         yield data
-        data = file.read(_CHUNK_BYTES)
+        data = _more(file)
+
+
+def _more(file: IO[bytes]) -> bytes:
+    try:
+        return file.read(_CHUNK_BYTES)
+    except OSError as error:
+        raise _BrokenOffError(f"it can't be read any further ({error.strerror})") from error
 
 
 def _in_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -149,9 +159,9 @@ def _inflated(data: bytes, file: IO[bytes], kind: _Kind) -> Iterator[bytes]:
             raise _BrokenOffError(f"its {kind.name} stream is damaged ({error})") from error
         # Such a file may hold several members, one after the other.
         if inflater.eof:
-            data = inflater.unused_data or file.read(_CHUNK_BYTES)
+            data = inflater.unused_data or _more(file)
             inflater = kind.make() if data else inflater
         else:
-            data = file.read(_CHUNK_BYTES)
+            data = _more(file)
     if not inflater.eof:
         raise _BrokenOffError(f"its {kind.name} stream ends before its end mark, so the file is truncated")

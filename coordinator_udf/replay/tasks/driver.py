@@ -181,7 +181,15 @@ def _run(spark: SparkSession | None, jobs: Sequence[Job], say: Say) -> list[Task
 
 
 def _size(job: Job) -> int:
-    return sum(path.stat().st_size for path in {*job.paths, *job.info_paths})
+    return sum(_bytes_of(path) for path in {*job.paths, *job.info_paths})
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        # It was there a moment ago: its task tells of it.
+        return 0
 
 
 def _gather(target: Path | None, parts: Iterable[Path | None]) -> None:
