@@ -27,6 +27,7 @@ from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.parquet_files import refuse_existing
+from coordinator_udf.tables.pipes import STANDARD
 from coordinator_udf.tables.places import is_directory, is_uri
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import InputError, UserError
@@ -36,10 +37,13 @@ def main(
     *,
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT", help="Logs, as replay takes them, or one folder of tables; also at URIs."),
+        typer.Argument(
+            metavar="INPUT",
+            help="Logs, as replay takes them, or one folder of tables; also at URIs; - is standard input.",
+        ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE|URI", help="Where the report goes.")
+        str, typer.Option("--output", "-o", metavar="FILE|URI", help="Where the report goes; - is standard output.")
     ] = "incident.html",
     form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
     group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None,
@@ -65,8 +69,9 @@ def main(
         if keep is not None:
             refuse_existing(keep, overwrite, "--keep")
         with staging() as stage, stopping.temporary_directory("incident-") as scratch:
-            page = stage.target(output)
-            _refuse_impossible(page)
+            page = None if output == STANDARD else stage.target(output)
+            if page is not None:
+                _refuse_impossible(page)
             paths = stage.fetch_all(inputs)
             folder = tables_folder(paths)
             out = keep or Path(scratch) / "tables"
@@ -85,7 +90,11 @@ def main(
             _write(page, render(groups, form, evidence, predicted))
             stage.send()
             rebalances = sum(len(facts.rebalances) for facts in groups)
-            typer.echo(f"{output}: {counted(len(groups), 'group')}, {counted(rebalances, 'rebalance')}")
+            told = f"{counted(len(groups), 'group')}, {counted(rebalances, 'rebalance')}"
+            if page is None:
+                say(told)
+            else:
+                typer.echo(f"{output}: {told}")
     except (UserError, PySparkException) as error:
         typer.echo(f"report: {error}", err=True)
         raise typer.Exit(2) from error
@@ -117,7 +126,10 @@ def _refuse_impossible(page: Path) -> None:
         raise InputError(f"{page} can't be written: no permission")
 
 
-def _write(page: Path, text: str) -> None:
+def _write(page: Path | None, text: str) -> None:
+    if page is None:
+        typer.echo(text.encode(), nl=False)
+        return
     try:
         page.write_text(text, encoding="utf-8")
     except OSError as error:

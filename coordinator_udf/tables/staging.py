@@ -19,6 +19,7 @@ from deltalake.transaction import AddAction
 
 from coordinator_udf.stopping import deferred, temporary_directory
 from coordinator_udf.tables.parquet_files import empty_others, replace_content
+from coordinator_udf.tables.pipes import Pipes
 from coordinator_udf.tables.places import files_of, is_uri
 from coordinator_udf.user_errors import InputError
 
@@ -33,11 +34,13 @@ _DELTA_LOG: Final = "_delta_log"
 class Staging:
     """Copies of what is at URIs, under the folders that they have there.
 
-    A path, and a ``file://`` URI, stands for itself. All others go by delta-rs, with the credentials that it takes.
+    A path, and a ``file://`` URI, stands for itself; of a pipe, and of ``-``, standard input, there is a copy. All
+    others go by delta-rs, with the credentials that it takes.
     """
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
+        self._pipes = Pipes(scratch / "pipes")
         self._targets: list[tuple[Path, str]] = []
 
     def fetch(self, place: str) -> Path:
@@ -48,7 +51,7 @@ class Staging:
         """
         path = local_path(place)
         if path is not None:
-            return path
+            return self._pipes.file_of(str(path))
         copy = self._copy_of("in", place)
         parent, name = _split(place)
         try:

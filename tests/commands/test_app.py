@@ -129,3 +129,19 @@ def test_a_report_says_loudly_that_a_log_ends_within_a_line(tmp_path: Path) -> N
     )
     assert "cut.log: rejected 1, the first one: line 60: " in ran.stderr
     assert "cut.log: rejected 1, the first one: line 60: " in (tmp_path / "ticket.md").read_text()
+
+
+def test_a_report_goes_from_standard_input_to_standard_output(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _MUSTER, "report", "--format", "md", "-o", "-", "-"],
+        input=SAMPLE_LOG.read_bytes(),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    assert ran.stderr.decode() == "report: 2 groups, 9 rebalances\n"
+    text = ran.stdout.decode()
+    assert "stdin: requests 457, answered 457" in text
+    assert text.startswith("# ")
+    assert list(tmp_path.iterdir()) == []
