@@ -40,7 +40,7 @@ def statements_for(folder: str, schema: str | None = None) -> Iterator[str]:
     for name, shape in SHAPES.items():
         yield create_table(name, folder, name, shape)
     # The columns of a view don't depend on what is in the tables.
-    views = ViewsInProcess(f"{folder}/none")
+    views = ViewsInProcess(None)
     for name, text in VIEWS.items():
         if _needs_function(name):
             yield f"-- {name} is left out: it needs the function {READ_EMBEDDED_PROTOCOL}"

@@ -60,7 +60,7 @@ class ViewsInProcess:
     Views are computed when they are first asked for, from the tables as they are when this is made.
 
     Args:
-        folder: where the Delta tables are, on this machine.
+        folder: where the Delta tables are, on this machine; without it all are empty.
         log: the embedded request log, if there is one: then request_log is what it holds and its history.
         group_id: the group that is asked about alone, so that less is to be computed: rows of others may be left out.
 
@@ -68,7 +68,7 @@ class ViewsInProcess:
         LogError: the embedded log can't be read.
     """
 
-    def __init__(self, folder: str, log: Path | None = None, group_id: str | None = None) -> None:
+    def __init__(self, folder: str | None, log: Path | None = None, group_id: str | None = None) -> None:
         self._duck = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
         # It is drawn on standard output, in the midst of what other programs read.
         self._duck.execute("SET enable_progress_bar = false")
@@ -83,20 +83,26 @@ class ViewsInProcess:
             null_handling=FunctionNullHandling.SPECIAL,
         )
         for name in SHAPES:
-            self._register(name, table_path(folder, name), group_id if name in _OF_GROUPS else None)
+            self._register(
+                name, None if folder is None else table_path(folder, name), group_id if name in _OF_GROUPS else None
+            )
         if log is not None:
             self._duck.register(REQUEST_LOG_TABLE, request_log_table(log))
         self._made: set[str] = set()
 
-    def _register(self, name: str, path: str, group_id: str | None) -> None:
-        files = files_alone(path)
+    def _register(self, name: str, path: str | None, group_id: str | None) -> None:
+        files = None if path is None else files_alone(path)
         if files:
             listed = ", ".join(exp.Literal.string(file).sql(dialect="duckdb") for file in files)
             rows = f"SELECT * FROM read_parquet([{listed}], union_by_name => true)"
             if group_id is not None:
                 rows += f" WHERE group_id IS NULL OR group_id = {exp.Literal.string(group_id).sql(dialect='duckdb')}"
             self._duck.execute(f"CREATE VIEW {name} AS {rows}")
-        elif deltalake.DeltaTable.is_deltatable(path) and (table := deltalake.DeltaTable(path)).file_uris():
+        elif (
+            path is not None
+            and deltalake.DeltaTable.is_deltatable(path)
+            and (table := deltalake.DeltaTable(path)).file_uris()
+        ):
             self._duck.register(name, table.to_pyarrow_table())
         else:
             # An empty array, or Arrow's datasets, would import pandas, which takes longer than most statements.

@@ -34,9 +34,6 @@ BANNER: Final = f"""tables: {", ".join(TABLES)}, request_log, coordinator_log
 views:  {", ".join(VIEWS)}
 A statement ends with ; and the shell with exit; or Ctrl-D. DESCRIBE <table or view>; tells its columns."""
 
-HISTORY: Final = Path("~/.muster_history")
-#: As many lines of input are remembered, as in bash (HISTSIZE has 500 there).
-_HISTORY_LINES: Final = 1_000
 #: What Spark prints below a table that has more rows.
 _ONLY_TOP: Final = re.compile(r"only showing top \d+ rows?\s*\Z")
 _END: Final = frozenset({"exit", "quit"})
@@ -70,10 +67,17 @@ class Statements(ABC):
 
     def interact(self, lines: TextIO = sys.stdin, say: Say = print) -> bool:
         """Runs statements until the input ends, also after one that fails; whether all went well."""
-        if lines.isatty():
-            say(BANNER)
+        if not lines.isatty():
+            return self._run_each(lines, say)
+        from coordinator_udf.sql.terminal import Columns, typed_lines
+
+        say(BANNER)
+        with typed_lines(Columns()) as typed:
+            return self._run_each(typed, say)
+
+    def _run_each(self, lines: Iterator[str], say: Say) -> bool:
         well = True
-        for statement in statements(typed_lines(lines)):
+        for statement in statements(lines):
             if statement.lower() in _END:
                 break
             try:
@@ -176,33 +180,6 @@ def in_a_line(error: Exception) -> str:
     first = str(error).partition("SQLSTATE")[0].strip()
     text = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     return " ".join(text.split()) or type(error).__name__
-
-
-def typed_lines(lines: TextIO) -> Iterator[str]:
-    """Yields the lines of a file; of a terminal with a prompt, line editing, completion of names, and history."""
-    if not lines.isatty():
-        yield from lines
-        return
-    import readline
-
-    history = HISTORY.expanduser()
-    if history.is_file():
-        readline.read_history_file(history)
-    readline.set_history_length(_HISTORY_LINES)
-    names = [*TABLES, "request_log", "coordinator_log", *VIEWS]
-    readline.set_completer(lambda text, n: dict(enumerate(name for name in names if name.startswith(text))).get(n))
-    readline.parse_and_bind("tab: complete")
-    prompt = "sql> "
-    try:
-        while True:
-            try:
-                line = input(prompt)
-            except (EOFError, KeyboardInterrupt):
-                return
-            yield line
-            prompt = "sql> " if not line.strip() or line.rstrip().endswith(";") else "...> "
-    finally:
-        readline.write_history_file(history)
 
 
 def split(text: str) -> list[str]:
