@@ -17,6 +17,8 @@ from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.report import as_json, report_lines
+from coordinator_udf.simulation.what_if.without_effect import without_effect
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
@@ -252,3 +254,40 @@ def test_a_refused_member_ends_the_command_before_any_world() -> None:
     (line,) = result.stderr.splitlines()
     assert line.startswith("what-if: ")
     assert "of crash-a would be refused: session.timeout.ms is 5000" in line
+
+
+@pytest.mark.parametrize(
+    ("log", "change", "said"),
+    [
+        (CLASSIC, Change(), []),
+        (CLASSIC, Change(session_timeout_ms=10_000), ["all that was asked for: it is so already"]),
+        (
+            CONSUMER,
+            Change(settings={f"{_OF_GROUPS}.session.timeout.ms": "10000"}),
+            ["all that was asked for: it is so already"],
+        ),
+        (
+            CLASSIC,
+            Change(settings={f"{_OF_GROUPS}.session.timeout.ms": "50000"}),
+            [f"{_OF_GROUPS}.session.timeout.ms: no member speaks the protocol consumer"],
+        ),
+        (CLASSIC, Change(protocol="consumer", settings={f"{_OF_GROUPS}.session.timeout.ms": "50000"}), []),
+        (
+            CONSUMER,
+            Change(settings={"group.max.size": "2"}, session_timeout_ms=30_000),
+            ["group.max.size: no member speaks the protocol classic"],
+        ),
+        (MIGRATING, Change(settings={"group.max.size": "2", f"{_OF_GROUPS}.max.size": "2"}), []),
+    ],
+)
+def test_what_makes_no_difference_is_told(log: str, change: Change, said: list[str]) -> None:
+    plan = _group(log).plan
+    assert list(without_effect(plan, changed_plan(plan, change), change)) == said
+
+
+def test_what_makes_no_difference_stands_with_the_figures() -> None:
+    outcome = compare(_sample(), Change(settings={f"{_OF_GROUPS}.max.size": "5"}), range(1), (None, None))
+    assert outcome.base == outcome.changed
+    line = f"{_OF_GROUPS}.max.size: no member speaks the protocol consumer"
+    assert f"  changes nothing: {line}" in list(report_lines([outcome], {}))
+    assert as_json([outcome], {})["groups"]["crash-a"]["without_effect"] == [line]

@@ -18,6 +18,7 @@ from coordinator_udf.simulation.what_if.group_log import GroupLog
 from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.what_if.span import Span, counted, why_nothing_is_counted
+from coordinator_udf.simulation.what_if.without_effect import without_effect
 from coordinator_udf.simulation.world import World
 
 #: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
@@ -57,6 +58,7 @@ class Outcome:
         base_spread, changed_spread: between what it may lie, as what was chance in the log might have been otherwise.
         base_details, changed_details: of each member and partition; the mean of the seeds.
         uncounted: why nothing of it is counted, in words, if nothing is.
+        without_effect: what of the change makes no difference to it, in words.
     """
 
     group_id: str
@@ -69,6 +71,7 @@ class Outcome:
     changed_details: Details
     unknown: tuple[str, ...]
     uncounted: str | None = None
+    without_effect: tuple[str, ...] = ()
 
 
 def compare(
@@ -105,6 +108,7 @@ def compare(
         mean_of([_detail(group, history, span) for history in as_changed]),
         (*group.unknown, *assumed(group.plan, other, change)),
         why_nothing_is_counted(group.plan, Span(*span)),
+        tuple(without_effect(group.plan, other, change)),
     )
 
 

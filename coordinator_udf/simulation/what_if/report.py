@@ -37,6 +37,8 @@ def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> It
         yield from _calibration_lines(found)
         if outcome.uncounted is not None:
             yield f"  nothing is counted: {outcome.uncounted}"
+        for text in outcome.without_effect:
+            yield f"  changes nothing: {text}"
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
             spread = f"{_range(outcome.base_spread, name)} -> {_range(outcome.changed_spread, name)}"
@@ -73,6 +75,7 @@ def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> dict[st
                 "spread": {"base": _ranges(o.base_spread), "changed": _ranges(o.changed_spread)},
                 "unknown": list(o.unknown),
                 "nothing_counted": o.uncounted,
+                "without_effect": list(o.without_effect),
             }
             for o in outcomes
         },
