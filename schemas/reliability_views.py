@@ -141,7 +141,7 @@ SELECT source, group_id, 'diverged', diverged_from, diverged_until,
                              ELSE ' answers of the replay are not the recorded ones' END,
               ': what is told of the group is reliable ',
               CASE WHEN reliable_from IS NULL THEN 'at no time'
-                   ELSE concat('from ', substring(CAST(reliable_from AS STRING), 12, 8), ' on') END)
+                   ELSE concat('from ', substring(CAST(reliable_from AS STRING), 1, 19), ' on') END)
 FROM reliability WHERE diverged > 0
 UNION ALL
 SELECT source, group_id, 'coordinator away', timestamp_millis(ts), timestamp_millis(next_ts),

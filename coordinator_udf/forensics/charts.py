@@ -30,12 +30,16 @@ MOST_STAYS: Final = 2_000
 _LANE_HEIGHT: Final = 15
 
 
-def group_spec() -> dict[str, Any]:
+def group_spec(*, with_date: bool = False) -> dict[str, Any]:
     """Returns the specification, with the names of the data that `group_data` gives.
 
     Its page gives a chart the window's width, and the owners' colours to the members that they are.
+
+    Args:
+        with_date: whether the times on its axis are of several days.
     """
-    time = alt.X("from:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=8, labelOverlap=True))
+    form = "%m-%d %H:%M:%S" if with_date else "%H:%M:%S"
+    time = alt.X("from:T", title=None, axis=alt.Axis(format=form, tickCount=8, labelOverlap=True))
     members = _members_chart(time)
     owners = _owners_chart(time)
     spec: dict[str, Any] = (
@@ -105,7 +109,7 @@ def _ends_chart(lane: alt.Y) -> alt.Chart:
             color=alt.Color("event:N", title="event").scale(
                 domain=["joined", "left", "expelled", "came back"], range=[GREEN, GREY, "#000000", SKY]
             ),
-            tooltip=["lane:N", "event:N", "at:T"],
+            tooltip=["lane:N", "event:N", alt.Tooltip("at:T", format="%Y-%m-%d %H:%M:%S.%L")],
         )
     )
     return ends

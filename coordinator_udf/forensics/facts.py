@@ -274,6 +274,18 @@ def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
     return (min(times), max(times)) if times else None
 
 
+def is_of_one_day(groups: Iterable[GroupFacts]) -> bool:
+    """Returns whether all that a report tells of was on one day, so that a time of day says which moment it was."""
+    times: set[datetime | None] = set()
+    for facts in groups:
+        times |= {at for r in facts.rebalances for at in (r.started, r.ended)}
+        times |= {at for life in facts.lives for at in (life.since, life.until, life.before_until)}
+        times |= {at for gone in facts.expulsions for at in (gone.at, gone.last_request)}
+        times |= {held.since for held in facts.ownership} | {refused.first_at for refused in facts.refused}
+        times |= {at for gap in facts.gaps for at in (gap.since, gap.until)}
+    return len({at.date() for at in times if at is not None}) <= 1
+
+
 def listed_rebalances(facts: GroupFacts) -> list[Rebalance]:
     """Returns the rebalances that a section lists, in the order of time."""
     if len(facts.rebalances) <= _MOST_REBALANCES:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,9 +14,10 @@ import jinja2
 import markupsafe
 import vl_convert
 
-from coordinator_udf.forensics.facts import GroupFacts, listed_rebalances, span_of
+from coordinator_udf.forensics.facts import GroupFacts, is_of_one_day, listed_rebalances, span_of
 from coordinator_udf.forensics.sentences import (
     at_the_end,
+    clock,
     counted,
     ended_before,
     ending,
@@ -73,9 +75,16 @@ def render(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"seconds": seconds, "clock": _clock, "counted": counted, "cell": _cell}
+    with_date = not is_of_one_day(groups)
+    environment.filters |= {
+        "seconds": seconds,
+        "clock": partial(clock, with_date=with_date),
+        "counted": counted,
+        "cell": _cell,
+    }
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
-    environment.globals |= {"at_the_end": at_the_end, "ending": ending, "ended_before": ended_before}
+    environment.globals |= {"at_the_end": partial(at_the_end, with_date=with_date), "ending": ending}
+    environment.globals |= {"ended_before": partial(ended_before, with_date=with_date)}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}
     values["end"] = span[1] if span is not None else datetime.now(UTC)
@@ -123,7 +132,7 @@ def _page(
         "sections": sections,
         "listed_groups": groups[:MOST_IN_OVERVIEW],
         "bundle": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"),
-        "spec": _script_json(group_spec()),
+        "spec": _script_json(group_spec(with_date=not is_of_one_day(groups))),
         "data": f"[{','.join(data)}]",
         "chart_heights": _script_json(heights),
     }
@@ -138,10 +147,6 @@ def _packed(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _script_json(value: Any) -> str:
     """Returns JSON that may stand in a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _clock(at: datetime | None) -> str:
-    return "" if at is None else at.strftime("%H:%M:%S.%f")[:-3]
 
 
 def _cell(text: str) -> str:

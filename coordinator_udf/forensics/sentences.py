@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Life, Rebalance
@@ -147,13 +147,20 @@ def ending(life: Life) -> str:
     return "was in it at the end" if life.until is None else _ENDINGS.get(life.ended_by or "", "how is not told")
 
 
-def ended_before(life: Life) -> str:
+def clock(at: datetime | None, *, with_date: bool = False, timespec: str = "milliseconds") -> str:
+    """Returns a time of day, or a date and time."""
+    text = "" if at is None else at.isoformat(" ", timespec)
+    return text if with_date else text.partition(" ")[2]
+
+
+def ended_before(life: Life, *, with_date: bool = False) -> str:
     """Returns how the process before one's own ended, and when."""
-    when = "" if life.before_until is None else f" at {life.before_until:%H:%M:%S}"
+    when = clock(life.before_until, with_date=with_date, timespec="seconds")
+    when = when and f" at {when}"
     return f"{life.before_ended_by or 'not told'}{when}"
 
 
-def at_the_end(facts: GroupFacts) -> str | None:
+def at_the_end(facts: GroupFacts, *, with_date: bool = False) -> str | None:
     """Returns who was in a group when the evidence ended, or who was the last to go; None where it isn't told."""
     names = list(dict.fromkeys(facts.name_of(life.member_id, life.client_id) or life.identity for life in facts.stayed))
     if names:
@@ -163,4 +170,5 @@ def at_the_end(facts: GroupFacts) -> str | None:
     if last is None or last.until is None:
         return None
     who = facts.name_of(last.member_id, last.client_id) or last.identity
-    return f"Nobody was in it from {last.until:%H:%M:%S} on: the last, {who}, {ending(last)}"
+    since = clock(last.until, with_date=with_date, timespec="seconds")
+    return f"Nobody was in it from {since} on: the last, {who}, {ending(last)}"

@@ -134,6 +134,23 @@ def test_a_group_that_all_left_says_who_went_last(facts: GroupFacts) -> None:
     )
 
 
+def test_times_of_several_days_have_dates(facts: GroupFacts) -> None:
+    begin = timedelta(hours=17, minutes=7, seconds=50)
+    later = replace(
+        facts,
+        rebalances=[replace(r, started=r.started + begin, ended=(r.ended or START) + begin) for r in facts.rebalances],
+        lives=[replace(facts.lives[0], until=at(25) + begin, ended_by="left", before_until=at(-1))],
+    )
+    text = render([later], ReportFormat.MARKDOWN)
+    assert "Nobody was in it from 2026-11-23 00:00:15 on: the last, flapper-1, left." in text
+    assert "1. 2026-11-23 00:00:00.000, 5.0 s, generation 6: flapper-2 joined" in text
+    page = render([later], ReportFormat.HTML)
+    assert '<td class="what">2026-11-22 06:52:14.900</td>' in page
+    axis = '"axis":{"format":"%m-%d %H:%M:%S"'
+    assert axis in page
+    assert axis not in render([facts], ReportFormat.HTML)
+
+
 def test_the_partition_that_stood_longest_counts(facts: GroupFacts) -> None:
     other = Ownership("t", 1, "f2", "flapper-2", at(16), None, "first", 4000, False, None)
     assert replace(facts, ownership=[*facts.ownership, other]).unserved_ms(at(30)) == 7000
