@@ -172,11 +172,12 @@ class Shell(Statements):
 def in_a_line(error: Exception) -> str:
     """Returns what is wrong with a statement, and what may have been meant, without Spark's plan of it.
 
-    Of what the JVM says in which Spark is, the first line that isn't its own.
+    Of what the JVM says in which Spark is, the first that isn't just what waited for a thread that failed.
     """
-    cause = re.search(r"^: (.+)$", str(error), re.MULTILINE) if isinstance(error, Py4JError) else None
-    if cause is not None:
-        return f"Spark failed: {cause[1]}"
+    causes = re.findall(r"^(?:Caused by)?: (.+)$", str(error), re.MULTILINE) if isinstance(error, Py4JError) else []
+    for cause in causes:
+        if not cause.rstrip().endswith("awaitResult:"):
+            return f"Spark failed: {cause.partition('SQLSTATE')[0].strip()}"
     first = str(error).partition("SQLSTATE")[0].strip()
     text = re.sub(r"^\[[A-Z_.]+\]\s*", "", first)
     return " ".join(text.split()) or type(error).__name__
