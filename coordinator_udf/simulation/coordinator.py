@@ -63,8 +63,14 @@ class MemberIds:
     """The ids that the coordinator gives to classic members: those of their plans, then drawn ones."""
 
     def __init__(self, members: Iterable[MemberPlan], draws: Random) -> None:
-        self._planned = {member.name: list(member.member_ids) for member in members if member.member_ids}
+        known = list(members)
+        self._planned = {member.name: list(member.member_ids) for member in known if member.member_ids}
+        self._shared = {member.name: member.sent_client_id for member in known}
         self._draws = draws
+
+    def client_id_of(self, member: str) -> str:
+        """Returns the client id that a process sends, by its name."""
+        return self._shared[member] if member in self._shared else member.partition("/")[0]
 
     def proposed_to(self, member: str, request: Request) -> str | None:
         """Returns the id for a member that joins without one; None for any other request."""
@@ -73,7 +79,7 @@ class MemberIds:
         planned = self._planned.get(member)
         if planned and not request.body["memberId"]:
             return planned.pop(0)
-        return f"{member.partition('/')[0]}-{drawn_id(self._draws)}"
+        return f"{self.client_id_of(member)}-{drawn_id(self._draws)}"
 
 
 class Coordinator:
@@ -107,7 +113,7 @@ class Coordinator:
         self._numbers += 1
         request_id = str(self._numbers)
         self._asked[request_id] = connection, request
-        client_id, _, run = connection.member.partition("/")
+        client_id, run = self._member_ids.client_id_of(connection.member), connection.member.partition("/")[2]
         here = request.to == f"coordinator-{self._node}" and not self._is_down
         shard = self.shard if here else self.elsewhere
         rows = request_rows(

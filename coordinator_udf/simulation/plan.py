@@ -106,6 +106,7 @@ class MemberPlan:
         learns_ms: when it learned of the cluster, where it is known that it did so without having to.
         rejoins: when it joined again of its own accord, if it hadn't since a time that stands before it.
         member_ids: the ids that it has, one after the other; drawn where there are no more.
+        shared_client_id: the client id that it sends, where others send the same; else it sends its own.
         habit: how it misbehaves, if it does.
         habit_every_ms: how often it then does what a member doesn't.
     """
@@ -137,6 +138,7 @@ class MemberPlan:
     learns_ms: tuple[int, ...] = ()
     rejoins: tuple[tuple[int, int], ...] = ()
     member_ids: tuple[str, ...] = ()
+    shared_client_id: str | None = None
     habit: Habit | None = None
     habit_every_ms: int = 1_000
 
@@ -144,6 +146,11 @@ class MemberPlan:
     def name(self) -> str:
         """The process's name, unique in its world."""
         return f"{self.client_id}/{self.run}"
+
+    @property
+    def sent_client_id(self) -> str:
+        """The client id that it sends, with which the member ids begin that a classic coordinator gives it."""
+        return self.client_id if self.shared_client_id is None else self.shared_client_id
 
     def slowed_by_ms(self, at_ms: int) -> int:
         """Returns how much longer a message of the process takes at a time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from deltalake import write_deltalake
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows, request_rows
+from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
@@ -23,12 +25,12 @@ from tests.conftest import SAMPLE_LOG
 _APIS = {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
 
 
-def _logged() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of a request log with the requests of the sample, without its connections, and those of answers."""
+def answers_and_rows(entries: Iterable[Entry]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of answers to requests of the sample, and those of a request log with them, without its connections."""
     topics = {"topics": [{"name": name, "partitions": 4, "id": f"{name}{'A' * 20}"} for name in ("t1", "t2")]}
     rows = control_rows(partitions=1, log_ts=1, api="TopicMetadata", body=topics)
     answers = []
-    for entry in read_entries(SAMPLE_LOG):
+    for entry in entries:
         if entry.api in _APIS:
             rows += request_rows(
                 partitions=1,
@@ -42,10 +44,11 @@ def _logged() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             )
             body = msgspec.json.encode(entry.response).decode()
             answers.append({"request_id": str(entry.number), "ts": entry.answered_us // 1000, "body": body})
-    return rows, answers
+    return answers, rows
 
 
-def _write(root: Path, answers: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+def write_tables(root: Path, answers: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    """Writes the tables of a coordinator."""
     write_deltalake(str(root / "group_responses"), pa.Table.from_pylist(answers))
     numbered = [{**row, "source": "crash", "offset": number} for number, row in enumerate(rows)]
     write_deltalake(str(root / "request_log"), pa.Table.from_pylist(numbered, request_log_arrow()))
@@ -56,8 +59,8 @@ def _groups(path: Path) -> dict[str, GroupLog]:
 
 
 def test_the_tables_of_a_replay_tell_what_the_log_tells(tmp_path: Path) -> None:
-    rows, answers = _logged()
-    _write(tmp_path, answers, rows)
+    answers, rows = answers_and_rows(read_entries(SAMPLE_LOG))
+    write_tables(tmp_path, answers, rows)
     own, brokers = _groups(tmp_path), _groups(SAMPLE_LOG)
     assert own.keys() == brokers.keys()
     for group_id, group in own.items():
@@ -68,7 +71,7 @@ def test_the_tables_of_a_replay_tell_what_the_log_tells(tmp_path: Path) -> None:
 
 
 def test_the_log_of_a_live_coordinator_stands_beside_its_tables(tmp_path: Path) -> None:
-    rows, answers = _logged()
+    answers, rows = answers_and_rows(read_entries(SAMPLE_LOG))
     write_deltalake(str(tmp_path / "tables" / "group_responses"), pa.Table.from_pylist(answers))
     log = EmbeddedLog.create(tmp_path / "log", partitions=1, clock_skew_max_ms=None)
     log.append(rows)
@@ -78,7 +81,7 @@ def test_the_log_of_a_live_coordinator_stands_beside_its_tables(tmp_path: Path) 
 
 
 def test_tables_without_requests_are_refused(tmp_path: Path) -> None:
-    _, answers = _logged()
+    answers, _ = answers_and_rows(read_entries(SAMPLE_LOG))
     write_deltalake(str(tmp_path / "group_responses"), pa.Table.from_pylist(answers))
     with pytest.raises(InputError, match="requests of one coordinator, but there are none"):
         read_entries(tmp_path)

@@ -57,6 +57,8 @@ class RecordedMemberIds(MemberIds):
     """The ids that Kafka's coordinator gave."""
 
     def __init__(self, script: Script) -> None:
+        # It draws nothing.
+        super().__init__((), Random(0))
         self._script = script
 
     def proposed_to(self, member: str, request: Request) -> str | None:

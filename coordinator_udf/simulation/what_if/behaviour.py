@@ -105,7 +105,7 @@ def behaviour_of(
     hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms, restarts))
     unknown += strange_requests(process)
     learned = list(_learned(process))
-    unknown += [f"why {process.client_id} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
+    unknown += [f"why {process.name} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
     return Behaviour(
         process,
         properties,
@@ -138,7 +138,7 @@ def _end(
 ) -> tuple[float | None, float | None]:
     """Returns when the process closed its consumer, or was killed."""
     if process.replaced_ms is not None:
-        unknown.append(f"why {process.client_id} ({process.run}) joins as another: as if killed, and started anew")
+        unknown.append(f"why {process.name} ({process.run}) joins as another: as if killed, and started anew")
         return None, process.replaced_ms - 1
     place = _last_leave(process)
     last = process.entries[place if place is not None else -1]
@@ -160,7 +160,7 @@ def _end(
     ended_ms = (answered + max(min(due), answered)) / 2
     what = "was killed or closed" if process_is_static(process) else "was killed"
     within_ms = max(min(due) - answered, 0)
-    unknown.append(f"{process.client_id} ({process.run}) {what} within {within_ms:.0f} ms of its last request")
+    unknown.append(f"{process.name} ({process.run}) {what} within {within_ms:.0f} ms of its last request")
     return None, ended_ms
 
 

@@ -193,5 +193,5 @@ def _member_ids(member: MemberPlan, protocol: str) -> tuple[str, ...]:
     Those that classic members get begin with the client id, those that KIP-848 members draw don't.
     """
     if protocol_of(member) == CONSUMER and protocol != CONSUMER:
-        return tuple(f"{member.client_id}-{member_id}" for member_id in member.member_ids)
+        return tuple(f"{member.sent_client_id}-{member_id}" for member_id in member.member_ids)
     return member.member_ids

@@ -13,10 +13,17 @@ from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refus
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
 from coordinator_udf.simulation.what_if.group_sizes import size_settings
+from coordinator_udf.simulation.what_if.names import name_apart
 from coordinator_udf.simulation.what_if.older_members import join_before, unseen_members, what_they_had
 from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.pace import delays, network_of
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, find_processes, find_removals
+from coordinator_udf.simulation.what_if.processes import (
+    MEMBERS_APIS,
+    Process,
+    arrived_ms,
+    find_processes,
+    find_removals,
+)
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
 from coordinator_udf.simulation.what_if.restarts import Restarts, lost_states
 from coordinator_udf.simulation.what_if.topics import topics_of_log, wanted_topics
@@ -55,7 +62,7 @@ def read_groups(entries: Sequence[Entry], settings: Mapping[str, Any]) -> list[G
     Args:
         settings: the coordinator's, as far as they are known, under Kafka's names.
     """
-    if not entries:
+    if not any(entry.api in MEMBERS_APIS for entry in entries):
         return []
     log = _Log(entries)
     others = not_simulated(entries)
@@ -71,11 +78,13 @@ class _Log:
 
     Attributes:
         of_log_ms: when requests of anybody arrived, and last when the log ended, in order.
+        begun_ms: when the first request of a group's member arrived; topics may have been told of long before.
         leaves: by group.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.of_log_ms = [*sorted(map(arrived_ms, entries)), max(entry.written_us for entry in entries) / 1000]
+        self.begun_ms = int(min(arrived_ms(entry) for entry in entries if entry.api in MEMBERS_APIS))
         self.topics = topics_of_log(entries)
         self.restarts = Restarts(entries)
         self.leaves: dict[str, list[Entry]] = defaultdict(list)
@@ -87,8 +96,9 @@ class _Log:
 def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> GroupLog | None:
     group_id = processes[0].group_id
     removals = find_removals(log.leaves[group_id], processes)
-    unknown = [
-        f"what {process.client_id} ({process.run}) would do, which was never let in: it is left out"
+    unknown = list(name_apart(processes, log.of_log_ms[-1]))
+    unknown += [
+        f"what {process.name} ({process.run}) would do, which was never let in: it is left out"
         for process in processes
         if not was_let_in(process)
     ]
@@ -102,7 +112,7 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
     if not (rebalances or has_older):
         return None
     unknown += unseen_members(behaviours, rebalances)
-    begun_ms = int(log.of_log_ms[0])
+    begun_ms = log.begun_ms
     behaviours = join_before(behaviours, begun_ms)
     start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
     topics = wanted_topics(behaviours, log.topics, processes, start_ms, unknown)
@@ -133,7 +143,7 @@ def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> Worl
         end_ms=0,
         network=network,
         removals=tuple(
-            Removal(round(time_ms) - start_ms, f"{behaviour.process.client_id}/{behaviour.process.run}")
+            Removal(round(time_ms) - start_ms, f"{behaviour.process.name}/{behaviour.process.run}")
             for behaviour in behaviours
             for time_ms in behaviour.process.removed_ms
         ),
@@ -158,6 +168,7 @@ def _counted(topics: Sequence[TopicPlan]) -> tuple[TopicPartition, ...]:
 def _member(
     group_id: str, behaviour: Behaviour, start_ms: int, everybodys_ms: tuple[float, ...], network: NetworkPlan
 ) -> MemberPlan:
+    is_named_so = behaviour.process.name == behaviour.process.client_id
     own_ms = behaviour.lateness_ms if len(behaviour.lateness_ms) >= _ENOUGH_BEATS else everybodys_ms
 
     def at(time_ms: float | None) -> int | None:
@@ -167,7 +178,8 @@ def _member(
         return tuple(round(time_ms - sum(network.latency_ms) / 2) - start_ms for time_ms in arrived_ms)
 
     return MemberPlan(
-        client_id=behaviour.process.client_id,
+        client_id=behaviour.process.name,
+        shared_client_id=None if is_named_so else behaviour.process.client_id,
         run=behaviour.process.run,
         group_id=group_id,
         topics=behaviour.topics,

@@ -66,7 +66,7 @@ def what_they_had(behaviours: Sequence[Behaviour], processes: Sequence[Process])
     older = [one.process for one in behaviours if one.process.is_older]
     if not older:
         return
-    names = ", ".join(f"{process.client_id} ({process.run})" for process in older)
+    names = ", ".join(f"{process.name} ({process.run})" for process in older)
     yield (
         f"how {names} joined and which partitions they had: the log begins later, so they are taken to have joined "
         "together before it, and nothing is counted from before it"
@@ -74,10 +74,10 @@ def what_they_had(behaviours: Sequence[Behaviour], processes: Sequence[Process])
     for process in older:
         asked = asks_for(process, processes)
         if asked is None:
-            yield f"how {process.client_id} ({process.run}) was set up when it joined: Kafka's defaults are taken"
+            yield f"how {process.name} ({process.run}) was set up when it joined: Kafka's defaults are taken"
         elif asked[0] is not process:
             other = asked[0]
             yield (
-                f"how {process.client_id} ({process.run}) was set up when it joined: it is taken to be set up as "
-                f"{other.client_id} ({other.run})"
+                f"how {process.name} ({process.run}) was set up when it joined: it is taken to be set up as "
+                f"{other.name} ({other.run})"
             )

@@ -6,6 +6,7 @@ answers from group_responses. The log names no connections; a process is told by
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from deltalake import DeltaTable
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.expiry import is_expiry
+from coordinator_udf.simulation.what_if.processes import GONE, error_codes
 from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_LOG_TABLE
 
@@ -23,6 +25,8 @@ _RESPONSES = "group_responses"
 #: A live coordinator's log stands beside its folder of tables.
 _LOG = "log"
 _COLUMNS = ["source", "request_id", "log_ts", "api", "api_version", "client_id", "client_host", "group_id"]
+#: A client id on a host, in a group.
+_Client = tuple[str, str, str]
 _OF_HEARTBEATS = ["member_id", "generation_or_epoch", "group_instance_id"]
 
 
@@ -105,12 +109,14 @@ def _heartbeat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Connections:
-    """Tells which process of a client sent a request: each has one connection."""
+    """Tells which process of a client sent a request: each has one connection, and is known by its members' ids."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[Any, ...], int] = {}
-        #: Whether the client's process goes on if it next joins without a member id.
-        self._goes_on: dict[tuple[Any, ...], bool] = {}
+        self._runs: Counter[_Client] = Counter()
+        #: The run of each process, by its members' ids.
+        self._run_of: dict[tuple[_Client, str], int] = {}
+        #: Of each client the runs that go on if the client next joins without a member id, the first one first.
+        self._go_on: dict[_Client, list[int]] = defaultdict(list)
 
     def of(self, row: Mapping[str, Any], request: Mapping[str, Any], response: Mapping[str, Any] | None) -> str:
         """Returns the connection of a request, in the order of requests."""
@@ -118,12 +124,39 @@ class _Connections:
         if row["api"] == "ConsumerGroupHeartbeat":
             # The member id is the process's own.
             return "/".join(map(str, (*client, request["memberId"])))
-        if row["api"] == "JoinGroup" and not request.get("memberId") and not self._goes_on.get(client, False):
-            self._runs[client] = self._runs.get(client, 0) + 1
-        # One that the coordinator doesn't know any more, or that left for max.poll.interval.ms, comes back as another.
-        is_refused = bool((response or {}).get("errorCode"))
-        self._goes_on[client] = is_refused or (row["api"] == "LeaveGroup" and is_expiry(request))
-        return "/".join(map(str, (*client, self._runs.get(client, 0))))
+        member_id = _member_id(request)
+        run = self._run_of.get((client, member_id), self._runs[client])
+        waiting = self._go_on[client]
+        if row["api"] == "JoinGroup" and not member_id:
+            if not waiting:
+                self._runs[client] += 1
+            run = waiting[0] if waiting else self._runs[client]
+        if run in waiting:
+            waiting.remove(run)
+        if _goes_on(row["api"], request, response or {}):
+            waiting.append(run)
+        for known in (member_id, (response or {}).get("memberId")):
+            if known:
+                self._run_of[client, known] = run
+        return "/".join(map(str, (*client, run)))
+
+
+def _member_id(request: Mapping[str, Any]) -> str:
+    """Returns the member that a request is of; of a LeaveGroup the first that it names."""
+    named = request.get("members") or [request]
+    return named[0].get("memberId") or ""
+
+
+def _goes_on(api: str, request: Mapping[str, Any], response: Mapping[str, Any]) -> bool:
+    """Returns whether a process comes back as another member: it isn't known any more, or left for not polling.
+
+    So does one whose JoinGroup was refused and that was given no id.
+    """
+    if api == "LeaveGroup":
+        return is_expiry(request)
+    if api == "JoinGroup" and not response.get("memberId"):
+        return bool(response.get("errorCode"))
+    return not error_codes(response).isdisjoint(GONE)
 
 
 class _Topics:

@@ -16,12 +16,13 @@ from typing import Any
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
-_MEMBERS_APIS = frozenset(
+#: What members send about their group.
+MEMBERS_APIS = frozenset(
     {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
 )
 
 #: What tells a member that it isn't one any more, and has it join without its id.
-_GONE = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION, Errors.FENCED_INSTANCE_ID})
+GONE = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION, Errors.FENCED_INSTANCE_ID})
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class Process:
         removed_ms: when an administrator removed its member, in milliseconds since the epoch.
         found_ms: when it first asked for its coordinator, in milliseconds since the epoch; its first request else.
         is_older: whether it was a member before the log begins.
+        name: its client id, or a name of its own where others have that at the same time.
     """
 
     group_id: str
@@ -46,6 +48,10 @@ class Process:
     entries: list[Entry] = field(default_factory=list)
     removed_ms: list[float] = field(default_factory=list)
     is_older: bool = False
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.client_id
 
     def of(self, *apis: str) -> list[Entry]:
         """Returns its requests of some APIs."""
@@ -74,12 +80,13 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
     """Returns each group's processes in the order in which they began."""
     groups: dict[str, list[Process]] = defaultdict(list)
     ordered = sorted(entries, key=lambda entry: entry.arrived_us)
+    first = next((entry for entry in ordered if entry.api in MEMBERS_APIS), None)
     asked: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for entry in ordered:
         client_id = entry.client_id or ""
         if entry.api == "FindCoordinator":
             asked[client_id].append((arrived_ms(entry), entry.connection))
-        if entry.api not in _MEMBERS_APIS or entry.response is None:
+        if entry.api not in MEMBERS_APIS or entry.response is None:
             continue
         group_id = entry.request.get("groupId") or ""
         process = _process_of(groups[group_id], entry, client_id)
@@ -87,7 +94,7 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
             process.replaced_ms = arrived_ms(entry)
             process = None
         if process is None:
-            is_older = _is_of_older(entry, ordered[0]) and not _is_of_other(groups[group_id], entry)
+            is_older = _is_of_older(entry, first or entry) and not _is_of_other(groups[group_id], entry)
             if not (begins(entry) or is_older):
                 continue
             process = _new_process(groups[group_id], entry, asked[client_id])
@@ -187,7 +194,7 @@ def _starts_over(process: Process, entry: Entry) -> bool:
 
 
 def _tells_it_is_gone(answer: Mapping[str, Any]) -> bool:
-    return not error_codes(answer).isdisjoint(_GONE)
+    return not error_codes(answer).isdisjoint(GONE)
 
 
 def error_codes(answer: Mapping[str, Any]) -> set[int | None]:

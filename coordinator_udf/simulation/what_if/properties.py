@@ -95,7 +95,7 @@ def properties_of(
         }
         foreign = [name for name in names if name not in STRATEGIES]
         if foreign:
-            unknown.append(f"{process.client_id} votes for {', '.join(foreign)}, which is simulated as range")
+            unknown.append(f"{process.name} votes for {', '.join(foreign)}, which is simulated as range")
     else:
         first = _DEFAULT_JOIN if asked is None else asked[1]
         polls_ms = _possible(process, "max.poll.interval.ms", first["rebalanceTimeoutMs"], 1, unknown)
@@ -132,9 +132,7 @@ def _possible(process: Process, name: str, asked: int, least: int, unknown: list
     """Returns a property as a request tells it, or the least value that a client of Kafka's could have."""
     if asked >= least:
         return asked
-    unknown.append(
-        f"{process.client_id} asks for {name} {asked}, which no client of Kafka's can have; {least} is taken"
-    )
+    unknown.append(f"{process.name} asks for {name} {asked}, which no client of Kafka's can have; {least} is taken")
     return least
 
 
@@ -146,7 +144,7 @@ def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
         return int(intervals[-1])
     gaps = _gaps(process.of("Heartbeat")) or list(_first_gaps(process))
     if not gaps:
-        unknown.append(f"the heartbeat interval of {process.client_id} is taken to be Kafka's default")
+        unknown.append(f"the heartbeat interval of {process.name} is taken to be Kafka's default")
         return _DEFAULT_HEARTBEAT_MS
     # Of few there may be as many that a rebalance or a silent broker stands between.
     return _rounded(median_low(gaps))

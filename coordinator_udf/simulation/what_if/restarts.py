@@ -55,7 +55,8 @@ class Restarts:
 
     def refusals(self, process: Process) -> Iterator[Refusal]:
         """Yields when a process could not connect, from the time of that, in milliseconds since the epoch."""
-        times_ms = self._came_ms[process.client_id]
+        is_alone = process.name == process.client_id
+        times_ms = self._came_ms[process.client_id] if is_alone else list(map(arrived_ms, process.entries))
         for silence in self._silences:
             start_ms = silence.start_us / 1000
             place = bisect_right(times_ms, start_ms)
@@ -106,7 +107,7 @@ def lost_states(processes: Sequence[Process], failovers: Sequence[Failover]) -> 
     """
     for failover in failovers:
         back_ms = failover.at_ms + failover.down_ms
-        forgotten = [process.client_id for process in processes if _is_forgotten(process, failover.at_ms, back_ms)]
+        forgotten = [process.name for process in processes if _is_forgotten(process, failover.at_ms, back_ms)]
         if forgotten:
             back = datetime.fromtimestamp(back_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
             yield (

@@ -28,7 +28,7 @@ def strange_requests(process: Process) -> Iterator[str]:
         told.note(entry)
     if odd:
         yield (
-            f"why {process.client_id} ({process.run}) sends {odd} of {len(process.entries)} requests that don't follow "
+            f"why {process.name} ({process.run}) sends {odd} of {len(process.entries)} requests that don't follow "
             "from what it was told: no client of Kafka's does"
         )
 
