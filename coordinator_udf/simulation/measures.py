@@ -7,7 +7,7 @@ lost, was not killed and has not closed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
@@ -24,6 +24,10 @@ REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
 #: Events after which a process reads nothing more, and those that take partitions from it.
 _ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
+
+
+#: A group's partitions, each with when it came to be, in milliseconds since the epoch.
+Born = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,12 @@ class Measures:
     expulsions: int
 
 
-def measured(history: History, group_id: str, partitions: Iterable[TopicPartition], span: tuple[int, int]) -> Measures:
+def measured(history: History, group_id: str, partitions: Born, span: tuple[int, int]) -> Measures:
     """Measures one group of a world in a span of milliseconds since the epoch."""
     events = [event for event in history.events if event.group_id == group_id]
     return Measures(
         rebalances=sum(span[0] <= ts_ms <= span[1] for ts_ms in rebalance_times(history.decisions, group_id)),
-        unowned_s=unowned_ms(events, list(partitions), span) / 1000,
+        unowned_s=unowned_ms(events, partitions, span) / 1000,
         moves=sum(span[0] <= ts_ms <= span[1] for ts_ms in move_times(events)),
         expulsions=sum(span[0] <= ts_ms <= span[1] for ts_ms in expulsion_times(history.decisions, group_id)),
     )
@@ -104,15 +108,15 @@ def first_disturbance_ms(events: Iterable[MemberEvent]) -> int | None:
     return next((event.ts_ms for event in events if event.event in {"stall", "close", "crash"}), None)
 
 
-def unowned_ms(events: Sequence[MemberEvent], partitions: Sequence[TopicPartition], span: tuple[int, int]) -> int:
+def unowned_ms(events: Sequence[MemberEvent], partitions: Born, span: tuple[int, int]) -> int:
     """Returns the milliseconds without an owner in a span, summed over partitions."""
     return sum(unowned_each_ms(events, partitions, span).values())
 
 
 def unowned_each_ms(
-    events: Sequence[MemberEvent], partitions: Sequence[TopicPartition], span: tuple[int, int]
+    events: Sequence[MemberEvent], partitions: Born, span: tuple[int, int]
 ) -> dict[TopicPartition, int]:
-    """Returns the milliseconds without an owner in a span, of each partition."""
+    """Returns the milliseconds without an owner in a span, of each partition from when it came to be."""
     owners = Ownership()
     start_ms, end_ms = span
     last_ms, found = start_ms, dict.fromkeys(partitions, 0)
@@ -121,7 +125,7 @@ def unowned_each_ms(
         if now_ms > last_ms:
             for partition in found:
                 if not owners.of(partition):
-                    found[partition] += now_ms - last_ms
+                    found[partition] += max(now_ms - max(last_ms, partitions[partition]), 0)
 
     for event in events:
         now_ms = min(max(event.ts_ms, start_ms), end_ms)

@@ -39,7 +39,7 @@ def test_callbacks_of_real_clients_are_measured_alike(run: str) -> None:
     head = (folder / f"{run}.timeline.txt").read_text().splitlines()[0]
     found = re.search(r"partitions=(\d+)", head)
     assert found is not None
-    partitions = [TopicPartition("t", number) for number in range(int(found[1]))]
+    partitions = {TopicPartition("t", number): 0 for number in range(int(found[1]))}
     told = sorted(map(json.loads, (folder / f"{run}.callbacks.jsonl").read_text().splitlines()), key=lambda t: t["t"])
     end_ms = next(line["t"] for line in told if line["event"] == "end")
     events = [
@@ -90,7 +90,7 @@ EVENTS = [
     ],
 )
 def test_who_stood_and_what_had_no_owner(span: tuple[int, int], stopped: dict[str, int], unowned: list[int]) -> None:
-    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    partitions = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}
     assert stopped_each_ms(EVENTS, span) == stopped
     assert list(unowned_each_ms(EVENTS, partitions, span).values()) == unowned
 
@@ -118,3 +118,11 @@ def test_members_that_come_too_late_to_join_again_count_as_expelled() -> None:
     change = Change(session_timeout_ms=60_000, max_poll_interval_ms=5_000)
     history = World(changed_plan(group.plan, change), 0).run()
     assert len(expulsion_times(history.decisions, "crash-a")) == 3
+
+
+@pytest.mark.parametrize(("born_ms", "unowned"), [(0, 6_000), (2_500, 3_500), (5_500, 1_500), (20_000, 0)])
+def test_a_partition_lacks_an_owner_from_when_it_came_to_be(born_ms: int, unowned: int) -> None:
+    """Nobody has it until 4 s, from 5 s to 6 s, and from 9 s on."""
+    partition = TopicPartition("t", 1)
+    events = [event(4_000, "a", "assigned", 1), *EVENTS[3:]]
+    assert unowned_each_ms(events, {partition: born_ms}, (0, 10_000)) == {partition: unowned}

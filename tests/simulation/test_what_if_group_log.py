@@ -197,3 +197,16 @@ def test_a_generation_whose_assignment_is_written_slowly_is_answered_as_late() -
     assert late(entries) == []
     assert late(slow)
     assert all(150 < late_ms < 300 for late_ms in late(slow))
+
+
+def test_partitions_that_a_topic_gains_are_counted_from_then_on() -> None:
+    """A topic of two partitions that gets three more after 14 s; members learn of them within some seconds."""
+    groups = read_groups(read_entries(shared("evidence", "dev") / "subscriptions.request.log.gz"), {})
+    group = next(one for one in groups if one.group_id == "subscriptions-b")
+    grown_ms = next(topic.at_ms for topic in group.plan.topics if topic.partitions == 5)
+    assert [born_ms - group.plan.start_ms for born_ms in group.partitions.values()][2:] == [grown_ms] * 3
+    whole = compare(group, Change(), range(1), (group.plan.start_ms, None)).base_details.unowned_s
+    since = compare(group, Change(), range(1), (group.plan.start_ms + grown_ms, None)).base_details.unowned_s
+    assert [whole[f"subscriptions-t-{number}"] for number in (2, 3, 4)] == [
+        since[f"subscriptions-t-{number}"] for number in (2, 3, 4)
+    ]

@@ -29,10 +29,10 @@ def test_who_is_assigned_something_after_an_error_is_not_refused_for_good() -> N
         _event("c/1", "error", "network: DisconnectException: None"),
         _event("b/1", "assigned"),
     ]
-    details = detailed(history, "g", [TopicPartition("t", 0)], (0, 2_000))
+    details = detailed(history, "g", {TopicPartition("t", 0): 0}, (0, 2_000))
     ((name, refused),) = details.refused_members.items()
     assert (name, refused) == ("a/1", RefusedMember("GroupMaxSizeReachedException: GROUP_MAX_SIZE_REACHED"))
-    without = detailed(History(0, 2_000, {}), "g", [], (0, 2_000))
+    without = detailed(History(0, 2_000, {}), "g", {}, (0, 2_000))
     assert mean_of([details, without]).refused_members == {"a/1": RefusedMember(refused.error, 0.5)}
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History, MemberEvent
-from coordinator_udf.simulation.measures import stopped_each_ms, unowned_each_ms
+from coordinator_udf.simulation.measures import Born, stopped_each_ms, unowned_each_ms
 
 #: How an event's detail begins that tells what a poll threw.
 _OF_POLL = "poll: "
@@ -44,10 +43,10 @@ class Details:
     refused_members: Mapping[str, RefusedMember] = field(default_factory=dict)
 
 
-def detailed(history: History, group_id: str, partitions: Iterable[TopicPartition], span: tuple[int, int]) -> Details:
+def detailed(history: History, group_id: str, partitions: Born, span: tuple[int, int]) -> Details:
     """Looks at one group of a world in a span of milliseconds since the epoch."""
     events = [event for event in history.events if event.group_id == group_id]
-    unowned = unowned_each_ms(events, list(partitions), span)
+    unowned = unowned_each_ms(events, partitions, span)
     return Details(
         sum(group == group_id and span[0] <= ts_ms <= span[1] for ts_ms, group in history.refused),
         {client: time_ms / 1000 for client, time_ms in sorted(stopped_each_ms(events, span).items())},

@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.measures import Born
 from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refusal, Removal, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
@@ -44,6 +45,7 @@ class GroupLog:
         plan: the world in which its members do again what they did.
         formed_ms: when it was first formed, or when the log began, if it has members that are older; from the start of
             the world.
+        partitions: those whose owners are counted, each with when it came to be, in milliseconds since the epoch.
         rebalances: what really happened.
         unknown: what the log doesn't tell, in words.
     """
@@ -51,7 +53,7 @@ class GroupLog:
     group_id: str
     plan: WorldPlan
     formed_ms: int
-    partitions: tuple[TopicPartition, ...]
+    partitions: Born
     rebalances: tuple[Rebalance, ...]
     unknown: tuple[str, ...]
 
@@ -129,7 +131,7 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
         settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},
     )
     formed_ms = plan.begin_ms if has_older else int(rebalances[0].end_ms) - start_ms
-    return GroupLog(group_id, plan, formed_ms, _counted(topics), tuple(rebalances), tuple(unknown))
+    return GroupLog(group_id, plan, formed_ms, _counted(topics, start_ms), tuple(rebalances), tuple(unknown))
 
 
 def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> WorldPlan:
@@ -152,17 +154,15 @@ def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> Worl
     return replace(plan, **delays(paces, network))
 
 
-def _counted(topics: Sequence[TopicPlan]) -> tuple[TopicPartition, ...]:
-    """Returns the partitions whose owners are counted: those of topics that aren't deleted."""
+def _counted(topics: Sequence[TopicPlan], start_ms: int) -> dict[TopicPartition, int]:
+    """Returns the partitions whose owners are counted, and when they came to be: of topics that aren't deleted."""
     deleted = {topic.name for topic in topics if not topic.partitions}
-    return tuple(
-        dict.fromkeys(
-            TopicPartition(one.name, number)
-            for one in topics
-            if one.name not in deleted
-            for number in range(one.partitions)
-        )
-    )
+    born: dict[TopicPartition, int] = {}
+    for topic in topics:
+        if topic.name not in deleted:
+            for number in range(topic.partitions):
+                born.setdefault(TopicPartition(topic.name, number), start_ms + topic.at_ms)
+    return born
 
 
 def _member(
