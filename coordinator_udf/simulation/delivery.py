@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
+import msgspec
+
 from coordinator_udf.members.classic.rebalance import TO_REVOKE
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation import events as e
@@ -46,7 +48,8 @@ class Delivery:
         self._history = history
         self._draws = draws
         self._watcher = watcher
-        self._batch: list[tuple[Connection, Request]] = []
+        #: Answers that wait for the end of the micro-batch, where the coordinator hands them out once in a while.
+        self._held: list[Answered] = []
 
     def send(self, connection: Connection, request: Request) -> None:
         """Puts a member's request on its way."""
@@ -128,26 +131,33 @@ class Delivery:
             self._history.count(request.api)
             if self._watcher is not None:
                 self._watcher.reached(connection, request, self._agenda.now_ms)
-            cadence_ms = self._plan.cadence_ms
-            if cadence_ms and request.api != "FindCoordinator":
-                if not self._batch:
-                    since_ms = (self._agenda.now_ms - self._plan.start_ms) % cadence_ms
-                    self._agenda.at(self._agenda.now_ms + cadence_ms - since_ms, e.Batch())
-                self._batch.append((connection, request))
-            else:
-                self._handle(connection, request)
-
-    def handle_batch(self) -> None:
-        """Lets the coordinator handle what has come since it last did."""
-        batch, self._batch = self._batch, []
-        for connection, request in batch:
-            self._handle(connection, request)
-
-    def _handle(self, connection: Connection, request: Request) -> None:
-        self.send_back(self._coordinator.request(self._agenda.now_ms, connection, request))
+            self.send_back(self._coordinator.request(self._agenda.now_ms, connection, request))
 
     def send_back(self, answers: Iterable[Answered]) -> None:
-        """Puts answers on their way."""
+        """Puts answers on their way: at once, or with the micro-batch that ends next.
+
+        Requests are handled at the times that stand in the log, and timers fire at theirs, whichever micro-batch they
+        are in; what was decided in one is handed out when it ends. FindCoordinator isn't a matter of the log.
+        """
+        cadence_ms = self._plan.cadence_ms
+        if not cadence_ms:
+            self._hand_out(answers)
+            return
+        for answer in answers:
+            if answer.request.api == "FindCoordinator":
+                self._hand_out([answer])
+                continue
+            if not self._held:
+                since_ms = (self._agenda.now_ms - self._plan.start_ms) % cadence_ms
+                self._agenda.at(self._agenda.now_ms + cadence_ms - since_ms, e.Batch())
+            self._held.append(answer)
+
+    def end_batch(self) -> None:
+        """Hands out what was decided since the last micro-batch."""
+        held, self._held = self._held, []
+        self._hand_out(msgspec.structs.replace(answer, ts_ms=self._agenda.now_ms) for answer in held)
+
+    def _hand_out(self, answers: Iterable[Answered]) -> None:
         for answer in answers:
             connection = answer.connection
             connection.handling = None

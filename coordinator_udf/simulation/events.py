@@ -64,7 +64,7 @@ class MetadataArrives(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The coordinator handles what has come since it last did."""
+    """A micro-batch ends: the coordinator hands out what it has decided since the last one."""
 
 
 class TopicGrows(msgspec.Struct, frozen=True):

@@ -222,7 +222,8 @@ class WorldPlan:
         first_sync_delays_ms, first_assign_delays_ms: the same, of a process that does it for the first time, if that
             is known: it has yet to load its code.
         rejoin_delays_ms: how long members take to send JoinGroup that have to join again.
-        cadence_ms: the coordinator answers once in so many milliseconds what has come; 0: each request at once.
+        cadence_ms: the coordinator hands answers out once in so many milliseconds, though it handles requests, and lets
+            timers fire, at their times; 0: each answer at once.
         end_ms: when the world ends.
         begin_ms: when its history begins: what was before brings it to where that is, and doesn't count.
         quiet_ms: so long after the last fault members are all stable at the latest; None: at the end, at the latest.

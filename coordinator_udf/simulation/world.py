@@ -284,7 +284,7 @@ class World:
             case e.MetadataArrives(member, is_asked) if member in self._processes:
                 self._to_member(member, inputs.Metadata(self._topics.view(), is_asked))
             case e.Batch():
-                self._delivery.handle_batch()
+                self._delivery.end_batch()
             case _:
                 self._happen_outside(event)
 

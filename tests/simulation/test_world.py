@@ -18,6 +18,7 @@ from coordinator_udf.simulation.application_loops import ApplicationLoops, Appli
 from coordinator_udf.simulation.delivery import ADMIN
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
+from coordinator_udf.simulation.measures import rebalance_times
 from coordinator_udf.simulation.plan import (
     Cut,
     Failover,
@@ -130,6 +131,31 @@ def test_a_topic_is_deleted_under_a_group(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_coordinator_that_answers_once_in_a_while_is_enough(protocol: str) -> None:
     assert _is_shared_out(World(_plan(protocol, cadence_ms=500), 2).run(), _PARTITIONS)
+
+
+def test_answers_wait_for_the_end_of_a_micro_batch_and_nothing_else_does() -> None:
+    """A member comes just after 5 s: what its join sets off, the initial delay of 3 s too, goes by when it came."""
+    member = MemberPlan("c1", 1, "g", ("t",), 5_000, PROTOCOLS["range"])
+    plan = WorldPlan((member,), (TopicPlan("t", 2),), 40_000, cadence_ms=5_000, keeps_requests=True)
+    history = World(plan, 0).run()
+    times = [
+        (one.api, one.arrived_ms - plan.start_ms, one.answered_ms - plan.start_ms)
+        for one in history.answered
+        if one.api in {"JoinGroup", "SyncGroup"}
+    ]
+    (api, came_ms, told_ms), (_, again_ms, formed_ms), (_, synced_ms, assigned_ms) = times
+    assert api == "JoinGroup"
+    assert 5_000 < came_ms < 5_010
+    assert told_ms == 10_000
+    assert 10_000 < again_ms < 10_010
+    # Formed 3 s after it came again.
+    (at_ms,) = [time - plan.start_ms for time in rebalance_times(history.decisions, "g")]
+    assert at_ms == again_ms + 3_000
+    assert formed_ms == 15_000
+    assert (15_000 < synced_ms < 15_010, assigned_ms) == (True, 20_000)
+    assert {one.answered_ms % 5_000 for one in history.answered if one.api != "FindCoordinator"} == {
+        plan.start_ms % 5_000
+    }
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
