@@ -1,6 +1,7 @@
 """Runs worlds of many seeds only to look for what must not be, and goes on where it was stopped.
 
-What is done stands in a file, a line of JSON for some seeds of a scenario each. A changed scenario begins anew.
+What is done stands in a file, a line of JSON for some seeds of a scenario each. A changed scenario begins anew, and so
+does changed code: what was searched before may have been found now.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -37,6 +39,7 @@ class Searched(msgspec.Struct, frozen=True):
 
     Attributes:
         digest: of the scenario's file.
+        code: the version and digest of the code that ran them.
     """
 
     scenario: str
@@ -44,6 +47,7 @@ class Searched(msgspec.Struct, frozen=True):
     first: int
     seeds: int
     found: tuple[Found, ...]
+    code: str = ""
 
 
 def search(
@@ -65,10 +69,13 @@ def search(
         InputError: a scenario or the file can't be read, or the file not be written.
         SettingsError: a setting of a scenario's coordinator can't be.
     """
+    if len({path.stem for path in scenarios}) < len(scenarios):
+        raise InputError("two scenarios have the same file name, which names their worlds; rename one")
     digests = {path: _digest(path) for path in scenarios}
     check_file(done_file, "--done")
     done = _read_done(done_file)
-    known = {(one.scenario, one.digest, one.first, one.seeds) for one in done}
+    code = code_digest()
+    known = {(one.scenario, one.digest, one.first, one.seeds) for one in done if one.code == code}
     wanted = {
         (path, digest, first, min(_WORLDS_A_LINE, seeds.stop - first))
         for path, digest in digests.items()
@@ -76,13 +83,14 @@ def search(
     }
     open_ones = sorted(one for one in wanted if (one[0].stem, *one[1:]) not in known)
     with done_file.open("ab") as file:
-        for searched in _all_searched(open_ones, processes):
+        for found in _all_searched(open_ones, processes):
+            searched = msgspec.structs.replace(found, code=code)
             file.write(msgspec.json.encode(searched) + b"\n")
             file.flush()
             done.append(searched)
             say(searched)
     names = {(path.stem, digest, first, count) for path, digest, first, count in wanted}
-    return [one for one in done if (one.scenario, one.digest, one.first, one.seeds) in names]
+    return [one for one in done if one.code == code and (one.scenario, one.digest, one.first, one.seeds) in names]
 
 
 def _all_searched(open_ones: Sequence[tuple[Path, str, int, int]], processes: int) -> Iterator[Searched]:
@@ -103,6 +111,15 @@ def search_some(path: Path, digest: str, first: int, seeds: int) -> Searched:
         for violation in violations(World(draw_world(scenario, seed), seed).run())
     )
     return Searched(path.stem, digest, first, seeds, found)
+
+
+def code_digest() -> str:
+    """Returns the package's version and a digest of its sources: other code makes other worlds, or finds other ones."""
+    sources = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(sources.rglob("*.py")):
+        digest.update(str(path.relative_to(sources)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return f"{version('muster')} {digest.hexdigest()[:12]}"
 
 
 def _digest(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
+from jobs.search_worlds import app as search_app
 from jobs.simulate_groups import app
 from tests.conftest import ROOT
 
@@ -83,3 +85,25 @@ def test_the_job_replays_one_world() -> None:
     result: Any = CliRunner().invoke(app, [scenario, "--replay", "3"])
     assert result.exit_code == 0, result.output
     assert "crash-loop, seed 3: 0 violations" in result.output
+
+
+def test_a_search_tells_the_fewest_events_and_the_command_that_shows_them_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _give_away_what_is_not_revoked(monkeypatch)
+    monkeypatch.chdir(ROOT)
+    scenario = "conf/scenarios/rolling-deploy.toml"
+    arguments = [scenario, "--seeds", "0:1", "--done", str(tmp_path / "done")]
+    result: Any = CliRunner().invoke(search_app, arguments)
+    assert result.exit_code == 1, result.output
+    command = f"jobs/simulate_groups.py {scenario} --replay 0"
+    assert f"{command})" in next(line for line in result.stdout.splitlines() if "two owners in g" in line)
+    fewest = result.stdout[result.stdout.index("rolling-deploy, seed 0, in as few events") :].splitlines()
+    assert fewest[0].endswith(f"{command}):")
+    assert fewest[1].startswith("two owners: ")
+    assert sum("starts, in the group g848 (consumer)" in line for line in fewest) == 2
+
+    # What it says to type tells the same.
+    again: Any = CliRunner().invoke(app, [scenario, "--replay", "0"])
+    assert again.exit_code == 1
+    assert again.stdout.splitlines()[1:] == fewest[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,32 @@ def test_what_is_found_is_told_again(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     again = _run(*arguments)
     assert again.exit_code == 1
     assert "crash-loop: 2 worlds, 2 with two owners" in again.stdout
+
+
+def test_other_code_searches_all_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran = _ran(monkeypatch)
+    arguments = _SCENARIO, "--seeds", "3:5", "--done", str(tmp_path / "done")
+    assert _run(*arguments).exit_code == 0
+    assert _run(*arguments).exit_code == 0
+    assert ran == [3, 4]
+    monkeypatch.setattr(seed_search, "code_digest", lambda: "0.2.0 abc")
+    result = _run(*arguments)
+    assert ran == [3, 4, 3, 4]
+    assert "crash-loop: 2 worlds, none" in result.stdout
+
+
+def test_the_digest_of_the_code_is_of_all_its_sources() -> None:
+    version, digest = seed_search.code_digest().split()
+    assert version == metadata.version("muster")
+    assert len(digest) == 12
+    assert seed_search.code_digest() == f"{version} {digest}"
+
+
+def test_two_scenarios_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "crash-loop.toml").write_bytes(Path(_SCENARIO).read_bytes())
+    result = _run(_SCENARIO, str(tmp_path / "crash-loop.toml"), "--seeds", "3:5", "--done", str(tmp_path / "done"))
+    assert result.exit_code == 2
+    assert "two scenarios have the same file name" in result.stderr
 
 
 def test_what_is_kafkas_own_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
