@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
-from coordinator_udf.simulation.scenario_fields import FIELDS_OF, TABLES, Fault, Kind
+from coordinator_udf.simulation.scenario_fields import FIELDS_OF, TABLES, Fault, Kind, Scenario
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from jobs.simulate_groups import app
+from tests.conftest import ROOT
 
 _FILE = """
 title = "x"
@@ -172,3 +174,42 @@ def test_a_topic_that_is_made_again_has_another_id() -> None:
     assert ids[0] == ids[1]
     assert len({*ids}) == 4
     assert {topics.names()[one] for one in ids if one} == {"t"}
+
+
+def _tables_of_the_page() -> dict[str, list[list[str]]]:
+    """Returns the rows of the tables of docs/scenarios.md that tell fields and kinds, by the head above them."""
+    page = (ROOT / "docs" / "scenarios.md").read_text()
+    part = page[page.index("## What stands in a scenario file") : page.index("### What isn't simulated")]
+    tables: dict[str, list[list[str]]] = {}
+    head = ""
+    for line in part.splitlines():
+        if line.startswith("### "):
+            head = line.removeprefix("### ").strip("`")
+        elif line.startswith("| `kind` | what happens"):
+            head = "kinds"
+        elif line.startswith("| field"):
+            head = "faults" if head == "kinds" else head
+        elif line.startswith("| `"):
+            tables.setdefault(head, []).append([cell.strip() for cell in line.strip("|").split("|")])
+    return tables
+
+
+def test_the_page_has_each_field_and_each_kind_of_fault() -> None:
+    tables = _tables_of_the_page()
+    structs: dict[str, type[msgspec.Struct]] = {"The file": Scenario, **TABLES}
+    assert tables.keys() == {*structs, "kinds"}
+    for head, struct in structs.items():
+        rows = {name.strip("`"): default for name, default, _ in tables[head]}
+        assert rows.keys() == set(struct.__struct_fields__), head
+        for field in msgspec.structs.fields(struct):
+            if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+                assert float(rows[field.name]) == field.default, f"{head}: {field.name}"
+            if field.required:
+                assert not rows[field.name], f"{head}: {field.name}"
+    kinds = {name.strip("`"): fields for name, _, fields in tables["kinds"]}
+    assert kinds.keys() == FIELDS_OF.keys()
+    for kind, fields in kinds.items():
+        named = [one.strip() for one in fields.split(",")]
+        needed, others = FIELDS_OF[cast("Kind", kind)]
+        assert {one.strip("*`") for one in named if one.startswith("**")} == set(needed), kind
+        assert {one.strip("`") for one in named if not one.startswith("**")} == set(others), kind
