@@ -73,6 +73,8 @@ class ViewsInProcess:
         # It is drawn on standard output, in the midst of what other programs read.
         self._duck.execute("SET enable_progress_bar = false")
         self._worker = ThreadPoolExecutor(1)
+        # Times that have a zone are shown as Spark shows them here.
+        self._duck.execute("SET TimeZone = 'UTC'")
         for macro in _MACROS:
             self._duck.execute(macro)
         self._duck.create_function(

@@ -83,7 +83,11 @@ def _cell(value: object) -> object:
 
 
 def _json(value: Any) -> Any:
-    return value.isoformat(timespec="milliseconds") + "Z" if isinstance(value, datetime) else str(value)
+    return (
+        value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        if isinstance(value, datetime)
+        else str(value)
+    )
 
 
 def text_of(value: Any) -> str:

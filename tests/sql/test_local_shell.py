@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
@@ -13,7 +16,9 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.results import OutputFormat, Results, text_of
 from coordinator_udf.sql.typos import BadStatement
+from schemas.simulation import violations_arrow
 from tests.conftest import SAMPLE_LOG
+from tests.sql.conftest import write_table
 
 
 class SparkWasStarted(Exception):
@@ -140,6 +145,20 @@ def test_a_row_that_cant_be_computed_is_told_after_those_before_it(
     with pytest.raises(BadStatement, match=r"too far .*--spark"):
         shell(tables, OutputFormat.CSV).run(late)
     assert len(capsys.readouterr().out.splitlines()) > 1000
+
+
+def test_times_with_a_zone_are_shown_in_utc(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    write_table(tmp_path, "group_transitions", [])
+    at = pa.array([datetime(2026, 1, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    rows = [pa.nulls(1, field.type) if field.name != "ts" else at for field in violations_arrow()]
+    write_deltalake(str(tmp_path / "violations"), pa.table(rows, schema=violations_arrow()))
+    shell(tmp_path, OutputFormat.JSON).run("SELECT ts FROM violations")
+    assert capsys.readouterr().out == '{"ts":"2026-01-01T02:00:00.000Z"}\n'
+    shell(tmp_path).run("SELECT ts, hour(ts) AS hour FROM violations")
+    assert "|2026-01-01 02:00:00|2   |" in capsys.readouterr().out
 
 
 def test_values_are_shown_as_spark_shows_them() -> None:
