@@ -83,3 +83,16 @@ def test_a_member_that_was_killed_before_the_log_begins_is_said_to_be_left_out()
 def test_no_member_is_older_than_a_log_that_has_how_it_joined() -> None:
     for group in read_groups(read_entries(shared("broker", "logs-dev") / "storm.log.gz"), {}):
         assert group.plan.begin_ms == 0
+
+
+def test_changed_settings_that_hold_the_group_up_until_its_log_begins_are_said_to() -> None:
+    path = shared("evidence", "ab", "dev") / "W2-base.request.log.gz"
+    (whole,) = read_groups(read_entries(path), {})
+    (group,) = read_groups(_since(path, whole.plan.start_ms + 15_000), {})
+
+    def said(delay_ms: int) -> list[str]:
+        change = Change(settings={"group.initial.rebalance.delay.ms": delay_ms})
+        return [text for text in compare(group, change, range(1), (None, None)).unknown if "isn't formed" in text]
+
+    assert said(20_000) == []
+    assert len(said(200_000)) == 1

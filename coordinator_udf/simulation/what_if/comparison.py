@@ -15,6 +15,7 @@ from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.details import Details, detailed, mean_of
 from coordinator_udf.simulation.what_if.group_log import GroupLog
+from coordinator_udf.simulation.what_if.older_members import formed_too_late
 from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.what_if.span import Span, counted, why_nothing_is_counted
@@ -106,7 +107,11 @@ def compare(
         _spread([*changed, *_on_other_days(group, other, other_days, span)]),
         mean_of([_detail(group, history, span) for history in as_they_were]),
         mean_of([_detail(group, history, span) for history in as_changed]),
-        (*group.unknown, *assumed(group.plan, other, change)),
+        (
+            *group.unknown,
+            *assumed(group.plan, other, change),
+            *formed_too_late(group.plan, group.partitions, as_they_were, as_changed),
+        ),
         why_nothing_is_counted(group.plan, Span(*span)),
         tuple(without_effect(group.plan, other, change)),
     )
