@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import SHAPES, views_named
 from schemas.findings_views import findings_between
-from tests.conftest import shared
+from tests.conftest import SAMPLE_LOG, shared
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -28,7 +30,12 @@ TIME = ("2026-11-22 06:52:30.000000", "2026-11-22 07:05:00.000000")
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("tables")
-    logs = tuple(shared("evidence", "dev", f"{name}.log.gz") for name in LOGS)
+    # And one whose members share a client id.
+    alike = tmp_path_factory.mktemp("alike") / "alike.log"
+    alike.write_bytes(
+        re.sub(rb"(java|kafkapython|rdkafka|aiokafka)-[0-9]+", b"java", gzip.decompress(SAMPLE_LOG.read_bytes()))
+    )
+    logs = (*(shared("evidence", "dev", f"{name}.log.gz") for name in LOGS), alike)
     replay(None, ReplayRequest(logs, out, ReplayOptions(), overwrite=True), print)
     return out
 
