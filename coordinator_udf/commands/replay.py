@@ -29,7 +29,7 @@ from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
-from coordinator_udf.replay.judge.report import SourceReport, doubts, explanation_lines, summary, total
+from coordinator_udf.replay.judge.report import SourceReport, doubts, explanation_lines, status, summary, total
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session
@@ -60,6 +60,8 @@ def main(
     """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
 
     Rotated parts of a log are put together in the order of time, and a broker's own log goes beside its request log.
+
+    Ends with status 1 if an input couldn't be read, 2 for a wrong command, 3 if one is doubtful (--doubt-from).
     """
     try:
         refuse_existing(out, overwrite)
@@ -86,11 +88,9 @@ def main(
 
 def _judge(reports: Sequence[SourceReport], doubt_from: float, *, fail_on_difference: bool) -> None:
     """Warns of what is doubtful, and ends with the status that says how it went."""
-    doubted = list(doubts(reports, doubt_from))
-    for doubt in doubted:
+    for doubt in doubts(reports, doubt_from):
         typer.echo(f"replay: WARNING: {doubt}", err=True)
-    failed = any(report.failure is not None and not report.is_empty for report in reports)
-    if failed or (fail_on_difference and total(reports).different):
+    if fail_on_difference and total(reports).different:
         raise typer.Exit(1)
-    if doubted:
-        raise typer.Exit(3)
+    if failed := status(reports, doubt_from):
+        raise typer.Exit(failed)

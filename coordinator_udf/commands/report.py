@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 import typer
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
 from coordinator_udf import stopping
-from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, OneBroker, Overwrite, State, TimeZone
+from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, DoubtFrom, OneBroker, Overwrite, State, TimeZone
+from coordinator_udf.forensics.absent import why_nothing
 from coordinator_udf.forensics.facts import GroupFacts
 from coordinator_udf.forensics.load import FACTS_VIEWS, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.forensics.window import Window, parse_time
-from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, summary
+from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, status, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, needs_spark, replay
 from coordinator_udf.replay.tasks.session import replay_session
@@ -32,6 +35,13 @@ from coordinator_udf.tables.places import is_directory, is_uri
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import InputError, UserError
 
+#: What a report is called where nobody names it.
+_NAMES: Final = {
+    ReportFormat.HTML: "incident.html",
+    ReportFormat.MARKDOWN: "incident.md",
+    ReportFormat.PERFETTO: "incident.json",
+}
+
 
 def main(
     *,
@@ -43,8 +53,14 @@ def main(
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE|URI", help="Where the report goes; - is standard output.")
-    ] = "incident.html",
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|URI",
+            help="Where the report goes: by default incident.html, .md or .json; - is standard output.",
+        ),
+    ] = None,
     form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
     group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None,
     since: Annotated[
@@ -62,42 +78,78 @@ def main(
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the tables here.")] = None,
     overwrite: Overwrite = False,
+    doubt_from: DoubtFrom = DEFAULT_DOUBT_FROM,
 ) -> None:
-    """Tells from logs or tables what happened to consumer groups, as a page that needs no network."""
+    """Tells from logs or tables what happened to consumer groups, as a page that needs no network.
+
+    Ends with status 1 if an input couldn't be read, 2 for a wrong command, 3 if one is doubtful (--doubt-from): the
+    report is of the others, and says so.
+    """
     try:
+        options = ReplayOptions.load(None, settings or (), None, time_zone)
+        window = _window(group, since, until, options.zone())
         predicted = {} if what_if is None else read_what_if(what_if)
         if keep is not None:
             refuse_existing(keep, overwrite, "--keep")
+        output = output or _NAMES[form]
         with staging() as stage, stopping.temporary_directory("incident-") as scratch:
             page = None if output == STANDARD else stage.target(output)
             if page is not None:
                 _refuse_impossible(page)
             paths = stage.fetch_all(inputs)
             folder = tables_folder(paths)
-            out = keep or Path(scratch) / "tables"
-            begin_with = None if state is None else stage.fetch(state)
-            options = ReplayOptions.load(None, settings or (), None, time_zone, begin_with)
-            window = _window(group, since, until, options.zone())
-            request = ReplayRequest(tuple(paths), out, options, overwrite=overwrite, one_broker=one_broker)
-            evidence: list[str] = []
+            evidence = Evidence()
             if folder is None:
-                reports = replay_inputs(request)
-                warnings = [f"WARNING: {doubt}" for doubt in doubts(reports, DEFAULT_DOUBT_FROM)]
-                evidence = [*warnings, *summary(reports)]
-                for line in (*warnings, *notices(reports)):
-                    say(line)
-            groups = facts_of(folder or str(out), window)
-            _write(page, render(groups, form, evidence, predicted))
-            stage.send()
-            rebalances = sum(len(facts.rebalances) for facts in groups)
-            told = f"{counted(len(groups), 'group')}, {counted(rebalances, 'rebalance')}"
-            if page is None:
-                say(told)
+                options = msgspec.structs.replace(options, state=None if state is None else stage.fetch(state))
+                out = keep or Path(scratch) / "tables"
+                request = ReplayRequest(tuple(paths), out, options, overwrite=overwrite, one_broker=one_broker)
+                evidence = _read(request, doubt_from)
             else:
-                typer.echo(f"{output}: {told}")
+                is_zone_needed = since is not None or until is not None
+                given = {"--set": settings, "--state": state, "--one-broker": one_broker, "--keep": keep,
+                         "--overwrite": overwrite, "--doubt-from": doubt_from != DEFAULT_DOUBT_FROM,
+                         "--time-zone": time_zone != "UTC" and not is_zone_needed}  # fmt: skip
+                _refuse_unused(folder, [option for option, value in given.items() if value])
+            groups = facts_of(folder or str(out), window)
+            _write(page, render(groups, form, evidence.lines, predicted))
+            stage.send()
+            _end(page, output, groups)
     except (UserError, PySparkException) as error:
         typer.echo(f"report: {error}", err=True)
         raise typer.Exit(2) from error
+    if evidence.status:
+        raise typer.Exit(evidence.status)
+
+
+class Evidence(NamedTuple):
+    """What is said of the logs that were read, and the status that the command ends with for them."""
+
+    lines: Sequence[str] = ()
+    status: int = 0
+
+
+def _read(request: ReplayRequest, doubt_from: float) -> Evidence:
+    """Replays logs into tables, and says what is wrong with them."""
+    reports = replay_inputs(request)
+    warnings = [f"WARNING: {doubt}" for doubt in doubts(reports, doubt_from)]
+    for line in (*warnings, *notices(reports)):
+        say(line)
+    return Evidence([*warnings, *summary(reports)], status(reports, doubt_from))
+
+
+def _refuse_unused(folder: str, options: Sequence[str]) -> None:
+    if options:
+        told = f"{', '.join(options)} can't apply to the tables in {folder}"
+        raise InputError(f"{told}: leave out what is for reading logs, or name the logs")
+
+
+def _end(page: Path | None, output: str, groups: Sequence[GroupFacts]) -> None:
+    rebalances = sum(len(facts.rebalances) for facts in groups)
+    told = f"{counted(len(groups), 'group')}, {counted(rebalances, 'rebalance')}"
+    if page is None:
+        say(told)
+    else:
+        typer.echo(f"{output}: {told}")
 
 
 def _window(group: str | None, since: str | None, until: str | None, zone: tzinfo) -> Window:
@@ -177,11 +229,18 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
         with replay_session() as spark:
             register(spark, folder, views=())
             make_views(spark, views_named(" ".join(FACTS_VIEWS)))
-            groups = load_facts(lambda text: [row.asDict() for row in spark.sql(text).collect()], window)
+
+            def ask(text: str) -> list[dict[str, Any]]:
+                return [row.asDict() for row in spark.sql(text).collect()]
+
+            groups = load_facts(ask, window)
+            why = "" if groups else why_nothing(ask, window)
     else:
         views = ViewsInProcess(folder, group_id=window.group_id)
         views.make(views_named(" ".join(FACTS_VIEWS)))
         groups = load_facts(views.ask, window)
+        # Of other groups the views know nothing.
+        why = "" if groups else why_nothing(ViewsInProcess(folder).ask, window)
     if not groups:
-        raise InputError("nothing is told of any group in these inputs; see --group, --from and --to")
+        raise InputError(why)
     return groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 from pathlib import Path
 
@@ -62,3 +63,60 @@ def test_tables_that_are_there_are_replaced_only_if_asked(kept: Path, tmp_path: 
     assert list(tmp_path.iterdir()) == []
     assert report(*asked, "--overwrite").exit_code == 0
     assert DeltaTable(str(kept / "group_transitions")).version() == version + 1
+
+
+def test_what_is_for_reading_logs_is_refused_for_tables(kept: Path, tmp_path: Path) -> None:
+    given = ("--set", "group.max.size=3", "--state", "dump.txt", "--one-broker", "--keep", tmp_path / "kept",
+             "--overwrite", "--doubt-from", "0.1", "--time-zone", "Europe/Berlin")  # fmt: skip
+    done = report(kept, "-o", tmp_path / "incident.html", *given)
+    assert done.exit_code == 2
+    options = "--set, --state, --one-broker, --keep, --overwrite, --doubt-from, --time-zone"
+    said = f"{options} can't apply to the tables in {kept}: leave out what is for reading logs, or name the logs"
+    assert done.stderr == f"report: {said}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_window_in_which_nothing_is_told_is_refused_with_what_there_is(kept: Path, tmp_path: Path) -> None:
+    unknown = "--group is 'crash', of which these inputs tell nothing; expected one of: crash-a, crash-b"
+    early = (
+        "nothing is told of the group 'crash-a' with --to 2026-11-19 23:00:00 (UTC); the inputs are of 2026-11-21 02:"
+    )
+    for words, said in (
+        (("--group", "crash"), unknown),
+        (("--group", "crash-a", "--to", "2026-11-20", "--time-zone", "Europe/Berlin"), early),
+    ):
+        done = report(kept, "-o", tmp_path / "incident.html", *words)
+        assert done.exit_code == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"report: {said}")
+
+
+def test_what_is_wrong_with_the_time_is_said_before_anything_is_read() -> None:
+    done = report("nowhere.log", "--from", "2026-11-21 03:00", "--to", "2026-11-21 02:00")
+    assert (done.exit_code, "is after" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("form", "name"), [("html", "html"), ("md", "md"), ("perfetto", "json")])
+def test_a_report_without_a_name_is_called_by_its_format(
+    form: str, name: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = report(kept, "--format", form)
+    assert done.exit_code == 0
+    assert done.stdout == f"incident.{name}: 2 groups, 9 rebalances\n"
+    assert [path.name for path in tmp_path.iterdir()] == [f"incident.{name}"]
+
+
+def test_the_status_tells_that_evidence_was_not_read_or_is_doubtful(tmp_path: Path) -> None:
+    lines = gzip.decompress(SAMPLE_LOG.read_bytes()).decode().splitlines()[:40]
+    cut = [line[:-40] for line in lines[:10]]
+    (tmp_path / "cut.log").write_text("\n".join([*lines, *cut]))
+    (tmp_path / "strange.txt").write_text("hello\n")
+    asked = (tmp_path / "cut.log", "-o", tmp_path / "ticket.md", "--format", "md")
+    assert report(*asked).exit_code == 0
+    done = report(*asked, "--doubt-from", "0.1")
+    warning = next(line for line in done.stderr.splitlines() if "WARNING: cut.log: 10 of " in line)
+    assert done.exit_code == 3
+    assert warning.removeprefix("report: ") in (tmp_path / "ticket.md").read_text()
+    assert report(*asked, tmp_path / "strange.txt").exit_code == 1
+    assert "strange.txt: not read: " in (tmp_path / "ticket.md").read_text()

@@ -98,6 +98,17 @@ def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
             yield f"{report.source}: {different} of {judged} answers aren't the recorded ones: don't rely on the tables"
 
 
+def status(reports: Sequence[SourceReport], limit: float) -> int:
+    """Returns the status that a command ends with: 1 if an input wasn't read, 3 if one is doubtful, else 0.
+
+    Args:
+        limit: as that of `doubts`.
+    """
+    if any(report.failure is not None and not report.is_empty for report in reports):
+        return 1
+    return 3 if any(doubts(reports, limit)) else 0
+
+
 def notices(reports: Sequence[SourceReport]) -> Iterator[str]:
     """Yields what was not read, or is wrong with what was, a line each."""
     for report in reports:
