@@ -121,6 +121,7 @@ class History:
         removals: when the coordinator removed which member id, for it was silent or missed a phase of a rebalance.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
+        made_again: when which topics were made again that had been deleted: they are others, of the same name.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.
         lost_joins: when processes gave up waiting for the answer to a JoinGroup that got lost.
@@ -144,6 +145,7 @@ class History:
     removals: list[tuple[int, str]] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
+    made_again: list[tuple[int, str]] = field(default_factory=list)
     memberships: list[Membership] = field(default_factory=list)
     unsettled: list[Unsettled] = field(default_factory=list)
     lost_joins: list[tuple[int, str]] = field(default_factory=list)
@@ -157,6 +159,10 @@ class History:
         self.events.append(event)
         if event.event in {"start", "close"}:
             self.settles(event.ts_ms, event.group_id, event.process, is_settled=False)
+
+    def is_another(self, topic: str, before_ms: int, ts_ms: int) -> bool:
+        """Tells whether a topic is another one at a time than it was before, for it was made again."""
+        return any(name == topic and before_ms < at_ms <= ts_ms for at_ms, name in self.made_again)
 
     def learns(self, ts_ms: int, group_id: str, process: str, state: StateChange) -> None:
         """Takes note of what is true of a process's member from now on."""
@@ -196,6 +202,7 @@ def history_of(plan: WorldPlan) -> History:
         plan.start_ms + plan.end_ms,
         plan.partitions_at_end(),
         misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
+        made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,
     )

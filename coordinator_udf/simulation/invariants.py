@@ -94,12 +94,18 @@ class _Excused:
 def _two_owners(history: History) -> Iterator[Violation]:
     owners: dict[str, Ownership] = defaultdict(Ownership)
     excused = _Excused(history)
+    given_ms: dict[tuple[str, str, TopicPartition], int] = {}
     for place, event in enumerate(history.events):
         process = event.process
         excused.take(place, event)
         if event.event == "assigned":
             for partition in event.partitions:
-                others = sorted(owners[event.group_id].of(partition) - {process} - excused.now)
+                others = sorted(
+                    other
+                    for other in owners[event.group_id].of(partition) - {process} - excused.now
+                    if not history.is_another(partition.topic, given_ms[event.group_id, other, partition], event.ts_ms)
+                )
+                given_ms[event.group_id, process, partition] = event.ts_ms
                 if others and process not in excused.now:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
@@ -124,6 +130,8 @@ def _commits(history: History) -> Iterator[Violation]:
     for before, after in history.overtaken:
         if before.process == after.process and after.process in history.misbehaving:
             # It harms itself: the partition is its own.
+            continue
+        if history.is_another(after.partition.topic, before.ts_ms, after.ts_ms):
             continue
         where = f"{after.partition.topic}-{after.partition.partition}"
         detail = (

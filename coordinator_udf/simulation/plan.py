@@ -267,3 +267,13 @@ class WorldPlan:
         """Returns how many partitions the topics have that there are at the end."""
         counts = {topic.name: topic.partitions for topic in self.topics}
         return {name: count for name, count in counts.items() if count}
+
+    def topics_made_again(self) -> list[tuple[int, str]]:
+        """Returns when which topics are made again that were deleted."""
+        made_again = []
+        partitions: dict[str, int] = {}
+        for topic in sorted(self.topics, key=lambda one: one.at_ms):
+            if topic.partitions and partitions.get(topic.name) == 0:
+                made_again.append((topic.at_ms, topic.name))
+            partitions[topic.name] = topic.partitions
+        return made_again

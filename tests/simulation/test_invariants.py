@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
-from coordinator_udf.simulation.history import History, MemberEvent, Membership, Unsettled
+from coordinator_udf.simulation.history import Commit, History, MemberEvent, Membership, Unsettled
 from coordinator_udf.simulation.invariants import LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
@@ -61,6 +61,22 @@ def test_who_was_removed_is_excused_until_it_has_a_new_membership() -> None:
 
 def test_who_is_removed_under_an_id_that_it_has_no_more_is_not_excused() -> None:
     assert _kinds(_removed(Membership(40, 2, "g", "a/1", "n", 2, is_stable=True))) == ["two owners"]
+
+
+@pytest.mark.parametrize(("made_ms", "kinds"), [(75, []), (60, ["two owners"]), (85, ["two owners"])])
+def test_a_topic_that_is_made_again_is_not_the_one_that_others_have(made_ms: int, kinds: list[str]) -> None:
+    history = History(0, 100, {}, made_again=[(made_ms, "t")])
+    _given_to_b_while_a_has_it(history)
+    assert _kinds(history) == kinds
+    history = History(0, 100, {}, made_again=[(made_ms, "t")])
+    history.acknowledge(Commit(70, "g", _T0, 9, "a/1"))
+    history.acknowledge(Commit(80, "g", _T0, 1, "b/1"))
+    assert _kinds(history) == ["overtaken commit"] * len(kinds)
+
+
+def test_a_plan_tells_which_topics_are_made_again() -> None:
+    topics = TopicPlan("t", 0, 500), TopicPlan("t", 4), TopicPlan("t", 4, 900), TopicPlan("u", 3, 100)
+    assert WorldPlan((), topics, 1_000).topics_made_again() == [(900, "t")]
 
 
 # ---- at the end

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.groups.classic import join
 from coordinator_udf.groups.consumer import change
 from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
 from coordinator_udf.groups.model.consumer import ConsumerMember
@@ -50,6 +51,10 @@ def _never_send_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HeartbeatTimers, "is_heartbeat_due", never)
 
 
+def _never_answer_static_members_that_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join.Join, "_welcome_back", lambda *_: None)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scenario", "kinds"),
     [
@@ -57,6 +62,8 @@ def _never_send_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
         (_take_commits_of_any_epoch, "slow-links", {"overtaken commit"}),
         (_stay_when_fenced, "network-cut", {"unsettled", "waiting"}),
         (_never_send_heartbeats, "rolling-deploy", {"unsettled", "waiting"}),
+        (_never_answer_static_members_that_come_back, "static-members", {"unsettled", "waiting"}),
+        (_give_away_what_is_not_revoked, "micro-batches", {"two owners"}),
     ],
 )
 def test_a_missing_check_is_found(

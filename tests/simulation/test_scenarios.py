@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 
 #: A world of it takes a minute.
 LARGE = {"thundering-restart"}
-#: Of each other one: a hundred in all. Searches (jobs/search_worlds.py) run thousands.
+#: Of each other one: some hundred in all. Searches (jobs/search_worlds.py) run thousands.
 _WORLDS = 10
 SCENARIOS = sorted((ROOT / "conf" / "scenarios").glob("*.toml"))
 
