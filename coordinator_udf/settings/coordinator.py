@@ -18,6 +18,8 @@ from coordinator_udf.user_errors import UserError
 
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
+#: So many settings whose names are like an unknown one are named: those of one family (min, max, default) fit.
+_MOST_NEAR: Final = 3
 
 
 class SettingsError(UserError, ValueError):
@@ -230,8 +232,9 @@ class Settings(msgspec.Struct, frozen=True):
         for name, value in values.items():
             field = FIELDS.get(name)
             if field is None:
-                near = "".join(f" (did you mean {known!r}?)" for known in get_close_matches(name, FIELDS, 1))
-                raise SettingsError(f"unknown setting {name!r}{near}; known are: {', '.join(sorted(FIELDS))}")
+                near = ", ".join(get_close_matches(name, FIELDS, _MOST_NEAR))
+                told = f"did you mean {near}?" if near else "none is near;"
+                raise SettingsError(f"unknown setting {name!r}: {told} all are in conf/coordinator.toml")
             chosen[field.name] = _convert(name, value, field.type)
         return cls(**chosen)
 

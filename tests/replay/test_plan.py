@@ -59,6 +59,8 @@ def test_a_pattern_and_a_truncated_file(tmp_path: Path) -> None:
     (tmp_path / "a.log.gz").write_bytes(whole[: len(whole) // 2])
     (found,) = plan([tmp_path / "*.gz"])
     assert "breaks off" in found.warnings[0]
+    (report,) = replay(None, ReplayRequest((tmp_path / "a.log.gz",), tmp_path / "out", ReplayOptions()), print)
+    assert (report.rejected, sum("breaks off" in line for line in summary([report]))) == (1, 1)
     with pytest.raises(InputError, match="no file fits"):
         plan([tmp_path / "*.zip"])
 

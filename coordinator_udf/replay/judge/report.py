@@ -118,7 +118,8 @@ def notices(reports: Sequence[SourceReport]) -> Iterator[str]:
         for warning in report.warnings:
             yield f"{report.source}: WARNING: {warning}"
         yield from report.passed_over
-        if report.rejection is not None:
+        # Where a file breaks off is its own warning already.
+        if report.rejection is not None and not report.rejection.startswith(report.warnings):
             yield f"{report.source}: rejected {report.rejected}, the first one: {report.rejection}"
 
 
