@@ -79,7 +79,8 @@ class LocalShell(Statements):
             raise NeedsSpark from error
         if (described := _described(parsed)) is not None:
             return self._describe(described)
-        if not isinstance(parsed, exp.Query):
+        # A function that gives rows, such as range, has other columns in DuckDB.
+        if not isinstance(parsed, exp.Query) or any(isinstance(t.this, exp.Func) for t in parsed.find_all(exp.Table)):
             raise NeedsSpark
         views = self._current()
         views.make(views_named(statement))

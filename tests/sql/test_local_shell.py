@@ -129,6 +129,11 @@ def test_that_there_are_more_rows_is_told_beside_the_result(
     assert capsys.readouterr().err == ""
 
 
+def test_functions_that_give_rows_are_sparks(tables: Path) -> None:
+    with pytest.raises(SparkWasStarted):
+        shell(tables).run("SELECT a.id FROM range(3) a")
+
+
 def test_a_long_table_is_cut(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shell(tables).run(LONG)
     printed = capsys.readouterr()
