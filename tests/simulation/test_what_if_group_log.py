@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
@@ -210,3 +211,18 @@ def test_partitions_that_a_topic_gains_are_counted_from_then_on() -> None:
     assert [whole[f"subscriptions-t-{number}"] for number in (2, 3, 4)] == [
         since[f"subscriptions-t-{number}"] for number in (2, 3, 4)
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "bounds"),
+    [({}, (10_000, 60_000)), ({"session": "12000"}, (12_000, 60_000)), ({"session": "90000"}, (45_000, 90_000))],
+)
+def test_a_session_timeout_that_is_told_is_not_guessed(told: dict[str, str], bounds: tuple[int, int]) -> None:
+    """And its coordinator has begun with it, so its bounds let it."""
+    entries = read_entries(shared("evidence", "ab") / "dev" / "W2-consumer.request.log.gz")
+    session = "group.consumer{}.session.timeout.ms"
+    (group,) = read_groups(entries, {session.format(""): value for value in told.values()})
+    read = Settings.from_kafka(group.plan.settings)
+    assert read.group_consumer_session_timeout_ms == int(told.get("session", 10_000))
+    assert (read.group_consumer_min_session_timeout_ms, read.group_consumer_max_session_timeout_ms) == bounds
+    assert any("session timeout" in text for text in group.unknown) == (not told)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from coordinator_udf.settings.coordinator import FIELDS, SETTINGS_OF_GROUPS
 from coordinator_udf.simulation.what_if.behaviour import Behaviour
 from coordinator_udf.simulation.what_if.processes import arrived_ms
 from coordinator_udf.simulation.what_if.properties import accepted_session_ms
@@ -21,12 +22,17 @@ _ASSIGNED_WITHIN_MS = 1_000
 
 
 def coordinator_settings(
-    behaviours: list[Behaviour], rebalances: list[Rebalance], grown_ms: Collection[float], unknown: list[str]
+    behaviours: list[Behaviour],
+    rebalances: list[Rebalance],
+    grown_ms: Collection[float],
+    told: Mapping[str, Any],
+    unknown: list[str],
 ) -> dict[str, Any]:
-    """Returns the coordinator's settings that a group's log tells of, under Kafka's names.
+    """Returns the coordinator's settings, under Kafka's names: those that are told, and what a group's log tells.
 
     Args:
         grown_ms: when topics grew, in milliseconds since the epoch.
+        told: settings that are known from elsewhere.
         unknown: takes in words what the log doesn't tell.
     """
     settings: dict[str, Any] = {}
@@ -38,18 +44,8 @@ def coordinator_settings(
         # The default, if it isn't told, wouldn't do for a heartbeat interval that is longer.
         settings["group.consumer.session.timeout.ms"] = max(_DEFAULT_SESSION_MS, beats[0] + 1)
         settings["group.consumer.max.session.timeout.ms"] = max(60_000, beats[0] + 1)
-        session_ms = _consumer_session_ms(behaviours, rebalances, grown_ms)
-        if session_ms is None:
-            unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
-        else:
-            # No coordinator would have been set to less.
-            session_ms = max(session_ms, beats[0] + 1)
-            settings["group.consumer.session.timeout.ms"] = session_ms
-            settings["group.consumer.min.session.timeout.ms"] = min(45_000, session_ms)
-            settings["group.consumer.max.session.timeout.ms"] = max(60_000, session_ms)
-            unknown.append(
-                f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled"
-            )
+        if "group.consumer.session.timeout.ms" not in told:
+            settings |= _guessed_session(_consumer_session_ms(behaviours, rebalances, grown_ms), beats[0], unknown)
     elif not any(behaviour.process.is_older for behaviour in behaviours):
         first = rebalances[0]
         is_delayed = first.duration_ms >= _NO_DELAY_MS
@@ -60,7 +56,35 @@ def coordinator_settings(
     if sessions:
         settings["group.min.session.timeout.ms"] = max(0, min(6_000, *sessions))
         settings["group.max.session.timeout.ms"] = max(1_800_000, *sessions)
-    return settings
+    return {**settings, **_bounds_of(told, settings), **told}
+
+
+def _guessed_session(session_ms: int | None, heartbeat_ms: int, unknown: list[str]) -> dict[str, int]:
+    """Returns the session timeout of consumer groups, with its bounds, that explains expulsions, if one does."""
+    if session_ms is None:
+        unknown.append("the session timeout of the consumer protocol is the broker's, which its log doesn't tell")
+        return {}
+    # No coordinator would have been set to less.
+    session_ms = max(session_ms, heartbeat_ms + 1)
+    unknown.append(f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled")
+    return {
+        "group.consumer.session.timeout.ms": session_ms,
+        "group.consumer.min.session.timeout.ms": min(45_000, session_ms),
+        "group.consumer.max.session.timeout.ms": max(60_000, session_ms),
+    }
+
+
+def _bounds_of(told: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the bounds of consumer groups' settings that are told: the coordinator began with them."""
+    bounds: dict[str, int] = {}
+    for name in SETTINGS_OF_GROUPS:
+        value = str(told.get(f"group.{name}", ""))
+        # What is no number is refused when all settings are read.
+        if value.isdecimal():
+            for end, pick in (("min", min), ("max", max)):
+                bound = name.replace("consumer.", f"group.consumer.{end}.")
+                bounds[bound] = pick(settings.get(bound, FIELDS[bound].default), int(value))
+    return bounds
 
 
 def _consumer_session_ms(

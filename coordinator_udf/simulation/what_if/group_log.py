@@ -128,7 +128,7 @@ def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> 
         failovers=tuple(replace(failover, at_ms=failover.at_ms - start_ms) for failover in failovers),
         end_ms=end_ms - start_ms,
         begin_ms=begun_ms - start_ms if has_older else 0,
-        settings={**coordinator_settings(behaviours, rebalances, grown_ms, unknown), **sizes, **settings},
+        settings=coordinator_settings(behaviours, rebalances, grown_ms, {**sizes, **settings}, unknown),
     )
     formed_ms = plan.begin_ms if has_older else int(rebalances[0].end_ms) - start_ms
     return GroupLog(group_id, plan, formed_ms, _counted(topics, start_ms), tuple(rebalances), tuple(unknown))
