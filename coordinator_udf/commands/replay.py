@@ -66,7 +66,7 @@ def main(
     try:
         refuse_existing(out, overwrite)
         with staging() as stage:
-            begin_with = None if state is None else stage.fetch(state)
+            begin_with = stage.fetch_all(state or ())
             options = ReplayOptions.load(config, settings or (), partitions, time_zone, begin_with)
             local = [text if is_kafka(text) else str(stage.fetch(text)) for text in inputs]
             lines, different = (None if place is None else stage.target(place) for place in (jsonl, differences))

@@ -15,9 +15,11 @@ DEFAULT_DOUBT_FROM: Final = 0.5
 
 TimeZone = Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")]
 State = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        metavar="DUMP|DIR|URI", help="Begin request logs with the groups in a dump of __consumer_offsets, or in tables."
+        metavar="DUMP|DIR|URI",
+        help="Begin request logs with the groups in a dump of __consumer_offsets, a directory of dumps, or tables; "
+        "repeatable.",
     ),
 ]
 OneBroker = Annotated[bool, typer.Option(help="Take all inputs for parts of one broker's logs.")]

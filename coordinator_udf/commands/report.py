@@ -100,7 +100,7 @@ def main(
             folder = tables_folder(paths)
             evidence = Evidence()
             if folder is None:
-                options = msgspec.structs.replace(options, state=None if state is None else stage.fetch(state))
+                options = msgspec.structs.replace(options, state=tuple(stage.fetch_all(state or ())))
                 out = keep or Path(scratch) / "tables"
                 request = ReplayRequest(tuple(paths), out, options, overwrite=overwrite, one_broker=one_broker)
                 evidence = _read(request, doubt_from)

@@ -25,7 +25,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         overrides: settings from the command line, by Kafka's name; they win over what an input says of itself.
         topics: topics that exist before the log begins.
         time_zone: the time zone of times in logs that name none.
-        state: a dump of __consumer_offsets, or a folder of tables, with which a broker's request log begins.
+        state: dumps of __consumer_offsets, files or directories of them, or a folder of tables, with which a broker's
+            request log begins.
         partitions: the number of shards for inputs that don't say; None to take what the log tells, else 8.
     """
 
@@ -34,7 +35,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     topics: tuple[Topic, ...] = ()
     partitions: int | None = None
     time_zone: str = "UTC"
-    state: Path | None = None
+    state: tuple[Path, ...] = ()
 
     @classmethod
     def load(
@@ -43,7 +44,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         overrides: Sequence[str] = (),
         partitions: int | None = None,
         time_zone: str = "UTC",
-        state: Path | None = None,
+        state: Sequence[Path] = (),
     ) -> ReplayOptions:
         """Makes options of a settings file and ``name=value`` texts.
 
@@ -56,7 +57,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         load_settings(file, overrides)
         pairs = (override.partition("=") for override in overrides)
         values = {name.strip(): value.strip() for name, _, value in pairs}
-        options = cls(config.settings, values, config.topics, partitions, time_zone, state)
+        options = cls(config.settings, values, config.topics, partitions, time_zone, tuple(state))
         options.zone()
         return options
 

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator_udf.offsets_topic.messages import RECORD_TYPES
 from coordinator_udf.replay.inputs.detect import Format, detect_format, read_source
-from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, partitions_of, read_dumps
+from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, partitions_of, read_dumps, read_state
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def views_on(paths: Iterable[Path], out: Path, state: Path | None = None) -> ViewsInProcess:
-    request = ReplayRequest(tuple(paths), out, ReplayOptions(state=state))
+    request = ReplayRequest(tuple(paths), out, ReplayOptions(state=() if state is None else (state,)))
     assert [report.failure for report in replay(None, request, print)] == [None]
     views = ViewsInProcess(str(out))
     views.make(VIEWS_IN_PROCESS)
@@ -236,7 +236,7 @@ def test_a_replay_begins_with_the_groups_of_a_dump(scenario: str, tmp_path: Path
     with gzip.open(dump, "rb") as records:
         wanted = [line for line in records if in_group(line, scenario)]
     of_scenario.write_bytes(b"".join(wanted))
-    source = read_source(later, "later", ReplayOptions(state=of_scenario))
+    source = read_source(later, "later", ReplayOptions(state=(of_scenario,)))
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
     views = views_on([later], tmp_path / "tables", of_scenario)
@@ -259,7 +259,38 @@ def in_group(line: bytes, scenario: str) -> bool:
 
 def test_a_state_that_is_none_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     for state, words in ((tmp_path / "nothing", "there is no"), (CRASH, "is no dump")):
-        request = ReplayRequest((CRASH,), tmp_path / "out", ReplayOptions(state=state))
+        request = ReplayRequest((CRASH,), tmp_path / "out", ReplayOptions(state=(state,)))
         with pytest.raises(InputError, match=words):
             check_request(request)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_dumps_of_all_partitions_may_lie_in_a_directory(tmp_path: Path) -> None:
+    """The topic has 50 partitions, and a dump is of one."""
+    with gzip.open(EXPORT, "rt") as export:
+        for line in export:
+            part = tmp_path / "dumps" / f"of-{json.loads(line)['partition']}" / "dump.jsonl"
+            part.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("a") as file:
+                file.write(line)
+    parts = sorted((tmp_path / "dumps").iterdir())
+    assert len(parts) > 1
+    places = [(row["partition"], row["offset"], row["key"]) for row in read_dumps([EXPORT], "export").rows]
+    for named in ([tmp_path / "dumps"], parts):
+        assert [(row["partition"], row["offset"], row["key"]) for row in read_state(named)] == places
+    (tmp_path / "dumps" / "notes.txt").write_text("hello\n")
+    request = ReplayRequest((CRASH,), tmp_path / "out", ReplayOptions(state=(tmp_path / "dumps",)))
+    with pytest.raises(InputError, match=r"notes\.txt is of no known kind"):
+        check_request(request)
+
+
+def test_tables_to_begin_with_stand_alone(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"directory without files.*or a folder with the table consumer_offsets"):
+        read_state([tmp_path / "empty"])
+    with pytest.raises(InputError, match="there is no input"):
+        read_state([tmp_path / "nowhere"])
+    replay(None, ReplayRequest((EXPORT,), tmp_path / "tables", ReplayOptions()), print)
+    assert len(read_state([tmp_path / "tables"])) == len(read_dumps([EXPORT], "export").rows)
+    with pytest.raises(InputError, match="tables holds tables; --state takes one folder of tables, or dumps"):
+        read_state([tmp_path / "tables", EXPORT])

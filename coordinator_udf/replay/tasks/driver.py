@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf import stopping
 from coordinator_udf.replay.inputs.detect import Format, detect_format
+from coordinator_udf.replay.inputs.offsets_dump.reader import state_dumps
 from coordinator_udf.replay.inputs.plan import SourceInput, plan
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
@@ -78,18 +79,15 @@ def check_request(request: ReplayRequest) -> list[SourceInput]:
     return found
 
 
-def _look_at_state(state: Path | None) -> None:
+def _look_at_state(state: Sequence[Path]) -> None:
     """Sees that there is something to begin with.
 
     Raises:
         InputError: there isn't.
     """
-    if state is None:
-        return
-    if not state.exists():
-        raise InputError(f"there is no {state} for --state to begin with")
-    if not state.is_dir() and detect_format(state) is not Format.OFFSETS:
-        raise InputError(f"{state} is no dump of __consumer_offsets, as --state needs it")
+    for dump in state_dumps(state) if state else ():
+        if detect_format(dump) is not Format.OFFSETS:
+            raise InputError(f"{dump} is no dump of __consumer_offsets, as --state needs it")
 
 
 def needs_spark(sources: Iterable[SourceInput]) -> bool:

@@ -85,7 +85,7 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     changes.sort(key=lambda change: change.ts_us)
     topics = topic_history(traces.topics, changes, entries, options.topics)
     elsewhere = decided_elsewhere(traces.decided)
-    state = [] if options.state is None else read_state(options.state)
+    state = read_state(options.state) if options.state else []
     start_ms = int(order.log_ts[order.places[0]])
     known = options.partitions or topics.offsets_partitions or (partitions_of(state) if state else None)
     partitions = known or DEFAULT_PARTITIONS

@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.found import expand
 from coordinator_udf.replay.inputs.offsets_dump.lines import read_records
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
 from coordinator_udf.replay.recording import Rejection
+from coordinator_udf.tables.places import is_directory
 from coordinator_udf.tables.queries import query
 from coordinator_udf.user_errors import InputError
 from schemas.tables import CONSUMER_OFFSETS
@@ -64,26 +66,49 @@ def read_dumps(paths: Sequence[Path], source: str) -> OffsetsDump:
     return OffsetsDump(rows, list(transitions(rows)), rejections)
 
 
-def read_state(path: Path) -> list[Row]:
-    """Returns the records of a dump, or of the table consumer_offsets in a folder, as a replay may begin with them.
+def read_state(paths: Sequence[Path]) -> list[Row]:
+    """Returns the records of dumps, or of the table consumer_offsets in a folder, as a replay may begin with them.
 
     Raises:
-        InputError: it can't be opened, holds no records, or those of several coordinators.
+        InputError: one can't be read, or they hold no records, or those of several coordinators.
     """
-    if not path.exists():
-        raise InputError(f"there is no {path} for --state to begin with")
-    rows = _of_tables(path) if path.is_dir() else read_dumps([path], path.name).rows
+    dumps = state_dumps(paths)
+    rows = read_dumps(dumps, dumps[0].name).rows if dumps else _of_tables(paths[0])
     if not rows:
-        raise InputError(f"{path} holds no records of __consumer_offsets for --state to begin with")
+        named = ", ".join(map(str, paths))
+        raise InputError(f"{named} holds no records of __consumer_offsets for --state to begin with")
     return rows
 
 
+def state_dumps(paths: Sequence[Path]) -> list[Path]:
+    """Returns the dumps of one topic to begin with, those in directories too; none where it is a folder of tables.
+
+    Raises:
+        InputError: there is nothing, it can't be read, or tables are named beside others.
+    """
+    tables = [path for path in paths if DeltaTable.is_deltatable(str(_table_in(path)))]
+    if tables and len(paths) > 1:
+        raise InputError(f"{tables[0]} holds tables; --state takes one folder of tables, or dumps")
+    if tables:
+        return []
+    try:
+        found = expand(paths)
+    except InputError as error:
+        needed = f"--state needs dumps of __consumer_offsets, or a folder with the table {_TABLE}"
+        raise InputError(f"{error}; {needed}") from error
+    for failure in found.failures.values():
+        raise InputError(f"{failure}; --state needs all that it names")
+    return found.paths
+
+
+def _table_in(folder: Path) -> Path:
+    return folder / "tables" / _TABLE if is_directory(folder / "tables") else folder / _TABLE
+
+
 def _of_tables(folder: Path) -> list[Row]:
-    table = folder / "tables" / _TABLE if (folder / "tables").is_dir() else folder / _TABLE
-    if not DeltaTable.is_deltatable(str(table)):
-        raise InputError(f"{folder} has no table {_TABLE} for --state to begin with")
-    names = ", ".join(CONSUMER_OFFSETS.fieldNames())
-    ordered = query(DeltaTable(str(table)), f'SELECT {names} FROM rows ORDER BY partition, "offset"')
+    # Quoted, for one of them, offset, is a word of SQL.
+    names = ", ".join(f'"{name}"' for name in CONSUMER_OFFSETS.fieldNames())
+    ordered = query(DeltaTable(str(_table_in(folder))), f'SELECT {names} FROM rows ORDER BY partition, "offset"')
     rows = [row for batch in ordered for row in batch.to_pylist()]
     sources = {row["source"] for row in rows}
     if len(sources) > 1:
