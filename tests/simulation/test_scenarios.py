@@ -103,7 +103,10 @@ def test_the_same_seeds_are_the_same_tables_on_one_task_and_on_eight(
     ("text", "said"),
     [
         ("title = 1", "title"),
-        ("title = 'x'\nend_s = 1\nmembers = []\ntopics = []\nquite_s = 1", "quite_s"),
+        (
+            "title = 'x'\nend_s = 1\nmembers = [{count = 1}]\ntopics = [{name = 't', partitions = 1}]\nquite_s = 1",
+            "quite_s",
+        ),
         ("title =", "is no scenario"),
     ],
 )
