@@ -134,6 +134,32 @@ def test_a_commit_is_there_for_who_asks_and_refused_after_the_end(front: Front) 
     asyncio.run(scenario())
 
 
+def test_what_is_consumed_before_it_is_known_where_partitions_begin_is_kept(front: Front) -> None:
+    async def scenario() -> None:
+        known = asyncio.Event()
+
+        async def positions(partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+            await known.wait()
+            return dict.fromkeys(partitions, 7)
+
+        transport = BrokerTransport([("127.0.0.1", front.gateway.port)], "c0")
+        member = DrivenMember({"group.id": "g-range", **PROPERTIES["range"]}, transport, positions=positions)
+        await member.start(["t"])
+        await _shared_out([member])
+        member.consumed({TopicPartition("t", 3): 41})
+        committing = asyncio.create_task(member.commit())
+        # Long enough for a loop that took the calls at once to have taken both.
+        await asyncio.sleep(0.3)
+        known.set()
+        await committing
+        places = [TopicPartition("t", number) for number in range(_PARTITIONS)]
+        found = await committed_offsets(transport, member.config, "broker-1", places)
+        assert found == {place: 41 if place.partition == 3 else 7 for place in places}
+        await member.close()
+
+    asyncio.run(scenario())
+
+
 def test_an_application_that_throws_in_a_callback_is_told_so_and_goes_on(front: Front) -> None:
     async def scenario() -> None:
         told = 0

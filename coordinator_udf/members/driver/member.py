@@ -10,6 +10,7 @@ import base64
 import os
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -51,6 +52,8 @@ _POLL_S = 0.1
 _POLLS_AT_ONCE = 10
 #: Errors of these calls are told to nobody in Kafka's client, which only logs them.
 _BACKGROUND = frozenset({"network", "background"})
+#: What an application says by calls of its own.
+_CALLS = (inputs.Seek, inputs.CommitSync, inputs.Close)
 
 
 class MemberError(Exception):
@@ -90,8 +93,8 @@ class DrivenMember:
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: list[tuple[str, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._no_callback = asyncio.Event()
-        self._no_callback.set()
+        self._is_in_callback = False
+        self._held: deque[Input] = deque()
         self._is_over = False
         self.state: StateChange | None = None
         self.errors: list[ErrorRaised] = []
@@ -154,8 +157,6 @@ class DrivenMember:
     async def _call(self, op: str, event: Input) -> None:
         if self._is_over or self._task is None:
             raise MemberError(ErrorRaised(op, "IllegalStateException", "the member is closed or was never started"))
-        # An application is in one call at a time, and a callback is part of one.
-        await self._no_callback.wait()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls.append((op, done))
         self._events.put_nowait(event)
@@ -174,18 +175,31 @@ class DrivenMember:
                 event = await asyncio.wait_for(self._events.get(), self._sleep_s(next_poll - now))
             except TimeoutError:
                 event = inputs.Tick()
-            self._take(event)
+            self._take_in_turn(event)
             for _ in range(_POLLS_AT_ONCE):
                 if self._is_blocked() or not self._take(inputs.Poll()):
                     break
 
     def _is_blocked(self) -> bool:
-        return not self._no_callback.is_set() or bool(self._calls) or self._is_over
+        return self._is_in_callback or bool(self._calls) or self._is_over
 
     def _sleep_s(self, until_poll_s: float) -> float:
         deadline = None if self._machine is None else self._machine.next_deadline_ms()
         until_s = _POLL_S if self._is_blocked() else max(until_poll_s, 0.0)
         return until_s if deadline is None else min(until_s, max(deadline - _now_ms(), 1) / 1000)
+
+    def _take_in_turn(self, event: Input) -> None:
+        """Gives the machine an input, but what the application says during a callback only when that has ended.
+
+        An application is in one call at a time, and a callback is part of one. The positions at which partitions
+        begin, too, are set in a callback: what the application says meanwhile must not be overwritten by them.
+        """
+        if isinstance(event, _CALLS):
+            self._held.append(event)
+        else:
+            self._take(event)
+        while self._held and not self._is_in_callback:
+            self._take(self._held.popleft())
 
     def _take(self, event: Input) -> bool:
         """Gives the machine an input; returns whether it did anything."""
@@ -193,7 +207,7 @@ class DrivenMember:
             return False
         if isinstance(event, inputs.CallbackDone):
             # Not before: the application must not poll while the machine waits for the end of the callback.
-            self._no_callback.set()
+            self._is_in_callback = False
         found = self._machine.handle(_now_ms(), event)
         for output in found:
             self._do(output)
@@ -208,7 +222,7 @@ class DrivenMember:
             case Hangup(node):
                 self._transport.hang_up(node)
             case Callback():
-                self._no_callback.clear()
+                self._is_in_callback = True
                 self._spawn(self._call_back(output))
             case ClassicStateChange() | ConsumerStateChange():
                 self.state = output
