@@ -19,14 +19,19 @@ from pyspark.sql.types import (
 MEMBER_EVENTS_TABLE: Final = "member_events"
 VIOLATIONS_TABLE: Final = "violations"
 
-#: What members' applications did and were told: callbacks, what they own, starts and ends. ``source`` is the scenario
-#: and the seed; ``run`` counts the processes of a client id from 1.
+#: ``source`` is the scenario and the seed.
+_WHERE_AND_WHEN: Final = (
+    StructField("source", StringType()),
+    StructField("seq", LongType()),
+    StructField("ts", TimestampType()),
+    StructField("group_id", StringType()),
+)
+
+#: What members' applications did and were told: callbacks, what they own, starts and ends. ``run`` counts the processes
+#: of a client id from 1.
 MEMBER_EVENTS: Final = StructType(
     [
-        StructField("source", StringType()),
-        StructField("seq", LongType()),
-        StructField("ts", TimestampType()),
-        StructField("group_id", StringType()),
+        *_WHERE_AND_WHEN,
         StructField("client_id", StringType()),
         StructField("run", IntegerType()),
         StructField("event", StringType()),
@@ -41,10 +46,7 @@ MEMBER_EVENTS: Final = StructType(
 #: What must not be in a world and was.
 VIOLATIONS: Final = StructType(
     [
-        StructField("source", StringType()),
-        StructField("seq", LongType()),
-        StructField("ts", TimestampType()),
-        StructField("group_id", StringType()),
+        *_WHERE_AND_WHEN,
         StructField("kind", StringType()),
         StructField("detail", StringType()),
     ]

@@ -26,6 +26,17 @@ stopping.run(command)
 """
 
 
+_HELD = """
+import os, signal, time
+from coordinator_udf import stopping
+
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep({asleep_s})
+"""
+
+
 def run(script: str, *arguments: str) -> tuple[int, str, str]:
     """The status of a script that stops itself, and what it says."""
     told = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -67,14 +78,6 @@ def test_a_signal_as_a_temporary_directory_is_made_leaves_none_behind(tmp_path: 
 
 
 _DELETES_AN_OBJECT = """
-import os, signal, time
-from coordinator_udf import stopping
-
-class Held:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.1)
-
 def command():
     Held()
     time.sleep(20)
@@ -85,7 +88,7 @@ stopping.run(command)
 
 
 def test_a_signal_as_an_object_is_deleted_ends_the_command() -> None:
-    assert run(_DELETES_AN_OBJECT) == (143, "", "")
+    assert run(_HELD.format(asleep_s=0.1) + _DELETES_AN_OBJECT) == (143, "", "")
 
 
 _ASKS_FOR_A_HASH = """
@@ -142,14 +145,6 @@ def test_a_signal_as_duckdb_works_leaves_nothing_temporary(tmp_path: Path) -> No
 
 
 _IS_LOST_BEFORE_WHAT_IS_WHOLE = """
-import os, signal, time
-from coordinator_udf import stopping
-
-class Held:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.05)
-
 def command():
     Held()
     with stopping.deferred():
@@ -164,19 +159,11 @@ stopping.run(command)
 
 
 def test_what_is_raised_again_waits_for_the_end_of_what_cannot_be_left_half_done() -> None:
-    assert run(_IS_LOST_BEFORE_WHAT_IS_WHOLE) == (143, "table 1\ntable 2\n", "")
+    assert run(_HELD.format(asleep_s=0.05) + _IS_LOST_BEFORE_WHAT_IS_WHOLE) == (143, "table 1\ntable 2\n", "")
 
 
 _IS_LOST_AT_THE_END = """
-import os, signal, time
-from coordinator_udf import stopping
-
 many = [{number: [number]} for number in range(500_000)]
-
-class Held:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.005)
 
 def command():
     Held()
@@ -186,7 +173,7 @@ stopping.run(command)
 
 
 def test_a_signal_that_is_lost_at_the_end_has_the_status_of_others() -> None:
-    assert run(_IS_LOST_AT_THE_END) == (143, "", "")
+    assert run(_HELD.format(asleep_s=0.005) + _IS_LOST_AT_THE_END) == (143, "", "")
 
 
 _IS_TOLD_TWICE = """

@@ -7,6 +7,7 @@ from pathlib import Path
 from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED
 from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.judge.compare import Difference
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.recorded import run_and_compare
 from tests.replay.broker_log import KafkaLog, one_member, read
@@ -19,6 +20,19 @@ def loaded_again() -> KafkaLog:
     log.join("m-1", "", 14, arrives=5_100)
     log.heartbeat("m-1", arrives=5_200)
     return log
+
+
+def another_group_is_answered(log: KafkaLog, error: int, *, arrives: int, connection: str) -> None:
+    """A heartbeat for a group of another shard, and what the broker answers it."""
+    request = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
+    log.add("HEARTBEAT", request, {"throttleTimeMs": 0, "errorCode": error}, arrives=arrives, connection=connection)
+
+
+def differences_of_two_shards(log: KafkaLog, tmp_path: Path) -> list[Difference]:
+    """What the replay of a log of two shards finds otherwise."""
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
+    _, verdict = run_and_compare(source)
+    return verdict.differences
 
 
 def test_one_answer_after_a_load_that_the_next_ones_deny_is_unexplained(tmp_path: Path) -> None:
@@ -80,31 +94,25 @@ def test_sessions_may_begin_as_soon_as_a_shard_was_not_loading_any_more(tmp_path
 
 def test_sessions_may_begin_when_a_broker_is_back_that_nobody_asked_for_the_group_yet(tmp_path: Path) -> None:
     log = KafkaLog()
-    other = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
     log.heartbeat("m-2", arrives=0, connection="b")
     log.heartbeat("m-1", arrives=100, connection="a")
-    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=200, connection="c")
+    another_group_is_answered(log, 25, arrives=200, connection="c")
     # The broker is away. It has loaded the group when it refuses another one.
-    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 16}, arrives=13_100, connection="d")
+    another_group_is_answered(log, 16, arrives=13_100, connection="d")
     log.join("m-1", "m-1", generation=2, arrives=14_000, takes=9_110, connection="e")
     log.heartbeat("m-1", generation=2, arrives=23_115, connection="e")
-    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
-    _, verdict = run_and_compare(source)
-    assert verdict.differences == []
+    assert differences_of_two_shards(log, tmp_path) == []
 
 
 def test_sessions_begin_when_a_broker_is_back_however_late_the_group_is_asked_for(tmp_path: Path) -> None:
     log = one_member(KafkaLog(), session_ms=45_000)
-    other = {"groupId": "h", "generationId": 1, "memberId": "n-1", "groupInstanceId": None}
-    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 25}, arrives=4_200, connection="c")
+    another_group_is_answered(log, 25, arrives=4_200, connection="c")
     # The broker is away. It has loaded the group when it refuses another one: the session ends 45 s after that.
-    log.add("HEARTBEAT", other, {"throttleTimeMs": 0, "errorCode": 16}, arrives=13_100, connection="d")
+    another_group_is_answered(log, 16, arrives=13_100, connection="d")
     log.join("", "m-2", 79, arrives=33_000, connection="e")
     log.join("m-2", "m-2", generation=2, arrives=33_010, takes=25_100, connection="e")
     log.heartbeat("m-2", generation=2, arrives=58_115, connection="e")
-    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions(partitions=2))
-    _, verdict = run_and_compare(source)
-    assert verdict.differences == []
+    assert differences_of_two_shards(log, tmp_path) == []
 
 
 def test_a_session_may_end_before_a_shard_is_lost_of_which_nobody_asked_meanwhile(tmp_path: Path) -> None:
