@@ -26,6 +26,8 @@ stopping.run(command)
 """
 
 
+#: Gets a signal as it is deleted, so that what that raises is lost. A SIGALRM raises it again, which tests block until
+#: what it is to interrupt has begun.
 _HELD = """
 import os, signal, time
 from coordinator_udf import stopping
@@ -106,8 +108,10 @@ class Held(metaclass=Kind):
     pass
 
 def command():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
     msgspec.convert({}, Held, dec_hook=lambda kind, value: Held(), strict=False)
     print("went on", flush=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     time.sleep(20)
     print("too far")
 
@@ -146,9 +150,11 @@ def test_a_signal_as_duckdb_works_leaves_nothing_temporary(tmp_path: Path) -> No
 
 _IS_LOST_BEFORE_WHAT_IS_WHOLE = """
 def command():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
     Held()
     with stopping.deferred():
         print("table 1", flush=True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
         time.sleep(0.2)
         print("table 2", flush=True)
     time.sleep(20)
