@@ -11,7 +11,8 @@ from typing import Final
 
 from schemas.extension_views import RESYNCS
 from schemas.findings_views import FINDINGS
-from schemas.incident_views import ASSIGNMENT_HISTORY, EXPULSIONS, INCARNATIONS, REFUSED, STORMS
+from schemas.incident_views import ASSIGNMENT_HISTORY, REFUSED, STORMS
+from schemas.membership_views import EXPULSIONS, INCARNATIONS
 from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
 from schemas.reliability_views import GAPS, RELIABILITY
 from schemas.requests import CONTROL_APIS
