@@ -8,8 +8,7 @@ members do by themselves: first who was woken less often, then by the names of t
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -32,6 +31,7 @@ from coordinator_udf.simulation.application import Records
 from coordinator_udf.simulation.application_loops import ApplicationLoops, Applications
 from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
+from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import History, MemberEvent, Waiting, history_of
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
@@ -73,9 +73,7 @@ class World:
         self._network = self._make_network()
         self._coordinator = self._make_coordinator(settings)
         self._processes: dict[str, Process] = {}
-        self._deadlines: list[tuple[int, int, str]] = []
-        #: Members that were given something since deadlines were last planned, and the earliest times of these.
-        self._given: dict[str, tuple[Process, int]] = {}
+        self._deadlines = Deadlines(self._processes)
         self.history = history_of(plan)
         self._delivery = Delivery(
             plan,
@@ -105,7 +103,7 @@ class World:
             coordinator=self._coordinator,
             processes=self._processes,
             history=self.history,
-            put_off_deadlines=self._put_off_deadlines,
+            put_off_deadlines=self._deadlines.put_off,
         )
 
     def _make_network(self) -> Network:
@@ -155,22 +153,14 @@ class World:
 
     # ---- time
 
-    def _put_off_deadlines(self, processes: Collection[str], by_ms: int) -> None:
-        self._deadlines = [
-            (deadline + by_ms if name in processes else deadline, wakes, name)
-            for deadline, wakes, name in self._deadlines
-        ]
-        heapq.heapify(self._deadlines)
-
     def _step(self, end_ms: int) -> bool:
         agenda, skipping, never_ms = self._agenda, self._skipping, end_ms + 1
         last_ms = agenda.now_ms
-        if self._given:
-            self._plan_deadlines()
+        self._deadlines.plan()
         if skipping is not None and last_ms >= skipping.look_ms:
             skipping.look()
         queued = agenda.next_ms(never_ms)
-        member = self._next_member()
+        member = self._deadlines.next()
         own = never_ms if member is None else max(member[0], last_ms)
         now_ms = queued if queued < own else own
         timer = self._coordinator.next_deadline_ms(now_ms if now_ms < end_ms else end_ms)
@@ -192,40 +182,17 @@ class World:
                 self._happened(e.process_of(event))
             self._happen(event)
         elif member is not None:
-            heapq.heappop(self._deadlines)
-            process = self._processes[member[2]]
+            process = self._deadlines.take_next()
             until_ms = self._hangs_until_ms(process)
             if until_ms is None:
                 self._applications.take(process, inputs.Tick())
             else:
-                heapq.heappush(self._deadlines, (until_ms, process.wakes, member[2]))
+                self._deadlines.put_back(process, until_ms)
         return True
-
-    def _next_member(self) -> tuple[int, int, str] | None:
-        """Returns the next deadline of a member that is still its next; forgets those that were put off."""
-        while self._deadlines:
-            deadline, wakes, name = self._deadlines[0]
-            process = self._processes[name]
-            if wakes == process.wakes and process.doing is not Doing.GONE:
-                return deadline, wakes, name
-            heapq.heappop(self._deadlines)
-        return None
 
     def watch(self, process: Process, earliest_ms: int = 0) -> None:
         """Has a member's next deadline planned: when this moment's inputs are all given, the last of which counts."""
-        process.wakes += 1
-        self._given[process.name] = process, earliest_ms
-
-    def _plan_deadlines(self) -> None:
-        for name, (process, earliest_ms) in self._given.items():
-            if process.doing is Doing.GONE:
-                continue
-            deadline = process.next_deadline_ms()
-            if deadline is not None:
-                # A deadline at which nothing happened is not met twice in one millisecond.
-                entry = deadline if deadline > earliest_ms else earliest_ms, process.wakes, name
-                heapq.heappush(self._deadlines, entry)
-        self._given.clear()
+        self._deadlines.watch(process, earliest_ms)
 
     # ---- events
 
