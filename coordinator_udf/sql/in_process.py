@@ -195,8 +195,22 @@ def translate(text: str) -> str:
 
 def _translated(parsed: exp.Expr) -> str:
     """Returns a statement in DuckDB's SQL; what was parsed is used up, for each copy takes as long as parsing."""
-    parsed = parsed.transform(_with_shape, copy=False).transform(_with_fraction, copy=False)
+    for rewrite in (_with_shape, _with_fraction, _with_nulls_ignored):
+        parsed = parsed.transform(rewrite, copy=False)
     return parsed.sql(dialect="duckdb", copy=False)
+
+
+def _with_nulls_ignored(node: exp.Expr) -> exp.Expr:
+    """Rewrites the last value that is not null of a window: sqlglot would write the last one of all.
+
+    Raises:
+        UnsupportedError: of rows that are in no order DuckDB has the last one of all alone.
+    """
+    if not isinstance(node, exp.IgnoreNulls) or not isinstance(node.this, exp.Last):
+        return node
+    if not isinstance(node.parent, exp.Window):
+        raise UnsupportedError(node.sql(dialect="spark"))
+    return exp.IgnoreNulls(this=exp.LastValue(this=node.this.this))
 
 
 def _with_fraction(node: exp.Expr) -> exp.Expr:

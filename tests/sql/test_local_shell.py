@@ -83,6 +83,7 @@ def test_what_only_spark_can_goes_to_spark(tables: Path) -> None:
     for statement in ("CREATE TEMPORARY VIEW v AS SELECT 1", "DESCRIBE FUNCTION abs", "DESCRIBE delta.`/x`",
                       "DESCRIBE HISTORY groups", "SELECT spark_partition_id() FROM groups",
                       "SELECT date_format(since, 'QQQ') FROM groups",
+                      "SELECT last(since, true) FROM groups",
                       "SELECT date_format(since, \"'at' HH\") FROM groups"):  # fmt: skip
         with pytest.raises(SparkWasStarted):
             shell(tables).run(statement)

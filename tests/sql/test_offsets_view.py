@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sql.conftest import Ask
-
-pytestmark = pytest.mark.spark
+from coordinator_udf.sql.in_process import ViewsInProcess
+from tests.sql.conftest import Ask, Rows, write_table
 
 
 def commit(at: int, offset: int | None, producer_id: int | None = None, **columns: Any) -> dict[str, Any]:
@@ -79,12 +79,27 @@ CASES: dict[str, tuple[list[dict[str, Any]], int | None]] = {
 }
 
 
-def test_what_counts(ask: Callable[..., Ask]) -> None:
-    rows = [{**row, "source": case} for case, (records, _) in CASES.items() for row in records]
-    found = {row["source"]: row["offset"] for row in ask(consumer_offsets=rows)("SELECT * FROM offsets")}
+ALL_CASES: Rows = [{**row, "source": case} for case, (records, _) in CASES.items() for row in records]
+
+
+def assert_as_expected(rows: list[dict[str, Any]]) -> None:
+    found = {row["source"]: row["offset"] for row in rows}
     assert {case: found.get(case) for case in CASES} == {case: expected for case, (_, expected) in CASES.items()}
 
 
+@pytest.mark.spark
+def test_what_counts(ask: Callable[..., Ask]) -> None:
+    assert_as_expected(ask(consumer_offsets=ALL_CASES)("SELECT * FROM offsets"))
+
+
+def test_what_counts_without_spark(tmp_path: Path) -> None:
+    write_table(tmp_path, "consumer_offsets", ALL_CASES)
+    views = ViewsInProcess(str(tmp_path))
+    views.make(["offsets"])
+    assert_as_expected(views.ask("SELECT * FROM offsets"))
+
+
+@pytest.mark.spark
 def test_a_row_tells_where_it_is_from(ask: Callable[..., Ask]) -> None:
     expiring = commit(5, 8, topic_partition=2)
     expiring["offset_commit"]["expire_timestamp"] = 90_000
