@@ -19,13 +19,8 @@ from coordinator_udf.simulation.planning import fleet_load, load_lines
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import run
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
-from coordinator_udf.simulation.telling import fewest_events, first_of_each_kind, replay_command
+from coordinator_udf.simulation.telling import fewest_events, violation_lines
 from coordinator_udf.user_errors import InputError, UserError
-
-#: So many violations are told on the terminal, a screen; all are in the table.
-_TOLD = 20
-#: Of so many kinds the fewest events are looked for that show one, which takes 16 to 130 s of CPU each.
-_SHORTENED = 3
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -74,25 +69,9 @@ def main(
     except UserError as error:
         typer.echo(f"simulate: {error}", err=True)
         raise typer.Exit(2) from error
-    paths = {path.stem: path for path in scenarios}
-    worlds = seeds * len(scenarios)
-    broken = {(one.scenario, one.seed) for one in found}
-    kafkas = sum(one.violation.kind in KAFKAS_OWN for one in found)
-    of_all = f"{len(found)} violations, {kafkas} of them Kafka's own"
-    typer.echo(f"{worlds} worlds, {len(broken)} with a violation, {of_all}")
-    for one in found[:_TOLD]:
-        violation = one.violation
-        again = replay_command(Path(__file__), paths[one.scenario], one.seed)
-        typer.echo(
-            f"{one.scenario}, seed {one.seed}: {violation.kind} in {violation.group_id}: {violation.detail} "
-            f"(again: {again})"
-        )
-    if len(found) > _TOLD:
-        typer.echo(f"{len(found) - _TOLD} more are in the table violations")
-    kinds = [(paths[one.scenario], one.seed, one.violation.kind) for one in found]
-    for line in first_of_each_kind(kinds, _SHORTENED, Path(__file__), _say):
+    for line in violation_lines(found, request, Path(__file__), _say):
         typer.echo(line)
-    if kafkas < len(found):
+    if any(one.violation.kind not in KAFKAS_OWN for one in found):
         raise typer.Exit(1)
 
 

@@ -1,16 +1,23 @@
-"""Tells a person of a violation: the fewest events that show it, and the command that runs its world again."""
+"""Tells a person of violations, with the fewest events that show one, and the command that runs its world again."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
+from coordinator_udf.simulation.tasks import FoundViolation, SimulationRequest
+
+#: So many violations are told on the terminal, a screen; all are in the table.
+_TOLD: Final = 20
+#: Of so many kinds the fewest events are looked for that show one, which takes 16 to 130 s of CPU each.
+_SHORTENED: Final = 3
 
 
 def replay_command(job: Path, scenario: Path, seed: int) -> str:
@@ -40,8 +47,34 @@ def fewest_events(plan: WorldPlan, seed: int, kind: str, say: Callable[[str], No
         yield f"  {line}"
 
 
+def violation_lines(
+    found: Sequence[FoundViolation], request: SimulationRequest, job: Path, say: Callable[[str], None]
+) -> Iterator[str]:
+    """Yields what was found in all worlds: how much, the first violations, and fewest events that show some of them.
+
+    Args:
+        job: the file of the job that simulates groups.
+        say: is told how far it is.
+    """
+    paths = {path.stem: path for path in request.scenarios}
+    worlds = request.seeds * len(request.scenarios)
+    broken = {(one.scenario, one.seed) for one in found}
+    kafkas = sum(one.violation.kind in KAFKAS_OWN for one in found)
+    of_all = f"{len(found)} violations, {kafkas} of them Kafka's own"
+    yield f"{worlds} worlds, {len(broken)} with a violation, {of_all}"
+    for one in found[:_TOLD]:
+        violation = one.violation
+        again = replay_command(job, paths[one.scenario], one.seed)
+        where = f"{one.scenario}, seed {one.seed}"
+        yield f"{where}: {violation.kind} in {violation.group_id}: {violation.detail} (again: {again})"
+    if len(found) > _TOLD:
+        yield f"{len(found) - _TOLD} more are in the table violations"
+    kinds = [(paths[one.scenario], one.seed, one.violation.kind) for one in found]
+    yield from first_of_each_kind(kinds, _SHORTENED, job, say)
+
+
 def first_of_each_kind(
-    found: list[tuple[Path, int, str]], most: int, job: Path, say: Callable[[str], None]
+    found: Iterable[tuple[Path, int, str]], most: int, job: Path, say: Callable[[str], None]
 ) -> Iterator[str]:
     """Yields the fewest events of the first violation of each kind that isn't Kafka's own, and its command.
 

@@ -58,12 +58,7 @@ def compute_target(
     members[updated.member_id] = updated
     old_ids = {updated.member_id: replaced or updated.member_id}
     order = hash_order(members, grown_table(INITIAL_TABLE, len(group.members | members)))
-    held = {
-        (topic_id, partition)
-        for target in group.targets.values()
-        for topic_id, partitions in target.items()
-        for partition in partitions
-    }
+    held = _assigned(group)
     spec = GroupSpec(
         members={
             member_id: MemberSpec(
@@ -90,3 +85,13 @@ def compute_target(
     ]
     records.append(target_epoch(group.group_id, *when))
     return records, targets.get(updated.member_id, {})
+
+
+def _assigned(group: ConsumerGroup) -> set[tuple[str, int]]:
+    """Returns the partitions (topic id, number) that are in any target of a group."""
+    return {
+        (topic_id, partition)
+        for target in group.targets.values()
+        for topic_id, partitions in target.items()
+        for partition in partitions
+    }

@@ -6,12 +6,12 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from coordinator_udf.replay.inputs.detect import Format, detect_format
-from coordinator_udf.replay.inputs.found import expand
+from coordinator_udf.replay.inputs.found import Found, expand
 from coordinator_udf.replay.inputs.look import Look, look_through
 from coordinator_udf.user_errors import InputError
 
@@ -71,13 +71,43 @@ def plan(
         InputError: there is no such input, or one is named twice.
     """
     found = expand(inputs)
-    paths = found.paths
-    names = dict(zip(paths, source_names(paths), strict=True))
+    names = dict(zip(found.paths, source_names(found.paths), strict=True))
+    seen = _look_at(found, names, form, zone)
+    whole = seen.whole
+    requests = [look for look in seen.looks if look.requests or form is Format.KAFKA]
+    infos = [look for look in seen.looks if not (look.requests or form is Format.KAFKA)]
+    for parts in _parts(requests, one_broker=one_broker):
+        mixed = [look for look in parts if look.coordinator_lines]
+        beside = [look for look in infos if one_broker or _is_beside(look, parts)]
+        beside += [look for look in infos if look not in beside and _is_between(look, beside)]
+        infos = [look for look in infos if look not in beside]
+        whole[parts[0].path] = _source(names, Format.KAFKA, parts, _in_order([*mixed, *beside]))
+    for parts in _parts(infos, seen.silent, one_broker=one_broker):
+        whole[parts[0].path] = _source(names, Format.INFO, (), parts)
+    _pass_over(seen.silent, found.passed_over, whole, names)
+    return [whole[path] for path in found.paths if path in whole]
+
+
+class _Seen(NamedTuple):
+    """What was seen of inputs that were looked at.
+
+    Attributes:
+        whole: those that are a coordinator's inputs by themselves, by their (first) paths.
+        looks: parts of logs, to be put together.
+        silent: those in which the coordinator wrote nothing.
+    """
+
+    whole: dict[Path, SourceInput]
+    looks: list[Look]
+    silent: list[Look]
+
+
+def _look_at(found: Found, names: Mapping[Path, str], form: Format, zone: tzinfo) -> _Seen:
     whole: dict[Path, SourceInput] = {}
     looks: list[Look] = []
     silent: list[Look] = []
     dumps: list[Path] = []
-    for path in paths:
+    for path in found.paths:
         if path in found.failures:
             whole[path] = SourceInput(names[path], form, (path,), failure=found.failures[path])
             continue
@@ -97,18 +127,7 @@ def plan(
     if dumps:
         # Dumps are a file a partition or a segment: together they are the topic.
         whole[dumps[0]] = SourceInput(names[dumps[0]], Format.OFFSETS, tuple(dumps))
-    requests = [look for look in looks if look.requests or form is Format.KAFKA]
-    infos = [look for look in looks if not (look.requests or form is Format.KAFKA)]
-    for parts in _parts(requests, one_broker=one_broker):
-        mixed = [look for look in parts if look.coordinator_lines]
-        beside = [look for look in infos if one_broker or _is_beside(look, parts)]
-        beside += [look for look in infos if look not in beside and _is_between(look, beside)]
-        infos = [look for look in infos if look not in beside]
-        whole[parts[0].path] = _source(names, Format.KAFKA, parts, _in_order([*mixed, *beside]))
-    for parts in _parts(infos, silent, one_broker=one_broker):
-        whole[parts[0].path] = _source(names, Format.INFO, (), parts)
-    _pass_over(silent, found.passed_over, whole, names)
-    return [whole[path] for path in paths if path in whole]
+    return _Seen(whole, looks, silent)
 
 
 def _source(names: dict[Path, str], form: Format, parts: Sequence[Look], infos: Sequence[Look]) -> SourceInput:
