@@ -187,7 +187,8 @@ def test_a_tagged_field_is_in_the_json_only_if_it_says_something() -> None:
     [
         ("Heartbeat", 0, b"\x00\x05ab", "5 bytes are announced"),
         ("Heartbeat", 0, b"\xff\xff", "groupId at byte 2 is null"),
-        ("Heartbeat", 0, b"\x00\x02\xff\xfe" + b"\x00" * 6, "not UTF-8"),
+        ("Heartbeat", 4, b"\x81\x80\x02" + b"g" * 32_768 + b"\x00" * 8, "has 32768 bytes, expected 32767"),
+        ("Heartbeat", 4, b"\x80\x80\x02" + b"\xff" * 32_767 + b"\x00" * 8, "too long with what stands for that"),
         ("Metadata", 1, b"\x7f\xff\xff\xff", "claims 2147483647 elements"),
         ("DescribeGroups", 5, b"\xff\xff\xff\xff\x0f", "claims 4294967294 elements"),
         ("DescribeGroups", 5, b"\xff\xff\xff\xff\xff\x0f", "a varint"),
@@ -197,6 +198,25 @@ def test_a_tagged_field_is_in_the_json_only_if_it_says_something() -> None:
 def test_bytes_that_are_no_request_are_refused_with_the_place(api: str, version: int, wire: bytes, reason: str) -> None:
     with pytest.raises(MalformedFrame, match=reason):
         decode(request_message(api, version), wire)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"Z\xfcrich", "Z\ufffdrich"),
+        (b"\xc0\x80", "\ufffd\ufffd"),
+        (b"\xe1\x80A", "\ufffdA"),
+        (b"\xed\xa0\x80", "\ufffd"),
+        (b"\xed\xa0", "\ufffd"),
+        (b"\xf4\x90\x80\x80", "\ufffd" * 4),
+    ],
+)
+def test_what_is_no_utf_8_is_read_as_java_reads_it(data: bytes, text: str) -> None:
+    length = struct.pack(">h", len(data))
+    body = decode(request_message("Heartbeat", 0), length + data + b"\x00" * 4 + length + data)
+    assert (body["groupId"], body["memberId"]) == (text, text)
+    header = read_request_header(struct.pack(">hhi", 12, 0, 1) + length + data)
+    assert header.client_id == text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from kio.index import KioIndexError
 
-from coordinator_udf.protocol.wire.reader import Cursor, MalformedFrame, decode
+from coordinator_udf.protocol.wire.reader import Cursor, MalformedFrame, decode, read_text
 from coordinator_udf.protocol.wire.schema import API_KEYS, KEYS_BY_NAME, request_message, response_message
 from coordinator_udf.protocol.wire.writer import encode
 
@@ -49,7 +49,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
     whether there are any; a caller answers an unknown version without reading the body.
 
     Raises:
-        MalformedFrame: it is cut short, or the client id is no text.
+        MalformedFrame: it is cut short.
     """
     if len(frame) < _REQUEST_START.size:
         raise MalformedFrame(f"{len(frame)} bytes are no header, which has {_REQUEST_START.size} at the least")
@@ -59,10 +59,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
     if size >= 0:
         if size > len(frame) - at:
             raise MalformedFrame(f"{size} bytes are announced at byte {at}, where {len(frame) - at} are left")
-        try:
-            client_id = frame[at : at + size].decode()
-        except UnicodeDecodeError as error:
-            raise MalformedFrame(f"the client id at byte {at} is not UTF-8: {error.reason}") from None
+        client_id = read_text(frame[at : at + size])
         at += size
     api, is_flexible = _known(api_key, version)
     if is_flexible:

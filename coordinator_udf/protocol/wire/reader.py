@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
@@ -17,6 +18,15 @@ from coordinator_udf.protocol.wire.schema import Field, Message
 MAX_ELEMENTS: Final = 200_000
 
 _VARINT_BYTES: Final = 5
+
+#: The longest string. Source: the readers that Kafka's MessageDataGenerator makes, which refuse lengths over 0x7fff.
+_TEXT_BYTES_MAX: Final = 2**15 - 1
+#: A character takes so many bytes at the most.
+_UTF8_BYTES_MAX: Final = 4
+
+#: A half of a surrogate pair as UTF-8 would write it, and what Java reads in its place.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\ufffd".encode()
 
 
 class MalformedFrame(ValueError):
@@ -132,12 +142,23 @@ def _length(flexible: bool, narrow: bool) -> Callable[[Cursor], int]:
     return _int16 if narrow else _int32
 
 
-def _text(cursor: Cursor, size: int) -> str:
-    start = cursor.advance(size)
+def read_text(data: bytes) -> str:
+    """Returns text as Java decodes UTF-8: each part that is none becomes U+FFFD, half a surrogate pair one."""
     try:
-        return cursor.data[start : start + size].decode()
-    except UnicodeDecodeError as error:
-        raise MalformedFrame(f"the string at byte {start} is not UTF-8: {error.reason}") from None
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def _text(cursor: Cursor, size: int) -> str:
+    # The older encoding has no room for longer ones, so an answer in it couldn't repeat them.
+    if size > _TEXT_BYTES_MAX:
+        raise MalformedFrame(f"a string at byte {cursor.pos} has {size} bytes, expected {_TEXT_BYTES_MAX} at the most")
+    start = cursor.advance(size)
+    text = read_text(cursor.data[start : start + size])
+    if len(text) * _UTF8_BYTES_MAX > _TEXT_BYTES_MAX and len(text.encode()) > _TEXT_BYTES_MAX:
+        raise MalformedFrame(f"the string at byte {start} is not UTF-8, and too long with what stands for that")
+    return text
 
 
 def _blob(cursor: Cursor, size: int) -> str:
