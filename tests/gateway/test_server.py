@@ -46,7 +46,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(alone: Alo
     with alone.wire() as wire:
         wire.raw(struct.pack(">ihhih", 4 + 10, 18, 9, 7, 1) + b"w" + b"\x00\x00\x00")
         wire._sent.append(("ApiVersions", 0, 7))
-        assert wire.receive()["errorCode"] == 35
+        said = wire.receive()
+        assert (said["errorCode"], said["apiKeys"]) == (35, [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}])
         assert wire.ask("Metadata", 9, METADATA)["clusterId"] == "muster"
 
 

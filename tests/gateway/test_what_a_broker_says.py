@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from coordinator_udf.gateway.options import with_coordinators
+from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.protocol.requests import ZERO_UUID
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import topic_id
 from tests.gateway.in_process import Front, topics
 from tests.gateway.wire import Wire
@@ -137,6 +140,20 @@ def test_a_topic_is_deleted_either_by_name_or_by_id(wire: Wire, name_and_id: tup
     name, topic_id = name_and_id
     asked = {"topics": [{"name": name, "topicId": topic_id}], "timeoutMs": 1}
     assert told(wire.ask("DeleteTopics", 6, asked), "responses") == [(name, INVALID_REQUEST)]
+
+
+def test_no_names_of_settings_ask_for_all(tmp_path: Path) -> None:
+    gateway = with_coordinators(GatewaySettings(port=0), Settings())
+    with Front(tmp_path / "log.db", (), gateway=gateway) as front, Wire(front.gateway.port) as wire:
+
+        def names(wanted: list[str] | None) -> list[str]:
+            resource = {"resourceType": 32, "resourceName": "g", "configurationKeys": wanted}
+            asked = {"resources": [resource], "includeSynonyms": False, "includeDocumentation": False}
+            (found,) = wire.ask("DescribeConfigs", 4, asked)["results"]
+            return [config["name"] for config in found["configs"]]
+
+        assert names([]) == names(None)
+        assert names(["consumer.session.timeout.ms"]) == ["consumer.session.timeout.ms"]
 
 
 def test_settings_of_what_cannot_be(wire: Wire) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from coordinator_udf.gateway.topics import TopicCatalog, is_topic_name
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import ZERO_UUID, Topic
+from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 from coordinator_udf.protocol.wire.shaping import answer
 
 #: What Kafka says where authorized operations were not asked for.
@@ -20,6 +21,7 @@ _KEY_TYPE_GROUP: Final = 0
 _ENDPOINT_BROKER: Final = 1
 _ENDPOINT_CONTROLLER: Final = 2
 
+_API_VERSIONS: Final = KEYS_BY_NAME["ApiVersions"]
 #: From this version on ApiVersions says what client asks.
 _SOFTWARE_VERSION: Final = 3
 #: Source: ApiVersionsRequest.
@@ -50,7 +52,8 @@ def api_versions(
 ) -> dict[str, Any]:
     """Returns what is served.
 
-    A client that asks in a version that isn't gets the same list in v0 with UNSUPPORTED_VERSION.
+    A client that asks in a version that isn't gets UNSUPPORTED_VERSION in v0, with the versions in which it can ask
+    (KIP-511).
 
     Args:
         ranges: API key -> first and last version.
@@ -58,6 +61,8 @@ def api_versions(
     """
     if error is Errors.INVALID_REQUEST:
         return answer("ApiVersions", version, errorCode=int(error), apiKeys=[])
+    if error is Errors.UNSUPPORTED_VERSION:
+        ranges = {_API_VERSIONS: ranges[_API_VERSIONS]}
     served = [{"apiKey": key, "minVersion": first, "maxVersion": last} for key, (first, last) in sorted(ranges.items())]
     return answer("ApiVersions", version, errorCode=int(error), apiKeys=served, **(features or {}))
 

@@ -60,7 +60,7 @@ def describe_configs(version: int, request: Mapping[str, Any], there: Configurab
         configs: list[dict[str, Any]] = []
         if kind == GROUP and error is Errors.NONE:
             wanted = resource["configurationKeys"]
-            told = [config for config in there.of_groups if wanted is None or config.name in wanted]
+            told = [config for config in there.of_groups if not wanted or config.name in wanted]
             own = there.own.get(name, {})
             configs = [_told(config, own.get(config.name), synonyms=request["includeSynonyms"]) for config in told]
         results.append(

@@ -151,6 +151,8 @@ def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
     last = 4
     version = header.api_version if 0 <= header.api_version <= last else 0
     correlation_id, body = split_response("ApiVersions", version, said[_LENGTH.size :])
+    if body["errorCode"]:
+        return said
     keys = sorted([*body["apiKeys"], *_SASL_RANGES], key=lambda entry: entry["apiKey"])
     told = answer("ApiVersions", version, **{**body, "apiKeys": keys})
     return response_bytes("ApiVersions", version, correlation_id, told)
