@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from coordinator_udf.replay.tasks.process_tasks import process_pool
+from coordinator_udf.replay.tasks.process_tasks import process_pool, submit
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
@@ -98,7 +98,7 @@ def _all_searched(open_ones: Sequence[tuple[Path, str, int, int]], processes: in
         yield from (search_some(*one) for one in open_ones)
         return
     with process_pool(processes) as pool:
-        for future in as_completed([pool.submit(search_some, *one) for one in open_ones]):
+        for future in as_completed([submit(pool, search_some, *one) for one in open_ones]):
             yield future.result()
 
 

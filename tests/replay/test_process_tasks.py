@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -10,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 from coordinator_udf.replay.tasks.process_tasks import process_pool
+from tests.conftest import ROOT
 
 
 def test_what_fails_ends_its_own_processes_alone() -> None:
@@ -30,3 +34,37 @@ def interrupted(begun: list[Future[None]]) -> None:
     with process_pool(2) as pool:
         begun.append(pool.submit(time.sleep, 3_600))
         raise KeyboardInterrupt
+
+
+_IS_TOLD_AS_PROCESSES_BEGIN = """
+import os, signal
+from multiprocessing import util
+from coordinator_udf import stopping
+from coordinator_udf.replay.tasks.process_tasks import process_pool, submit
+
+start = util.spawnv_passfds
+
+def told_at_once(*arguments):
+    number = start(*arguments)
+    os.kill(number, signal.SIGINT)
+    return number
+
+util.spawnv_passfds = told_at_once
+
+def command():
+    with process_pool(2) as pool:
+        print(submit(pool, abs, -3).result())
+
+stopping.run(command)
+"""
+
+
+def test_ctrl_c_as_processes_begin_makes_none_of_them_say_anything() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _IS_TOLD_AS_PROCESSES_BEGIN],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coordinator_udf.stopping import deferred
 
@@ -36,7 +36,7 @@ def in_processes(
                 done(unit)
         return results
     with process_pool(workers) as pool:
-        futures = {_submit(pool, work, unit): unit for unit in units}
+        futures = {submit(pool, work, unit): unit for unit in units}
         for number, future in enumerate(as_completed(futures), 1):
             if done is None:
                 say(f"{number} of {len(units)} logs read")
@@ -51,7 +51,7 @@ def mapped_in_processes(work: Callable[[T], R], units: Iterable[T]) -> Iterator[
     with process_pool(workers) as pool:
         pending: deque[Future[R]] = deque()
         for unit in units:
-            pending.append(_submit(pool, work, unit))
+            pending.append(submit(pool, work, unit))
             if len(pending) > 2 * workers:
                 yield pending.popleft().result()
         while pending:
@@ -78,13 +78,21 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
             raise
 
 
-def _submit(pool: ProcessPoolExecutor, work: Callable[[T], R], unit: T) -> Future[R]:
+def submit(pool: ProcessPoolExecutor, work: Callable[..., R], *arguments: Any) -> Future[R]:
+    """Gives a pool's processes something to do; a signal leaves no process that nobody knows of, or that complains."""
     # It may start a process, which nobody would know of, to end it, were this left in the middle.
     with deferred():
-        return pool.submit(work, unit)
+        # A Python that begins tells of Ctrl-C with a traceback. What is started inherits which signals are blocked.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return pool.submit(work, *arguments)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_at_signals() -> None:
     """Lets a signal to all processes of a command end this one without a word."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
+    # What came while this process began ends it now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
