@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from coordinator_udf.gateway.apis.sasl import SASL_APIS
 from coordinator_udf.protocol.requests import CLIENT_ASSIGNMENT_APIS, VERSIONS
 
 #: What the gateway answers on its own: it is the only broker of the cluster that its clients see.
@@ -23,6 +24,7 @@ LOCAL: Final[dict[str, tuple[int, int]]] = {
     "AlterConfigs": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
     "ListConfigResources": (0, 1),
+    **SASL_APIS,
 }
 
 #: What is told to be served and isn't. librdkafka takes a broker without Produce v0 for one of 2013, asks it for

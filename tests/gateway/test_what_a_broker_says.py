@@ -142,6 +142,12 @@ def test_a_topic_is_deleted_either_by_name_or_by_id(wire: Wire, name_and_id: tup
     assert told(wire.ask("DeleteTopics", 6, asked), "responses") == [(name, INVALID_REQUEST)]
 
 
+@pytest.mark.parametrize(("api", "version"), [("SaslHandshake", 0), ("SaslHandshake", 1), ("SaslAuthenticate", 2)])
+def test_who_need_not_authenticate_and_does_is_told_so(wire: Wire, api: str, version: int) -> None:
+    asked = {"mechanism": "PLAIN"} if api == "SaslHandshake" else {"authBytes": ""}
+    assert wire.ask(api, version, asked)["errorCode"] == 34
+
+
 def test_no_names_of_settings_ask_for_all(tmp_path: Path) -> None:
     gateway = with_coordinators(GatewaySettings(port=0), Settings())
     with Front(tmp_path / "log.db", (), gateway=gateway) as front, Wire(front.gateway.port) as wire:

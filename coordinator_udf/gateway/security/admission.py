@@ -21,17 +21,8 @@ from coordinator_udf.gateway.security.sasl_authentication import (
 )
 from coordinator_udf.gateway.security.settings import SecuritySettings
 from coordinator_udf.gateway.server.interfaces import Closed, Stranger
-from coordinator_udf.protocol.wire import RequestHeader, response_bytes, split_response
-from coordinator_udf.protocol.wire.shaping import answer
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-
-#: What is told to be served before it is known who somebody is, beside all else: SaslHandshake, SaslAuthenticate.
-#: Of the first v0 isn't served; librdkafka takes a broker that doesn't tell of it for one without SASL.
-_SASL_RANGES: Final = (
-    {"apiKey": 17, "minVersion": 0, "maxVersion": 1},
-    {"apiKey": 36, "minVersion": 0, "maxVersion": 2},
-)
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -81,7 +72,7 @@ class SecureAdmission:
             frame = await self._frame(stranger)
             header = read_header(frame)
             if header.api == "ApiVersions":
-                await stranger.write(_with_sasl(header, await stranger.answer(frame)))
+                await stranger.write(await stranger.answer(frame))
                 continue
             said = await authentication.answer(header, frame)
             await stranger.write(said.data)
@@ -144,18 +135,6 @@ class Strangers:
             self._size -= 1
             if not mine:
                 del self._waiting[host]
-
-
-def _with_sasl(header: RequestHeader, said: bytes) -> bytes:
-    """Returns an answer to ApiVersions that tells of SASL, too."""
-    last = 4
-    version = header.api_version if 0 <= header.api_version <= last else 0
-    correlation_id, body = split_response("ApiVersions", version, said[_LENGTH.size :])
-    if body["errorCode"]:
-        return said
-    keys = sorted([*body["apiKeys"], *_SASL_RANGES], key=lambda entry: entry["apiKey"])
-    told = answer("ApiVersions", version, **{**body, "apiKeys": keys})
-    return response_bytes("ApiVersions", version, correlation_id, told)
 
 
 async def _shake_hands(stranger: Stranger, tls: ssl.SSLContext, timeout_s: float) -> Identity:

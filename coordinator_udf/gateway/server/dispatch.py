@@ -10,6 +10,7 @@ from typing import Any
 from coordinator_udf.gateway.apis import cluster, partitions, produce, topic_admin
 from coordinator_udf.gateway.apis.alter_configs import ALTERATIONS
 from coordinator_udf.gateway.apis.refused_changes import CHANGES, refuse_change
+from coordinator_udf.gateway.apis.sasl import refuse_sasl
 from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.partition_ends import PartitionEnds
@@ -100,6 +101,8 @@ class Dispatcher:
             "Fetch": lambda: partitions.fetch(version, body, catalog, ends),
             "OffsetForLeaderEpoch": lambda: partitions.offset_for_leader_epoch(version, body, catalog),
             "Produce": lambda: produce.produce(version, body, catalog),
+            "SaslHandshake": lambda: refuse_sasl(api, version),
+            "SaslAuthenticate": lambda: refuse_sasl(api, version),
             "DescribeConfigs": lambda: self._configs.answer(api, version, body),
             "ListConfigResources": lambda: self._configs.answer(api, version, body),
         }

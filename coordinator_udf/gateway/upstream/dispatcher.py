@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from coordinator_udf.gateway.apis import cluster as answers
+from coordinator_udf.gateway.apis.sasl import SASL_APIS, refuse_sasl
 from coordinator_udf.gateway.config_requests import ConfigRequests
 from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.security.authorizer import Authorizer
@@ -22,7 +23,7 @@ from coordinator_udf.gateway.versions import coordinated as coordinated_apis
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
 
-_LOCAL = {"ApiVersions": (0, 4), "FindCoordinator": (0, 6)}
+_LOCAL = {"ApiVersions": (0, 4), "FindCoordinator": (0, 6), **SASL_APIS}
 
 
 class UpstreamDispatcher:
@@ -66,6 +67,8 @@ class UpstreamDispatcher:
         if api == "FindCoordinator":
             body = self._find_coordinator(version, incoming.body)
             return Started(at_once(lambda: body), version, False)
+        if api in SASL_APIS:
+            return Started(at_once(partial(refuse_sasl, api, version)), version, False)
         if api in SETTINGS_APIS.values():
             return Started(self._of_groups.start(api, version, incoming.body), version, False)
         return coordinated(self._pending, incoming)
