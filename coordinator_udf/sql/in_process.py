@@ -28,15 +28,13 @@ from sqlglot.errors import UnsupportedError
 
 from coordinator_udf.log.dataframe import request_log_table
 from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
-from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
+from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE
 from schemas.requests import REQUEST_LOG_TABLE
-from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
+from schemas.views import READ_EMBEDDED_PROTOCOL, VIEWS
 
 R = TypeVar("R")
 
-#: The views that explain an incident, and those that they stand on.
-VIEWS_IN_PROCESS: Final = tuple(views_named(" ".join(INCIDENT_VIEWS)))
 _EMBEDDED: Final = "STRUCT(topics VARCHAR[], partitions MAP(VARCHAR, INTEGER[]), details VARCHAR, error VARCHAR)"
 #: The tables whose rows are of one group each, and tell nothing of others. Of the offsets topic it counts which records
 #: are there at all.

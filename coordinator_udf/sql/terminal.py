@@ -78,7 +78,7 @@ class _Editor:
         while True:
             try:
                 line = input("...> " if self._before else "sql> ")
-            except (EOFError, KeyboardInterrupt):
+            except EOFError:
                 return
             yield line
             if line.rstrip().endswith(";"):

@@ -13,7 +13,7 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Record
-from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.in_process import Runs
 from coordinator_udf.replay.tasks.recorded import run_and_compare
 from tests.conftest import ROOT, shared
 
@@ -75,7 +75,7 @@ def canon() -> ModuleType:
 @pytest.mark.parametrize("trace", SAMPLES[::2], ids=lambda trace: trace.name.partition(".")[0])
 def test_the_recorders_own_comparison_agrees(trace: Path, canon: ModuleType) -> None:
     source = read_source(trace, trace.name, ReplayOptions())
-    said = our_outputs(run_in_process(source))
+    said = our_outputs(Runs(source).outputs())
     for recorded in source.recording.answers:
         ours = said.answers.get(recorded.request_id)
         if recorded.api == "EndTxn":

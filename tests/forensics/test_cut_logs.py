@@ -15,9 +15,10 @@ import pytest
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
-from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.in_process import ViewsInProcess
 from schemas.views import INCIDENT_VIEWS
 from tests.conftest import shared
+from tests.sql.incident_views import VIEWS_IN_PROCESS
 
 pytestmark = pytest.mark.slow
 

@@ -23,12 +23,13 @@ from coordinator_udf.forensics.sentences import at_the_end
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.recorded import Job, run_recorded
-from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.tables.parquet_files import commit
 from schemas.view_comments import COLUMN_COMMENTS
 from tests.conftest import shared
 from tests.forensics.pairs import expulsion_differences, rebalance_differences
 from tests.forensics.timeline import Process, Timeline, read_timeline
+from tests.sql.incident_views import VIEWS_IN_PROCESS
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_udf.replay.inputs.broker_log import numbers_on_disk
+from coordinator_udf.replay.inputs.broker_log.columns import ColumnFiles
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
@@ -104,6 +105,29 @@ def test_a_column_on_disk_is_looked_at_part_by_part(
     keys[:] = np.roll(numbers, 200) % 97
     places = numbers_on_disk.sorted_places(keys, new)
     assert np.array_equal(places[:], np.argsort(keys[:], kind="stable"))
+
+
+def test_a_log_that_breaks_off_as_it_is_put_on_disk_leaves_no_file_open(tmp_path: Path) -> None:
+    columns = ColumnFiles(tmp_path)
+    with pytest.raises(OSError, match="the disk is full"), columns:
+        raise OSError("the disk is full")
+    assert len(columns._files) > 5
+    assert all(file.closed for file in columns._files)
+
+
+def test_columns_that_cannot_all_be_made_leave_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[BinaryIO] = []
+
+    def limited(path: Path, mode: str) -> BinaryIO:
+        if len(made) == 5:
+            raise OSError("too many open files")
+        made.append(open(path, "wb"))  # noqa: PTH123, SIM115 - what is replaced is Path.open
+        return made[-1]
+
+    monkeypatch.setattr(Path, "open", limited)
+    with pytest.raises(OSError, match="too many open files"), ColumnFiles(tmp_path):
+        pass
+    assert [file.closed for file in made] == [True] * 5
 
 
 #: Lists of all groups, groups described and deleted together; a broker's restart; transactions; nothing explained.

@@ -17,11 +17,12 @@ from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.recorded import run_and_compare
-from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.user_errors import InputError
 from tests.conftest import shared
+from tests.sql.incident_views import VIEWS_IN_PROCESS
 
 DATA = Path(__file__).parents[1] / "data"
 DUMP_LOG, EXPORT, CRASH = DATA / "kafka-dump-log.txt.gz", DATA / "consumer_offsets.jsonl.gz", DATA / "crash.log.gz"

@@ -21,7 +21,7 @@ from coordinator_udf.replay.judge.report import SourceReport, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
-from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.in_process import Runs
 from coordinator_udf.replay.tasks.rerun import put_on_log
 from coordinator_udf.streaming.folding import claim_history, fold
 from coordinator_udf.user_errors import InputError
@@ -250,4 +250,4 @@ def test_what_is_wrong_is_said_before_spark_starts(arguments: list[str], said: s
 
 def test_the_shards_of_a_source_say_the_same_in_one_process(tmp_path: Path) -> None:
     source = read_source(TRACES[0], "trace", ReplayOptions(), Format.TRACE)
-    assert all(map(pa.Table.equals, run_in_process(source), run_in_process(source)))
+    assert all(map(pa.Table.equals, Runs(source).outputs(), Runs(source).outputs()))

@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.in_process import Runs
 from coordinator_udf.replay.tasks.rerun import compare_with_tables, put_on_log
 from coordinator_udf.tables.rows import to_tables
 from schemas.requests import REQUEST_COLUMNS
@@ -37,7 +37,7 @@ def test_each_partition_has_its_rows_in_order(sample: ReplaySource, tmp_path: Pa
 
 
 def test_the_same_answers_are_counted_and_other_ones_shown(sample: ReplaySource, tmp_path: Path) -> None:
-    responses = to_tables(run_in_process(sample))["group_responses"]
+    responses = to_tables(Runs(sample).outputs())["group_responses"]
     write_deltalake(str(tmp_path / "group_responses"), responses)
     verdict = compare_with_tables(sample, tmp_path)
     compared = sum(verdict.identical.values())

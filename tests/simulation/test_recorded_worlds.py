@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coordinator_udf.replay.members.failovers import explained_until, find_failovers
+from coordinator_udf.replay.members.failovers import _Walk, find_failovers
 from coordinator_udf.replay.members.member_ids import member_ids
+from coordinator_udf.replay.members.recorded_coordinator import Failover, RequestKey
 from coordinator_udf.replay.members.recording import Line, Recording, read_recording
 from coordinator_udf.simulation.recorded.comparison import run_in_world
 from coordinator_udf.simulation.recorded.world import RecordedWorld
@@ -48,8 +49,16 @@ def test_failovers_are_found_where_answers_show_them() -> None:
     end = recording.lines[-1][0] + 1
     found = find_failovers(recording, ids)
     assert [failover.node for failover in found] == [1, 2, 0]
-    assert explained_until(recording, found, ids) == end
-    assert explained_until(recording, found[:2], ids) < end
+    assert _explained_until(recording, found, ids) == end
+    assert _explained_until(recording, found[:2], ids) < end
+
+
+def _explained_until(recording: Recording, failovers: Iterable[Failover], ids: Mapping[RequestKey, str]) -> int:
+    """The number of the first line at which our shard answers otherwise than Kafka's; after the last, if nowhere."""
+    walk = _Walk(recording, ids)
+    for failover in failovers:
+        walk.coordinator.fail_over(failover)
+    return walk.go(recording.lines[-1][0] + 1)
 
 
 def _changed(recording: Recording, number: int) -> Recording:

@@ -17,7 +17,7 @@ from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.in_process import run_in_process
+from coordinator_udf.replay.tasks.in_process import Runs
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator
@@ -69,7 +69,7 @@ class Scenario:
 def scenario(source: ReplaySource) -> Scenario:
     # In the order of time, as they came; Kafka's own log has several partitions.
     rows = sorted(source.rows, key=lambda row: row["log_ts"])
-    expected = to_tables(run_in_process(source))
+    expected = to_tables(Runs(source).outputs())
     return Scenario(source.settings, source.partitions, rows, expected)
 
 

@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
-from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import SHAPES, views_named
 from schemas.findings_views import findings_between
 from tests.conftest import SAMPLE_LOG, shared
+from tests.sql.incident_views import VIEWS_IN_PROCESS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

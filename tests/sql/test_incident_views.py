@@ -10,11 +10,12 @@ import pytest
 
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
-from coordinator_udf.sql.in_process import VIEWS_IN_PROCESS, ViewsInProcess
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import VIEWS
 from tests.conftest import shared
+from tests.sql.incident_views import VIEWS_IN_PROCESS
 
 Ask = Callable[[str], list[dict[str, Any]]]
 SCENARIOS = ("storm", "kip848", "static-restart", "max-poll")

@@ -84,10 +84,6 @@ class CommitRequestManager:
         """Takes the member's id and epoch, which every commit holds."""
         self._member.member_id, self._member.member_epoch = member_id, epoch
 
-    def unsent_offsets(self) -> list[Offsets]:
-        """Returns the offsets of the commits that wait to be sent."""
-        return [request.offsets for request in self._unsent]
-
     def signal_close(self) -> None:
         """Waits for no backoff any more, nor for a coordinator."""
         self._closing = True

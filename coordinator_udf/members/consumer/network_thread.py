@@ -20,7 +20,6 @@ from coordinator_udf.members.consumer.fetch_request_manager import FetchRequestM
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.membership_manager import MembershipManager
 from coordinator_udf.members.consumer.network_client import NetworkClient
-from coordinator_udf.members.consumer.offset_commit_request import Offsets
 from coordinator_udf.members.consumer.states import MemberState
 from coordinator_udf.members.exceptions import ClientException, timeout_exception
 from coordinator_udf.members.metadata import ConsumerMetadata
@@ -144,10 +143,6 @@ class NetworkThread:
     def goes_round(self) -> bool:
         """Tells whether Java's loop would go round without waiting, though nothing comes of it."""
         return self.is_running and self._heartbeats.goes_round()
-
-    def unsent_commits(self) -> list[Offsets]:
-        """Returns the offsets of the commits that wait to be sent."""
-        return self._commits.unsent_offsets()
 
     def stop(self) -> bool:
         """Ends the loop, and has what is still to be sent at the close sent with the next poll of the network.

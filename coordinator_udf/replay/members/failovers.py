@@ -98,17 +98,6 @@ def find_failovers(recording: Recording, member_ids: Mapping[RequestKey, str]) -
     return found
 
 
-def explained_until(recording: Recording, failovers: Iterable[Failover], member_ids: Mapping[RequestKey, str]) -> int:
-    """Returns the number of the first line at which our shard answers a recorded request otherwise than Kafka's.
-
-    The number after the last line where it answers all alike.
-    """
-    walk = _Walk(recording, member_ids)
-    for failover in failovers:
-        walk.coordinator.fail_over(failover)
-    return walk.go(recording.lines[-1][0] + 1)
-
-
 class _Walk:
     """Our shard on its way through a recording's requests."""
 

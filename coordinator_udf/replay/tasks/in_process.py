@@ -25,11 +25,6 @@ LOAD_GROUP = "LoadGroup"
 _SLICE_ROWS = 5_000
 
 
-def run_in_process(source: ReplaySource) -> Outputs:
-    """Returns the completed outputs of a source by shard, the answers of spanning requests merged."""
-    return Runs(source).outputs()
-
-
 class Runs:
     """Runs a source again and again as its rows change: of its shards those alone whose rows did."""
 

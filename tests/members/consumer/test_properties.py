@@ -136,7 +136,7 @@ class MemberUnderFaults(RuleBasedStateMachine):
         """A commit is made of what is assigned, though one that waits may be sent when that is lost, as Kafka's is."""
         parts = self.world.member._made
         assert parts is not None
-        waiting = {partition for offsets in parts.thread.unsent_commits() for partition in offsets}
+        waiting = {partition for commit in parts.thread._commits._unsent for partition in commit.offsets}
         assert waiting <= self._assigned() | self.waiting_before | self.assigned_before
         self.waiting_before, self.assigned_before = waiting, self._assigned()
 

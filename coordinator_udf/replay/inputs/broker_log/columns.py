@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,24 +97,30 @@ class ColumnBuilder:
 
 
 class ColumnFiles:
-    """Puts the columns of stretches of one log on disk, one behind the other."""
+    """Puts the columns of stretches of one log on disk, one behind the other, while the context lasts."""
 
     def __init__(self, directory: Path) -> None:
         """Begins with none."""
-        self._files = {name: (directory / name).open("wb") for name in _TYPES}
+        self._directory = directory
+        self._files: list[BinaryIO] = []
         self._codes: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            self._files = [opened.enter_context((self._directory / name).open("wb")) for name in _TYPES]
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
     def add(self, stretch: Stretch) -> None:
         """Puts a stretch behind the others."""
         codes = [self._codes.setdefault(name, len(self._codes)) for name in stretch.connections]
         columns = stretch.columns._replace(connection=np.array(codes, np.int32)[stretch.columns.connection[:]])
-        for file, numbers in zip(self._files.values(), columns, strict=True):
+        for file, numbers in zip(self._files, columns, strict=True):
             file.write(np.asarray(numbers).tobytes())
 
     def columns(self) -> Columns:
-        """Returns the lines, to which none is added any more."""
-        for file in self._files.values():
-            file.close()
-        return Columns(
-            **{name: ColumnOnDisk(Path(file.name), np.dtype(_TYPES[name])) for name, file in self._files.items()}
-        )
+        """Returns the lines; to be called after the context."""
+        return Columns(**{name: ColumnOnDisk(self._directory / name, np.dtype(kind)) for name, kind in _TYPES.items()})

@@ -144,7 +144,7 @@ def write_spool(
     traces, rejections, notes = Traces(), list[Rejection](), Counter[str]()
     columns, lengths = ColumnFiles(directory), ColumnOnDisk(directory / "lengths", np.dtype(np.int64))
     lines = 0
-    with (directory / "entries").open("wb") as out, (directory / "lengths").open("wb") as lengths_file:
+    with columns, (directory / "entries").open("wb") as out, (directory / "lengths").open("wb") as lengths_file:
         for block in mapped(read_block, _blocks(paths, options)):
             out.write(block.entries)
             traces.join(block.traces, lines)
