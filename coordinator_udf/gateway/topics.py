@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Final
 
 from coordinator_udf.protocol.requests import Topic
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def is_topic_name(name: str) -> bool:
-    """Returns whether a topic can be called so. Source: org.apache.kafka.common.internals.Topic."""
-    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class TopicCatalog:

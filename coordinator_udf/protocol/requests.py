@@ -6,6 +6,7 @@ its versions has none: a request without it can't be read, and isn't one for not
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -63,6 +64,13 @@ Uuid = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{22}$")]
 PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 
 ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Returns whether a topic can be called so. Source: org.apache.kafka.common.internals.Topic."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class _Body(msgspec.Struct, frozen=True, rename="camel", gc=False):

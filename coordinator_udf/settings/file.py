@@ -5,14 +5,14 @@ from __future__ import annotations
 import tomllib
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from coordinator_udf.protocol.requests import PartitionCount, Topic, Uuid
+from coordinator_udf.protocol.requests import ZERO_UUID, PartitionCount, Topic, Uuid, is_topic_name
 from coordinator_udf.settings.coordinator import Settings, SettingsError
 
 #: The namespace of topic ids that are made from a topic's name where the file gives none.
@@ -42,13 +42,17 @@ def load_settings(path: Path | None, overrides: Sequence[str] = (), *, topics_kn
     topics: tuple[Topic, ...] = ()
     if path is not None:
         try:
-            document = tomllib.loads(path.read_text("utf-8"))
+            # Some editors begin a file with a byte order mark.
+            document = tomllib.loads(path.read_text("utf-8-sig"))
         except FileNotFoundError:
             raise SettingsError(f"there is no settings file {path}") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"settings file {path} can't be read: {error}") from error
         topics = _topics(document.pop("topics", []))
-        values = dict(_flatten(document))
+        try:
+            values = flatten(document)
+        except SettingsError as error:
+            raise SettingsError(f"settings file {path}: {error}") from None
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name.strip():
@@ -68,7 +72,7 @@ def topic_id(name: str) -> str:
 class _TopicEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One ``[[topics]]`` table."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1)]
+    name: str
     partitions: PartitionCount = 1
     id: Uuid | None = None
 
@@ -84,6 +88,11 @@ def _topics(entries: Any) -> tuple[Topic, ...]:
             raise SettingsError(
                 f"topics: {entry!r} is no topic, expected name, partitions and perhaps id: {error}"
             ) from None
+        if not is_topic_name(read.name):
+            expected = "1 to 249 letters, digits, dots, dashes and underscores"
+            raise SettingsError(f"topics: a name is {read.name!r}, expected {expected}")
+        if read.id == ZERO_UUID:
+            raise SettingsError(f"topics: the id of {read.name!r} is {read.id}, which stands for none; leave it out")
         if read.name in topics:
             raise SettingsError(f"topics: {read.name!r} stands there twice, expected each topic once")
         topics[read.name] = Topic(name=read.name, partitions=read.partitions, id=read.id or topic_id(read.name))
@@ -92,11 +101,23 @@ def _topics(entries: Any) -> tuple[Topic, ...]:
     return tuple(topics.values())
 
 
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    flat: list[tuple[str, Any]] = []
+def flatten(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a TOML document says, by names with dots, however it writes them.
+
+    Raises:
+        SettingsError: a name stands there twice.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in _named(table, ""):
+        if name in flat:
+            raise SettingsError(f"{name} stands there twice, as {flat[name]!r} and as {value!r}; leave one out")
+        flat[name] = value
+    return flat
+
+
+def _named(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
-            flat += _flatten(value, f"{prefix}{key}.")
+            yield from _named(value, f"{prefix}{key}.")
         else:
-            flat.append((prefix + key, value))
-    return flat
+            yield prefix + key, value

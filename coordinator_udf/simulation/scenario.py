@@ -35,7 +35,7 @@ def read_scenario(path: Path) -> Scenario:
         SettingsError: a setting of the coordinator can't be.
     """
     try:
-        scenario = converted(tomllib.loads(path.read_text()))
+        scenario = converted(tomllib.loads(path.read_text("utf-8-sig")))
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -79,6 +79,12 @@ def test_a_file_has_kafkas_names_and_topics_and_a_command_line_wins(tmp_path: Pa
     assert [(topic.name, topic.partitions, topic.id) for topic in config.topics] == [("t", 4, topic_id("t"))]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark_and_have_dos_lines(tmp_path: Path) -> None:
+    path = tmp_path / "coordinator.toml"
+    path.write_bytes(b"\xef\xbb\xbfgroup.max.size = 7\r\n")
+    assert load_settings(path).settings.group_max_size == 7
+
+
 def test_who_names_topics_has_commits_to_others_refused(tmp_path: Path) -> None:
     path = tmp_path / "coordinator.toml"
     path.write_text('[[topics]]\nname = "t"\n')
@@ -98,6 +104,10 @@ def test_who_names_topics_has_commits_to_others_refused(tmp_path: Path) -> None:
         '[[topics]]\nname="t"\nid="x"\n',
         '[[topics]]\nname="t"\npartitons=3\n',
         'topics = "t"\n',
+        '[[topics]]\nname="a b"\n',
+        '[[topics]]\nname=".."\n',
+        '[[topics]]\nname="t"\nid="AAAAAAAAAAAAAAAAAAAAAA"\n',
+        '"group.max.size" = 7\n[group]\n"max.size" = 8\n',
     ],
 )
 def test_a_file_that_says_nothing_sensible_is_named(tmp_path: Path, text: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator_udf.gateway.topics import TopicCatalog, is_topic_name
+from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.requests import ZERO_UUID, Topic
+from coordinator_udf.protocol.requests import ZERO_UUID, Topic, is_topic_name
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 from coordinator_udf.protocol.wire.shaping import answer
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from coordinator_udf.gateway.topics import TopicCatalog, is_topic_name
+from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.protocol.errors import ApiError, Errors
-from coordinator_udf.protocol.requests import ZERO_UUID, Topic
+from coordinator_udf.protocol.requests import ZERO_UUID, Topic, is_topic_name
 from coordinator_udf.protocol.wire.shaping import answer
 
 Topics = tuple[Topic, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -12,6 +11,8 @@ import msgspec
 
 from coordinator_udf.gateway.security.sasl import MECHANISMS, OAUTHBEARER, USER_MECHANISMS
 from coordinator_udf.gateway.settings import GatewaySettingsError
+from coordinator_udf.settings.coordinator import SettingsError
+from coordinator_udf.settings.file import flatten
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
@@ -169,13 +170,13 @@ def read_security(path: Path) -> SecuritySettings:
         GatewaySettingsError: it can't be read, or something in it can't be; the message names it.
     """
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise GatewaySettingsError(f"the file of --security {path} can't be read: {error}") from error
-    flat = {name: document.pop(name) for name in _LISTS if name in document} | _flatten(document)
+    lists = {name: document.pop(name) for name in _LISTS if name in document}
     try:
-        read = msgspec.convert(flat, SecuritySettings)
-    except msgspec.ValidationError as error:
+        read = msgspec.convert(lists | flatten(document), SecuritySettings)
+    except (msgspec.ValidationError, SettingsError) as error:
         raise GatewaySettingsError(f"the file of --security {path}: {error}") from None
     read.check()
     return read
@@ -224,16 +225,6 @@ def _load(context: ssl.SSLContext, directory: Path, keystore: str | None, trusts
             context.load_verify_locations(directory / truststore)
     except (OSError, ssl.SSLError) as error:
         raise GatewaySettingsError(f"{keystore or ''} {truststore or ''}: can't be used for TLS: {error}") from error
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def _wrong(name: str, value: object, expected: str) -> GatewaySettingsError:

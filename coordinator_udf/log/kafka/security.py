@@ -101,7 +101,7 @@ def read_kafka_security(path: Path | None) -> KafkaSecurity:
     if path is None:
         return PLAINTEXT
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(path.read_text("utf-8-sig"))
         read = msgspec.convert(_flat(document), KafkaSecurity)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LogError(f"the file of --kafka-config {path} can't be read: {error}") from error
