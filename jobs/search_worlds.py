@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,8 @@ from coordinator_udf.user_errors import InputError, UserError
 _REPLAYS = Path(__file__).with_name("simulate_groups.py")
 #: Of so many kinds of a scenario the fewest events are looked for that show one: 16 to 130 s of CPU each.
 _SHORTENED = 3
+#: Of so many seeds a search can be planned in memory; of the smallest scenarios that many take a week.
+_MOST_SEEDS = 1_000_000
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -55,10 +58,12 @@ def main(
 
 
 def _range(text: str) -> range:
-    first, colon, last = text.partition(":")
-    if not (colon and first.isdigit() and last.isdigit() and int(first) < int(last)):
-        raise InputError(f"--seeds is {text!r}, expected FIRST:LAST with FIRST below LAST")
-    return range(int(first), int(last))
+    ends = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", text)
+    seeds = range(int(ends[1]), int(ends[2])) if ends else range(0)
+    if not 0 < len(seeds) <= _MOST_SEEDS:
+        expected = f"FIRST:LAST, whole numbers with FIRST below LAST, {_MOST_SEEDS:,} seeds at most"
+        raise InputError(f"--seeds is {text!r}, expected {expected}, such as 0:10000")
+    return seeds
 
 
 def _tell(searched: Searched, scenario: Path) -> None:

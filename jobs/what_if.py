@@ -27,6 +27,8 @@ from coordinator_udf.user_errors import InputError, UserError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
+#: Kafka's properties of times are 32 bits wide.
+_MOST_MS = 2**31 - 1
 _CLIENT = "As if every client had this consumer property."
 _GROUP = _CLIENT + " In groups of KIP-848 it is the coordinator's."
 
@@ -72,11 +74,12 @@ def main(
     ] = False,
     assignor: _Assignor = None,
     protocol: Annotated[Literal["classic", "consumer"] | None, typer.Option(help="The group protocol.")] = None,
-    session_timeout_ms: Annotated[int | None, typer.Option(min=1, help=_GROUP)] = None,
-    heartbeat_interval_ms: Annotated[int | None, typer.Option(min=1, help=_GROUP)] = None,
-    max_poll_interval_ms: Annotated[int | None, typer.Option(min=1, help=_CLIENT)] = None,
+    session_timeout_ms: Annotated[int | None, typer.Option(min=1, max=_MOST_MS, help=_GROUP)] = None,
+    heartbeat_interval_ms: Annotated[int | None, typer.Option(min=1, max=_MOST_MS, help=_GROUP)] = None,
+    max_poll_interval_ms: Annotated[int | None, typer.Option(min=1, max=_MOST_MS, help=_CLIENT)] = None,
     coordinator_cadence_ms: Annotated[
-        int | None, typer.Option(min=0, help="As if the coordinator answered once in so many milliseconds.")
+        int | None,
+        typer.Option(min=0, max=_MOST_MS, help="As if the coordinator answered once in so many milliseconds."),
     ] = None,
     start: _From = None,
     end: _To = None,

@@ -131,6 +131,6 @@ def parse_address(text: str) -> tuple[str, int]:
         GatewaySettingsError: it isn't of that form.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
         raise GatewaySettingsError(f"address is {text!r}, expected HOST:PORT such as 127.0.0.1:9092")
     return host.removeprefix("[").removesuffix("]"), int(port)

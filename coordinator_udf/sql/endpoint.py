@@ -41,7 +41,7 @@ class Address(NamedTuple):
             InputError: it is none.
         """
         host, _, port = text.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) <= _HIGHEST_PORT:
+        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= _HIGHEST_PORT:
             raise InputError(f"{text!r} is no address; expected HOST:PORT, such as 127.0.0.1:15002")
         return cls(host, int(port))
 

@@ -99,15 +99,19 @@ def test_a_real_world_is_searched(tmp_path: Path) -> None:
     assert "crash-loop: 1 worlds, none with a violation" in result.stdout
 
 
-@pytest.mark.parametrize("seeds", ["5", "5:5", "a:b"])
-def test_seeds_that_are_no_range_are_refused(seeds: str, tmp_path: Path) -> None:
-    result = _run(_SCENARIO, "--seeds", seeds, "--done", str(tmp_path / "done"))
-    assert result.exit_code == 2
-    assert "expected FIRST:LAST" in result.stderr
-
-
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "done").write_text("notes\n")
     result = _run(_SCENARIO, "--seeds", "0:1", "--done", str(tmp_path / "done"))
     assert result.exit_code == 2
     assert "isn't what a search has written" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "seeds", ["²:5", "1:2³", "٣:٥", "-3:5", "5:5", "5", "a:b", "1:99999999999999999999", "0:1000001"]
+)
+def test_seeds_that_are_no_range_are_refused(seeds: str, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    result = _run(_SCENARIO, f"--seeds={seeds}", "--done", str(done))
+    assert result.exit_code == 2
+    assert f"--seeds is {seeds!r}, expected FIRST:LAST" in result.output
+    assert not done.exists()

@@ -11,7 +11,9 @@ from coordinator_udf.sql.endpoint import Address, connect_settings
 from coordinator_udf.user_errors import InputError
 
 
-@pytest.mark.parametrize("text", ["15002", "localhost", "localhost:", ":15002", "localhost:0", "localhost:70000"])
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:²", "15002", "localhost", "localhost:", ":15002", "localhost:0", "localhost:70000"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="expected HOST:PORT"):
         Address.parse(text)
