@@ -12,7 +12,7 @@ import typer
 
 from coordinator_udf import stopping
 from coordinator_udf.gateway.security.load import Security
-from coordinator_udf.gateway.upstream.migrate import Coordinator, MigrationError, Move, plan
+from coordinator_udf.gateway.upstream.migrate import GroupCoordinator, MigrationError, Move, plan
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.offsets_topic.cli import app
 from coordinator_udf.user_errors import UserError
@@ -46,8 +46,8 @@ def migrate(
     ] = None,
 ) -> None:
     """Bring a group's committed offsets over from a cluster to Muster, or back. Tells what it would do, first."""
-    cluster = Coordinator(f"the cluster at {upstream}", _settings(upstream, upstream_security), group)
-    ours = Coordinator(f"the gateway at {gateway}", _settings(gateway, gateway_security), group)
+    cluster = GroupCoordinator(f"the cluster at {upstream}", _settings(upstream, upstream_security), group)
+    ours = GroupCoordinator(f"the gateway at {gateway}", _settings(gateway, gateway_security), group)
     source, target = (cluster, ours) if to is To.gateway else (ours, cluster)
     moves = asyncio.run(_migrate(source, target, execute=execute, overwrite=overwrite))
     for move in moves:
@@ -57,7 +57,7 @@ def migrate(
     typer.echo(f"{len(moves)} offsets of {group} {done}", err=True)
 
 
-async def _migrate(source: Coordinator, target: Coordinator, *, execute: bool, overwrite: bool) -> list[Move]:
+async def _migrate(source: GroupCoordinator, target: GroupCoordinator, *, execute: bool, overwrite: bool) -> list[Move]:
     async with source, target:
         moves = await plan(source, target)
         others = [f"{move.topic}-{move.partition}" for move in moves if not move.is_new]

@@ -14,7 +14,7 @@ from coordinator_udf.gateway.apis.configs import Configurable, describe_configs,
 from coordinator_udf.gateway.apis.refused_changes import refuse_change
 from coordinator_udf.gateway.group_configs import GroupConfigStore
 from coordinator_udf.gateway.server.interfaces import MakeBody
-from coordinator_udf.gateway.settings import GroupConfig
+from coordinator_udf.gateway.settings import GroupSetting
 from coordinator_udf.gateway.topics import TopicCatalog
 
 _NO_NODE: Final = Node(-1, "", -1, "")
@@ -34,7 +34,7 @@ class ConfigRequests:
     def __init__(
         self,
         store: GroupConfigStore | None,
-        of_groups: Sequence[GroupConfig],
+        of_groups: Sequence[GroupSetting],
         node: Node = _NO_NODE,
         catalog: Callable[[], TopicCatalog] = lambda: _NO_TOPICS,
     ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from coordinator_udf.gateway.security.load import Security
-from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, GroupConfig, parse_address
+from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, GroupSetting, parse_address
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.settings.coordinator import SETTINGS_OF_GROUPS, Settings
@@ -111,7 +111,7 @@ def with_coordinators(settings: GatewaySettings, coordinators: Settings) -> Gate
     """Returns a gateway's settings with what follows from those of its coordinator."""
     default = Settings()
     of_groups = tuple(
-        GroupConfig(
+        GroupSetting(
             name,
             coordinators.shared_by_groups(name),
             default.shared_by_groups(name),

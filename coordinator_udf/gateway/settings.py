@@ -22,7 +22,7 @@ _Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 _LEAST_REQUEST_BYTES: Final = 1024
 
 
-class GroupConfig(msgspec.Struct, frozen=True):
+class GroupSetting(msgspec.Struct, frozen=True):
     """A setting that consumer groups have from the coordinator, if they have none of their own.
 
     Attributes:
@@ -103,7 +103,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     append_rows_max: _Count = 5_000
     client_assignors: bool = False
     classic_extensions: bool = False
-    of_groups: tuple[GroupConfig, ...] = ()
+    of_groups: tuple[GroupSetting, ...] = ()
 
     @property
     def reads_extensions(self) -> bool:

@@ -82,7 +82,7 @@ class MemberIds:
         return f"{self.client_id_of(member)}-{drawn_id(self._draws)}"
 
 
-class Coordinator:
+class SimulatedCoordinator:
     """A coordinator. It says which groups are whose only through what it answers."""
 
     def __init__(

@@ -11,7 +11,12 @@ from coordinator_udf.members.classic.rebalance import TO_REVOKE
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.coordinator import Answered, Coordinator, acknowledged_commits, refused_partitions
+from coordinator_udf.simulation.coordinator import (
+    Answered,
+    SimulatedCoordinator,
+    acknowledged_commits,
+    refused_partitions,
+)
 from coordinator_udf.simulation.history import AnsweredRequest, History
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
@@ -32,7 +37,7 @@ class Delivery:
         *,
         agenda: Agenda,
         network: Network,
-        coordinator: Coordinator,
+        coordinator: SimulatedCoordinator,
         topics: Topics,
         processes: Mapping[str, Process],
         history: History,

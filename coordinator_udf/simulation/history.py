@@ -14,7 +14,7 @@ from coordinator_udf.members.outputs import ClassicStateChange, StateChange
 from coordinator_udf.simulation.plan import WorldPlan
 
 
-class MemberEvent(msgspec.Struct, frozen=True):
+class ApplicationEvent(msgspec.Struct, frozen=True):
     """Something that a member's application did or was told.
 
     Attributes:
@@ -76,7 +76,7 @@ class Waiting:
     for_lost_join: bool
 
 
-class Membership(msgspec.Struct, frozen=True):
+class KnownMembership(msgspec.Struct, frozen=True):
     """What a process's member knows of its membership from a time on.
 
     Attributes:
@@ -132,7 +132,7 @@ class History:
     start_ms: int
     end_ms: int
     partitions: dict[str, int]
-    events: list[MemberEvent] = field(default_factory=list)
+    events: list[ApplicationEvent] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     answered: list[AnsweredRequest] = field(default_factory=list)
     commits: dict[tuple[str, TopicPartition], Commit] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class History:
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
     made_again: list[tuple[int, str]] = field(default_factory=list)
-    memberships: list[Membership] = field(default_factory=list)
+    memberships: list[KnownMembership] = field(default_factory=list)
     unsettled: list[Unsettled] = field(default_factory=list)
     lost_joins: list[tuple[int, str]] = field(default_factory=list)
     quiet_from_ms: int = 0
@@ -154,7 +154,7 @@ class History:
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
 
-    def take(self, event: MemberEvent) -> None:
+    def take(self, event: ApplicationEvent) -> None:
         """Takes note of something that an application did or was told."""
         self.events.append(event)
         if event.event in {"start", "close"}:
@@ -172,7 +172,7 @@ class History:
         known = state.member_id, number, state.state == "STABLE"
         if self._known.get(process) != known:
             self._known[process] = known
-            self.memberships.append(Membership(ts_ms, len(self.events), group_id, process, *known))
+            self.memberships.append(KnownMembership(ts_ms, len(self.events), group_id, process, *known))
 
     def settles(self, ts_ms: int, group_id: str, process: str, *, is_settled: bool) -> None:
         """Takes note of whether a process is stable from now on, or gone, or not."""

@@ -19,8 +19,8 @@ import re2
 
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.falling_numbers import falling_numbers
-from coordinator_udf.simulation.history import History, MemberEvent, Membership
-from coordinator_udf.simulation.ownership import Ownership
+from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership
+from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
 #: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
@@ -55,18 +55,18 @@ class _Excused:
 
     def __init__(self, history: History) -> None:
         self._process_of = history.process_of
-        to_come: list[tuple[int, int, Membership | str]] = [(ts_ms, 0, name) for ts_ms, name in history.removals]
+        to_come: list[tuple[int, int, KnownMembership | str]] = [(ts_ms, 0, name) for ts_ms, name in history.removals]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
         self._members: dict[str, str] = {}
         self._removed: dict[str, str] = {}
         self._stalled: set[str] = set()
 
-    def take(self, place: int, event: MemberEvent) -> None:
+    def take(self, place: int, event: ApplicationEvent) -> None:
         """Takes note of all that was before an event, and of the event, which has so many before it."""
         while self._to_come and self._to_come[0][0] <= event.ts_ms and self._to_come[0][1] <= place:
             happened = self._to_come.popleft()[2]
-            if isinstance(happened, Membership):
+            if isinstance(happened, KnownMembership):
                 self._learns(happened)
             else:
                 process = self._process_of.get(happened, "")
@@ -78,7 +78,7 @@ class _Excused:
             self._stalled.discard(event.process)
             self._removed.pop(event.process, None)
 
-    def _learns(self, told: Membership) -> None:
+    def _learns(self, told: KnownMembership) -> None:
         if told.number <= 0:
             self._members.pop(told.process, None)
         elif self._members.get(told.process) != told.member_id:
@@ -92,7 +92,7 @@ class _Excused:
 
 
 def _two_owners(history: History) -> Iterator[Violation]:
-    owners: dict[str, Ownership] = defaultdict(Ownership)
+    owners: dict[str, Owners] = defaultdict(Owners)
     excused = _Excused(history)
     given_ms: dict[tuple[str, str, TopicPartition], int] = {}
     for place, event in enumerate(history.events):
@@ -116,7 +116,7 @@ def _two_owners(history: History) -> Iterator[Violation]:
         owners[event.group_id].take(event)
 
 
-def _kept_unawares(event: MemberEvent, owners: Ownership) -> Iterator[Violation]:
+def _kept_unawares(event: ApplicationEvent, owners: Owners) -> Iterator[Violation]:
     """Yields what a member loses without its application being told of it."""
     kept = sorted(owners.owned_by(event.process) - set(event.partitions))
     if kept:
@@ -175,7 +175,7 @@ def _too_long(history: History) -> Iterator[Violation]:
 
 def _unsettled(history: History) -> Iterator[Violation]:
     """Yields the partitions that have no owner, or several, at a world's end."""
-    owners: dict[str, Ownership] = defaultdict(Ownership)
+    owners: dict[str, Owners] = defaultdict(Owners)
     groups: dict[str, set[str]] = defaultdict(set)
     for event in history.events:
         if event.event == "start":
@@ -201,7 +201,7 @@ def _wanted(history: History, process: str) -> set[str]:
             return set()
 
 
-def _badly_owned(history: History, group_id: str, owners: Ownership, topics: Iterable[str]) -> Iterator[Violation]:
+def _badly_owned(history: History, group_id: str, owners: Owners, topics: Iterable[str]) -> Iterator[Violation]:
     for topic in topics:
         for number in range(history.partitions[topic]):
             names = owners.of(TopicPartition(topic, number))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.groups.model.timers import JOIN, REBALANCE, SESSION, SYNC
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import History, MemberEvent
-from coordinator_udf.simulation.ownership import Ownership
+from coordinator_udf.simulation.history import ApplicationEvent, History
+from coordinator_udf.simulation.ownership import Owners
 
 _TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
@@ -103,21 +103,21 @@ def removals(
     ]
 
 
-def first_disturbance_ms(events: Iterable[MemberEvent]) -> int | None:
+def first_disturbance_ms(events: Iterable[ApplicationEvent]) -> int | None:
     """Returns when a process first stalled, closed or was killed; None if none did."""
     return next((event.ts_ms for event in events if event.event in {"stall", "close", "crash"}), None)
 
 
-def unowned_ms(events: Sequence[MemberEvent], partitions: Born, span: tuple[int, int]) -> int:
+def unowned_ms(events: Sequence[ApplicationEvent], partitions: Born, span: tuple[int, int]) -> int:
     """Returns the milliseconds without an owner in a span, summed over partitions."""
     return sum(unowned_each_ms(events, partitions, span).values())
 
 
 def unowned_each_ms(
-    events: Sequence[MemberEvent], partitions: Born, span: tuple[int, int]
+    events: Sequence[ApplicationEvent], partitions: Born, span: tuple[int, int]
 ) -> dict[TopicPartition, int]:
     """Returns the milliseconds without an owner in a span, of each partition from when it came to be."""
-    owners = Ownership()
+    owners = Owners()
     start_ms, end_ms = span
     last_ms, found = start_ms, dict.fromkeys(partitions, 0)
 
@@ -136,15 +136,15 @@ def unowned_each_ms(
     return found
 
 
-def stopped_each_ms(events: Sequence[MemberEvent], span: tuple[int, int]) -> dict[str, int]:
+def stopped_each_ms(events: Sequence[ApplicationEvent], span: tuple[int, int]) -> dict[str, int]:
     """Returns for how many milliseconds of a span each client's processes stood.
 
     A process stands from its start, or from when it was told that all it had is revoked or lost, until it is told what
     it is assigned (be it nothing), or ends. One that stalls with its partitions doesn't.
     """
-    owners = Ownership()
+    owners = Owners()
     found = {event.client_id: 0 for event in events}
-    since: dict[str, MemberEvent] = {}
+    since: dict[str, ApplicationEvent] = {}
     ended: set[str] = set()
     for event in events:
         owners.take(event)
@@ -166,7 +166,7 @@ def _within(begun_ms: int, ended_ms: int, span: tuple[int, int]) -> int:
     return max(min(ended_ms, span[1]) - max(begun_ms, span[0]), 0)
 
 
-def move_times(events: Iterable[MemberEvent]) -> list[int]:
+def move_times(events: Iterable[ApplicationEvent]) -> list[int]:
     """Returns when partitions were assigned to another client than the one that last had them."""
     last: dict[TopicPartition, str] = {}
     times: list[int] = []

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import MemberEvent
+from coordinator_udf.simulation.history import ApplicationEvent
 
 
-class Ownership:
+class Owners:
     """The owners of a group's partitions: processes that were told so and have neither heard otherwise nor ended."""
 
     def __init__(self) -> None:
         self._owners: dict[TopicPartition, set[str]] = defaultdict(set)
 
-    def take(self, event: MemberEvent) -> None:
+    def take(self, event: ApplicationEvent) -> None:
         """Takes note of an event of the group, in the order of events."""
         if event.event == "assigned":
             for partition in event.partitions:

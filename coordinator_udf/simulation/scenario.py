@@ -23,7 +23,7 @@ from coordinator_udf.simulation.plan import (
     WorldPlan,
 )
 from coordinator_udf.simulation.scenario_checks import WrongField, converted
-from coordinator_udf.simulation.scenario_fields import Fault, Members, Scenario, Span, client_ids
+from coordinator_udf.simulation.scenario_fields import Fault, MembersFields, Scenario, Span, client_ids
 from coordinator_udf.user_errors import InputError
 
 
@@ -87,7 +87,7 @@ def _changed_topic(topics: list[TopicPlan], fault: Fault, draws: Random) -> list
 
 
 def _family(
-    scenario: Scenario, family: Members, ids: list[str], topics: tuple[str, ...], draws: Random
+    scenario: Scenario, family: MembersFields, ids: list[str], topics: tuple[str, ...], draws: Random
 ) -> list[MemberPlan]:
     made = []
     for client_id in ids:

@@ -22,7 +22,7 @@ from coordinator_udf.simulation.scenario_fields import (
     SPANS,
     TABLES,
     Fault,
-    Members,
+    MembersFields,
     Scenario,
     client_ids,
     family_names,
@@ -208,7 +208,7 @@ def _members(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
         yield from _family(f"members[{number}]", family, read["members"][number], scenario)
 
 
-def _family(place: str, family: Members, given: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
+def _family(place: str, family: MembersFields, given: Mapping[str, Any], scenario: Scenario) -> Iterator[str]:
     """Yields what is wrong with a table of members."""
     for name in _OF_HABITS:
         if family.habit is None and name in given:

@@ -19,7 +19,7 @@ Kind = Literal[
 ]
 
 
-class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TopicFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic of a scenario, with so many records a second in each partition."""
 
     name: Annotated[str, Meta(min_length=1)]
@@ -27,7 +27,7 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     records_s: Annotated[float, Meta(ge=0)] = 2.0
 
 
-class Members(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Some members that are set up alike, with client ids ``<name>1``, ``<name>2`` and so on.
 
     Attributes:
@@ -83,7 +83,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: Count | None = None
 
 
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NetworkFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long messages take, and the share of requests with which the connection is lost."""
 
     latency_ms: tuple[Milliseconds, Milliseconds] = (1, 5)
@@ -95,11 +95,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: str
     end_s: Seconds
-    members: Annotated[tuple[Members, ...], Meta(min_length=1)]
-    topics: Annotated[tuple[Topic, ...], Meta(min_length=1)]
+    members: Annotated[tuple[MembersFields, ...], Meta(min_length=1)]
+    topics: Annotated[tuple[TopicFields, ...], Meta(min_length=1)]
     quiet_s: Seconds = 60.0
     faults: tuple[Fault, ...] = ()
-    network: Network = Network()
+    network: NetworkFields = NetworkFields()
     coordinator: dict[str, Any] = {}
     cadence_ms: Milliseconds = 0
 
@@ -121,7 +121,12 @@ FIELDS_OF: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 #: The struct of the tables of each name in a scenario file.
-TABLES: dict[str, type[msgspec.Struct]] = {"members": Members, "topics": Topic, "faults": Fault, "network": Network}
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "members": MembersFields,
+    "topics": TopicFields,
+    "faults": Fault,
+    "network": NetworkFields,
+}
 #: The fields that are a `Span`, of each table that has any.
 SPANS = {
     "members": ("start_s", "poll_s", "process_s", "callback_s", "until_s"),

@@ -25,7 +25,7 @@ from coordinator_udf.user_errors import InputError
 _WORLDS_A_LINE = 20
 
 
-class Found(msgspec.Struct, frozen=True):
+class SeedViolation(msgspec.Struct, frozen=True):
     """A violation with the seed of its world."""
 
     seed: int
@@ -46,7 +46,7 @@ class Searched(msgspec.Struct, frozen=True):
     digest: str
     first: int
     seeds: int
-    found: tuple[Found, ...]
+    found: tuple[SeedViolation, ...]
     code: str = ""
 
 
@@ -106,7 +106,7 @@ def search_some(path: Path, digest: str, first: int, seeds: int) -> Searched:
     """Runs the worlds of some seeds."""
     scenario = read_scenario(path)
     found = tuple(
-        Found(seed, violation.kind, violation.group_id, violation.detail)
+        SeedViolation(seed, violation.kind, violation.group_id, violation.detail)
         for seed in range(first, first + seeds)
         for violation in violations(World(draw_world(scenario, seed), seed).run())
     )

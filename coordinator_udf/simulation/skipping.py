@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.coordinator import Coordinator
+from coordinator_udf.simulation.coordinator import SimulatedCoordinator
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.network import Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
@@ -61,7 +61,7 @@ class Skipping:
         *,
         agenda: Agenda,
         network: Network,
-        coordinator: Coordinator,
+        coordinator: SimulatedCoordinator,
         processes: Mapping[str, Process],
         history: History,
         put_off_deadlines: Callable[[frozenset[str], int], None],

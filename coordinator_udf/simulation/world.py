@@ -30,10 +30,10 @@ from coordinator_udf.simulation.agenda import Agenda
 from coordinator_udf.simulation.application import Records
 from coordinator_udf.simulation.application_loops import ApplicationLoops, Applications
 from coordinator_udf.simulation.chance import drawn_by_time
-from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
+from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinator
 from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
-from coordinator_udf.simulation.history import History, MemberEvent, Waiting, history_of
+from coordinator_udf.simulation.history import ApplicationEvent, History, Waiting, history_of
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
@@ -109,10 +109,10 @@ class World:
     def _make_network(self) -> Network:
         return Network(self._plan.network, self._draws)
 
-    def _make_coordinator(self, settings: Settings) -> Coordinator:
+    def _make_coordinator(self, settings: Settings) -> SimulatedCoordinator:
         plan = self._plan
         ids = MemberIds(plan.members, self._draws)
-        return Coordinator(settings, self._topics, plan.start_ms, ids, fails_over=bool(plan.failovers))
+        return SimulatedCoordinator(settings, self._topics, plan.start_ms, ids, fails_over=bool(plan.failovers))
 
     def _make_applications(self) -> Applications:
         records = Records(self._plan.topics, self._plan.start_ms)
@@ -361,7 +361,7 @@ class World:
         """Takes note of something that an application did or was told."""
         plan = process.plan
         self._happened(process.name)
-        told = MemberEvent(
+        told = ApplicationEvent(
             self._agenda.now_ms, plan.group_id, plan.client_id, plan.run, event, tuple(partitions), detail
         )
         self.history.take(told)

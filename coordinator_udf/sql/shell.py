@@ -69,10 +69,10 @@ class Statements(ABC):
         """Runs statements until the input ends, also after one that fails; whether all went well."""
         if not lines.isatty():
             return self._run_each(lines, say)
-        from coordinator_udf.sql.terminal import Columns, typed_lines
+        from coordinator_udf.sql.terminal import KnownColumns, typed_lines
 
         say(BANNER)
-        with typed_lines(Columns()) as typed:
+        with typed_lines(KnownColumns()) as typed:
             return self._run_each(typed, say)
 
     def _run_each(self, lines: Iterator[str], say: Say) -> bool:

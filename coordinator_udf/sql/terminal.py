@@ -30,7 +30,7 @@ KEYWORDS: Final = (
 ColumnsOf = Callable[[str], Sequence[str]]
 
 
-class Columns:
+class KnownColumns:
     """Gives the columns of tables and views, which don't depend on what is in the tables."""
 
     def __init__(self) -> None:

@@ -17,23 +17,23 @@ class CheckpointError(UserError):
     """A checkpoint's files aren't as Spark writes them; the message names the file."""
 
 
-class Start(NamedTuple):
+class RecoveryStart(NamedTuple):
     """Where a recovery begins: the number of its first append, and of the one that ends the load."""
 
     append: int
     load_end: int
 
 
-def read_start(checkpoint: CheckpointFiles) -> Start | None:
+def read_start(checkpoint: CheckpointFiles) -> RecoveryStart | None:
     """Returns where a query on this checkpoint begins, if it begins with a recovery."""
     note = checkpoint.read(_START)
     if note is None:
         return None
     found = json.loads(note)
-    return Start(int(found["append"]), int(found.get("load_end", found["append"])))
+    return RecoveryStart(int(found["append"]), int(found.get("load_end", found["append"])))
 
 
-def write_start(checkpoint: CheckpointFiles, start: Start) -> None:
+def write_start(checkpoint: CheckpointFiles, start: RecoveryStart) -> None:
     """Lets a query on a new checkpoint begin with a recovery, whose load is on the log for good by now."""
     checkpoint.write(_START, json.dumps(start._asdict()))
 

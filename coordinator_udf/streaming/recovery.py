@@ -30,7 +30,7 @@ from coordinator_udf.log.group_configs import group_config_rows
 from coordinator_udf.log.rows import are_controls, control_rows
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.settings.file import CoordinatorConfig
-from coordinator_udf.streaming.checkpoint import Start, committed_append, is_begun, read_start, write_start
+from coordinator_udf.streaming.checkpoint import RecoveryStart, committed_append, is_begun, read_start, write_start
 from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.streaming.sources.requests import topics_body
 from coordinator_udf.tables.delta import next_numbers
@@ -114,7 +114,7 @@ def recover(
             yield _as_append(control_rows(**controls, log_ts=now_ms, api="LoadEnd"))
 
         appends = log.append_all(dict(zip(append.schema.names, append.columns, strict=True)) for append in load())
-    write_start(checkpoint, Start(appends[0], appends[-1]))
+    write_start(checkpoint, RecoveryStart(appends[0], appends[-1]))
     return appends[0]
 
 

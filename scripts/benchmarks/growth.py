@@ -13,7 +13,7 @@ from coordinator_udf.groups.decisions import COLUMNS
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import move_times
-from coordinator_udf.simulation.ownership import Ownership
+from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 from scripts.benchmarks.results import Outcome
@@ -108,7 +108,7 @@ def cost(way: Way, members: int) -> Cost:
     """Measures one growth."""
     history = world(way, members)
     start_ms = history.start_ms + _GROWS_MS
-    owners = Ownership()
+    owners = Owners()
     stops: dict[TopicPartition, int] = {}
     since: dict[TopicPartition, int] = {}
     last_ms = start_ms

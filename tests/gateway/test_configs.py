@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.gateway.settings import GatewaySettings, GroupConfig
+from coordinator_udf.gateway.settings import GatewaySettings, GroupSetting
 from coordinator_udf.log.embedded import EmbeddedLog
 from tests.gateway.in_process import PARTITIONS, Front, topics
 from tests.gateway.wire import Wire
@@ -16,7 +16,10 @@ from tests.gateway.wire import Wire
 KNOWN = topics(t1=4)
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-OF_GROUPS = (GroupConfig(SESSION, 45_000, 45_000, 45_000, 60_000), GroupConfig(HEARTBEAT, 5_000, 5_000, 5_000, 15_000))
+OF_GROUPS = (
+    GroupSetting(SESSION, 45_000, 45_000, 45_000, 60_000),
+    GroupSetting(HEARTBEAT, 5_000, 5_000, 5_000, 15_000),
+)
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def test_topics_and_the_broker_have_no_settings(front: Front) -> None:
 
 
 def test_groups_have_the_settings_of_the_coordinator_and_none_of_their_own(tmp_path: Path) -> None:
-    config = GroupConfig("consumer.session.timeout.ms", 50_000, 45_000), GroupConfig("consumer.x.ms", 1, 1)
+    config = GroupSetting("consumer.session.timeout.ms", 50_000, 45_000), GroupSetting("consumer.x.ms", 1, 1)
     resource = {"resourceType": 32, "resourceName": "g", "configurationKeys": None}
     body = {"resources": [resource], "includeSynonyms": True, "includeDocumentation": False}
     listed = {"resourceTypes": [2, 4, 8, 16, 32]}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.availability import Moment, availability
+from coordinator_udf.replay.inputs.broker_log.availability import RequestMoment, availability
 from coordinator_udf.replay.inputs.broker_log.facts import findings, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.order import set_row_times
@@ -97,14 +97,14 @@ def asked(number: int, group: str, at_ms: int, error: int) -> Entry:
 def test_a_shard_was_loaded_as_soon_as_no_answer_says_that_it_was_not() -> None:
     # Loading (14), then a member that the coordinator doesn't know (25), which it can only say once it has loaded.
     entries = [asked(1, "a", 1_000, 25), asked(2, "a", 9_000, 14), asked(3, "a", 9_200, 25)]
-    found = availability([Moment.of(entry) for entry in entries], 1)
+    found = availability([RequestMoment.of(entry) for entry in entries], 1)
     assert [(control.api, control.log_ts) for control in found.controls[3, 0]] == [("Failover", 9_003)]
 
 
 def test_a_shard_that_nobody_asked_for_long_was_loaded_soon_if_anything_says_so() -> None:
     def loaded_ms(error: int, *between: Entry) -> int:
         entries = [asked(1, "a", 1_000, 25), asked(2, "a", 9_000, error), *between, asked(9, "a", 39_000, 25)]
-        found = availability([Moment.of(entry) for entry in entries], 2)
+        found = availability([RequestMoment.of(entry) for entry in entries], 2)
         return found.controls[9, partition_for("a", 2)][-1].log_ts
 
     other = next(name for name in "bcdefgh" if partition_for(name, 2) != partition_for("a", 2))

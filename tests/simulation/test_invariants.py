@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
-from coordinator_udf.simulation.history import Commit, History, MemberEvent, Membership, Unsettled
+from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Unsettled
 from coordinator_udf.simulation.invariants import LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
@@ -24,8 +24,8 @@ def _kinds(history: History) -> list[str]:
     return [violation.kind for violation in violations(history)]
 
 
-def _event(ts_ms: int, client_id: str, event: str, *partitions: TopicPartition) -> MemberEvent:
-    return MemberEvent(ts_ms, "g", client_id, 1, event, partitions)
+def _event(ts_ms: int, client_id: str, event: str, *partitions: TopicPartition) -> ApplicationEvent:
+    return ApplicationEvent(ts_ms, "g", client_id, 1, event, partitions)
 
 
 # ---- two owners
@@ -36,11 +36,11 @@ def _given_to_b_while_a_has_it(history: History) -> None:
     history.events += [_event(70, "a", "assigned", _T0), _event(80, "b", "assigned", _T0), _event(90, "b", "closed")]
 
 
-def _removed(*memberships: Membership) -> History:
+def _removed(*memberships: KnownMembership) -> History:
     """Returns a history in which a, who owned nothing, was removed at 50 as the member m."""
     history = History(0, 100, {"t": 1}, process_of={"m": "a/1", "n": "a/1"}, removals=[(50, "m")])
     history.events = [_event(0, "a", "start"), _event(1, "b", "start")]
-    history.memberships = [Membership(10, 2, "g", "a/1", "m", 1, is_stable=True), *memberships]
+    history.memberships = [KnownMembership(10, 2, "g", "a/1", "m", 1, is_stable=True), *memberships]
     history.subscribed = {"a/1": Subscribe(("t",))}
     _given_to_b_while_a_has_it(history)
     return history
@@ -48,19 +48,19 @@ def _removed(*memberships: Membership) -> History:
 
 def test_who_was_removed_is_excused_until_it_has_a_new_membership() -> None:
     assert _kinds(_removed()) == []
-    known_again = Membership(60, 2, "g", "a/1", "m", 3, is_stable=True)
+    known_again = KnownMembership(60, 2, "g", "a/1", "m", 3, is_stable=True)
     assert _kinds(_removed(known_again)) == [], "it may be the answer to what it asked before"
-    fenced = Membership(55, 2, "g", "a/1", "m", 0, is_stable=False)
+    fenced = KnownMembership(55, 2, "g", "a/1", "m", 0, is_stable=False)
     assert _kinds(_removed(fenced)) == []
     assert _kinds(_removed(fenced, known_again)) == ["two owners"]
-    as_another = Membership(60, 2, "g", "a/1", "n", 3, is_stable=True)
+    as_another = KnownMembership(60, 2, "g", "a/1", "n", 3, is_stable=True)
     assert _kinds(_removed(as_another)) == ["two owners"]
-    after_both = Membership(85, 4, "g", "a/1", "n", 3, is_stable=True)
+    after_both = KnownMembership(85, 4, "g", "a/1", "n", 3, is_stable=True)
     assert _kinds(_removed(after_both)) == []
 
 
 def test_who_is_removed_under_an_id_that_it_has_no_more_is_not_excused() -> None:
-    assert _kinds(_removed(Membership(40, 2, "g", "a/1", "n", 2, is_stable=True))) == ["two owners"]
+    assert _kinds(_removed(KnownMembership(40, 2, "g", "a/1", "n", 2, is_stable=True))) == ["two owners"]
 
 
 @pytest.mark.parametrize(("made_ms", "kinds"), [(75, []), (60, ["two owners"]), (85, ["two owners"])])
@@ -208,7 +208,7 @@ def test_what_a_member_is_told_only_rises() -> None:
     def told(*numbers: tuple[int, int, bool]) -> list[str]:
         history = _recorded((1, "ConsumerGroupMetadata", None, {"epoch": 9}), (30, *_NO_CONSUMER_GROUP))
         for ts_ms, number, is_stable in numbers:
-            history.memberships.append(Membership(ts_ms, 0, "g", "a/1", "m", number, is_stable))
+            history.memberships.append(KnownMembership(ts_ms, 0, "g", "a/1", "m", number, is_stable))
         return [violation.detail for violation in violations(history)]
 
     assert told((10, 3, True), (11, 0, False), (12, 3, True), (13, 4, True)) == []

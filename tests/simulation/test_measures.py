@@ -8,7 +8,7 @@ import re
 import pytest
 
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import MemberEvent
+from coordinator_udf.simulation.history import ApplicationEvent
 from coordinator_udf.simulation.measures import (
     expulsion_times,
     first_disturbance_ms,
@@ -43,7 +43,7 @@ def test_callbacks_of_real_clients_are_measured_alike(run: str) -> None:
     told = sorted(map(json.loads, (folder / f"{run}.callbacks.jsonl").read_text().splitlines()), key=lambda t: t["t"])
     end_ms = next(line["t"] for line in told if line["event"] == "end")
     events = [
-        MemberEvent(
+        ApplicationEvent(
             line["t"],
             "g",
             line["client"],
@@ -61,8 +61,8 @@ def test_callbacks_of_real_clients_are_measured_alike(run: str) -> None:
     assert sum(time >= start_ms for time in move_times(events)) == moves
 
 
-def event(ts_ms: int, client_id: str, name: str, *numbers: int) -> MemberEvent:
-    return MemberEvent(ts_ms, "g", client_id, 1, name, tuple(TopicPartition("t", number) for number in numbers))
+def event(ts_ms: int, client_id: str, name: str, *numbers: int) -> ApplicationEvent:
+    return ApplicationEvent(ts_ms, "g", client_id, 1, name, tuple(TopicPartition("t", number) for number in numbers))
 
 
 EVENTS = [

@@ -13,7 +13,7 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
-from coordinator_udf.simulation.ownership import Ownership
+from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.plan import Habit, MemberPlan, NetworkPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.shrink import event_list, shrink
 from coordinator_udf.simulation.world import World
@@ -58,7 +58,7 @@ def _code(body: Mapping[str, Any]) -> int:
 def test_nobody_is_harmed_beside_a_member_that_misbehaves(protocol: str, habit: Habit) -> None:
     history = World(_plan(protocol, habit), 1).run()
     assert violations(history) == []
-    owners = Ownership()
+    owners = Owners()
     for event in history.events:
         owners.take(event)
     shared_out = [owners.of(TopicPartition("t", number)) for number in range(8)]

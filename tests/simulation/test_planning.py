@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from coordinator_udf.simulation.charts import load_rows, state_rows
 from coordinator_udf.simulation.planning import FleetLoad, FleetSecond, fleet_load, load_lines
-from coordinator_udf.simulation.scenario_fields import Fault, Members, Scenario, Topic
+from coordinator_udf.simulation.scenario_fields import Fault, MembersFields, Scenario, TopicFields
 from jobs.simulate_groups import app
 
 _SMALL = """
@@ -25,8 +25,8 @@ def test_a_fleet_sends_what_its_groups_send() -> None:
     scenario = Scenario(
         title="fleet",
         end_s=80,
-        members=(Members(count=4, properties={"heartbeat.interval.ms": 1000, "enable.auto.commit": False}),),
-        topics=(Topic("t", 8),),
+        members=(MembersFields(count=4, properties={"heartbeat.interval.ms": 1000, "enable.auto.commit": False}),),
+        topics=(TopicFields("t", 8),),
         faults=(Fault("failover", at_s=30, length_s=2),),
     )
     load = fleet_load(scenario, 4_000, 2)

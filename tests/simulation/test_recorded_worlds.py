@@ -10,8 +10,8 @@ import pytest
 
 from coordinator_udf.replay.members.failovers import _Walk, find_failovers
 from coordinator_udf.replay.members.member_ids import member_ids
-from coordinator_udf.replay.members.recorded_coordinator import Failover, RequestKey
-from coordinator_udf.replay.members.recording import Line, Recording, read_recording
+from coordinator_udf.replay.members.recorded_coordinator import RecordedFailover, RequestKey
+from coordinator_udf.replay.members.recording import Line, RecordedMembers, read_recording
 from coordinator_udf.simulation.recorded.comparison import run_in_world
 from coordinator_udf.simulation.recorded.world import RecordedWorld
 from tests.conftest import ROOT, shared
@@ -53,7 +53,9 @@ def test_failovers_are_found_where_answers_show_them() -> None:
     assert _explained_until(recording, found[:2], ids) < end
 
 
-def _explained_until(recording: Recording, failovers: Iterable[Failover], ids: Mapping[RequestKey, str]) -> int:
+def _explained_until(
+    recording: RecordedMembers, failovers: Iterable[RecordedFailover], ids: Mapping[RequestKey, str]
+) -> int:
     """The number of the first line at which our shard answers otherwise than Kafka's; after the last, if nowhere."""
     walk = _Walk(recording, ids)
     for failover in failovers:
@@ -61,7 +63,7 @@ def _explained_until(recording: Recording, failovers: Iterable[Failover], ids: M
     return walk.go(recording.lines[-1][0] + 1)
 
 
-def _changed(recording: Recording, number: int) -> Recording:
+def _changed(recording: RecordedMembers, number: int) -> RecordedMembers:
     """A recording in which the answer that arrives with one line is of another generation or epoch."""
     lines = list(recording.lines)
     line = lines[number - 1][1]
@@ -86,7 +88,7 @@ def test_an_answer_that_kafka_never_gave_is_reported_where_it_stands() -> None:
         assert (reported["m"], reported["req"]) == key
 
 
-def _without(recording: Recording, unwanted: Callable[[Line], bool]) -> Recording:
+def _without(recording: RecordedMembers, unwanted: Callable[[Line], bool]) -> RecordedMembers:
     """A recording that lacks the first line of a kind."""
     number = next(number for number, line in recording.lines if unwanted(line))
     return replace(recording, lines=[line for line in recording.lines if line[0] != number])

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator_udf.settings.coordinator import SettingsError
-from coordinator_udf.simulation.history import MemberEvent
+from coordinator_udf.simulation.history import ApplicationEvent
 from coordinator_udf.simulation.what_if.change import Change, changed_plan
 from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.comparison import compare
@@ -139,7 +139,7 @@ def test_an_assignor_that_a_groups_protocol_has_not_is_refused(log: str, change:
     assert said in str(refused.value)
 
 
-def _errors(events: list[MemberEvent]) -> list[MemberEvent]:
+def _errors(events: list[ApplicationEvent]) -> list[ApplicationEvent]:
     return [event for event in events if event.event == "error"]
 
 

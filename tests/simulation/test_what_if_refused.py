@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import History, MemberEvent
+from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.what_if.details import RefusedMember, detailed, mean_of
 from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG
 
 
-def _event(process: str, event: str, detail: str | None = None) -> MemberEvent:
+def _event(process: str, event: str, detail: str | None = None) -> ApplicationEvent:
     client_id, _, run = process.partition("/")
-    return MemberEvent(1_000, "g", client_id, int(run), event, (), detail)
+    return ApplicationEvent(1_000, "g", client_id, int(run), event, (), detail)
 
 
 def test_who_is_assigned_something_after_an_error_is_not_refused_for_good() -> None:

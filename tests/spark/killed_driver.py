@@ -31,7 +31,7 @@ from coordinator_udf.log.history import LogHistory
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.shard.state_row.codec import encode
 from coordinator_udf.streaming import recovery, shard_function
-from coordinator_udf.streaming.checkpoint import Start
+from coordinator_udf.streaming.checkpoint import RecoveryStart
 from coordinator_udf.streaming.checkpoint_files import CheckpointFiles
 from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.folding import Folder
@@ -122,7 +122,7 @@ def arm_recovery(point: str, after: int) -> None:
             die()
         return numbers
 
-    def noted(checkpoint: CheckpointFiles, start: Start) -> None:
+    def noted(checkpoint: CheckpointFiles, start: RecoveryStart) -> None:
         write_start(checkpoint, start)
         if point == "noted":
             die()

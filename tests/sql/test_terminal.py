@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.sql.shapes import SHAPES
-from coordinator_udf.sql.terminal import KEYWORDS, Columns, completions
+from coordinator_udf.sql.terminal import KEYWORDS, KnownColumns, completions
 from schemas.views import VIEWS
 from tests.conftest import ROOT
 from tests.waiting import wait
@@ -55,7 +55,7 @@ def test_after_a_point_there_are_columns_alone() -> None:
 
 
 def test_every_table_and_view_has_its_columns() -> None:
-    columns = Columns()
+    columns = KnownColumns()
     assert all("source" in columns(name) for name in (*SHAPES, *VIEWS) if name != "consumer_offsets")
     assert "waiting_for_joins_ms" in columns("rebalances")
     assert "client_id" in columns("waited_for")

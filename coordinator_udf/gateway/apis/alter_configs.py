@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.configs import BROKER, GROUP, TOPIC, Configurable, missing
-from coordinator_udf.gateway.settings import GroupConfig
+from coordinator_udf.gateway.settings import GroupSetting
 from coordinator_udf.log.file import GroupConfigs
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.protocol.wire.shaping import answer
@@ -117,7 +117,7 @@ def _refuse_others(kind: int, name: str, there: Configurable, configs: Sequence[
     assert kind == GROUP
 
 
-def _validate(own: Mapping[str, str], of_groups: Sequence[GroupConfig]) -> None:
+def _validate(own: Mapping[str, str], of_groups: Sequence[GroupSetting]) -> None:
     """Checks all that a group would have for itself (GroupConfig.validate).
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import Node, unknown_topic
-from coordinator_udf.gateway.settings import GroupConfig
+from coordinator_udf.gateway.settings import GroupSetting
 from coordinator_udf.gateway.topics import TopicCatalog
 from coordinator_udf.log.file import GroupConfigs
 from coordinator_udf.protocol.errors import Errors
@@ -44,7 +44,7 @@ class Configurable:
 
     node: Node
     catalog: TopicCatalog
-    of_groups: Sequence[GroupConfig] = ()
+    of_groups: Sequence[GroupSetting] = ()
     own: GroupConfigs = field(default_factory=dict)
 
 
@@ -108,7 +108,7 @@ def missing(kind: int, name: str, there: Configurable) -> tuple[Errors, str | No
     return Errors.INVALID_REQUEST, f"the resource's type is {kind}, expected {expected}"
 
 
-def _told(config: GroupConfig, own: str | None, *, synonyms: bool) -> dict[str, Any]:
+def _told(config: GroupSetting, own: str | None, *, synonyms: bool) -> dict[str, Any]:
     """Returns what is told of a setting of a group: its own value, or the coordinator's."""
     coordinators_source = _DEFAULT if config.value == config.default else _STATIC_BROKER
     known = [{"name": f"group.{config.name}", "value": str(config.value), "source": coordinators_source}]

@@ -16,7 +16,7 @@ from coordinator_udf.gateway.security.sasl_authentication import (
     Authenticator,
     Identity,
     SaslAuthentication,
-    Session,
+    SaslSession,
     read_header,
 )
 from coordinator_udf.gateway.security.settings import SecuritySettings
@@ -44,7 +44,7 @@ class SecureAdmission:
     authenticator: Authenticator
     strangers: Strangers
 
-    async def admit(self, stranger: Stranger) -> Session:
+    async def admit(self, stranger: Stranger) -> SaslSession:
         """See `Admission.admit`."""
         loop = asyncio.get_running_loop()
         limit = asyncio.timeout(self.settings.strangers_timeout_ms / 1000)
@@ -64,7 +64,7 @@ class SecureAdmission:
             raise Closed(f"TLS failed: {error.reason or error}", quietly=True) from None
         finally:
             self.strangers.leave(host, place)
-        return Session(known, self.authenticator, stranger.peer)
+        return SaslSession(known, self.authenticator, stranger.peer)
 
     async def _authenticate(self, stranger: Stranger) -> Identity:
         authentication = SaslAuthentication(self.authenticator, stranger.peer)

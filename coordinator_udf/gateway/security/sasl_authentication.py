@@ -179,7 +179,7 @@ class SaslAuthentication:
         return SaslAnswer(_said(header, errorCode=failed, errorMessage=told, authBytes=""), "authentication failed")
 
 
-class Session:
+class SaslSession:
     """The time in which it is known who is at the other end of a connection; see `server.interfaces.Session`."""
 
     def __init__(self, known: Identity, authenticator: Authenticator, peer: str) -> None:

@@ -18,7 +18,7 @@ from coordinator_udf.gateway.peers import Peers
 from coordinator_udf.gateway.server.calls import WAITING, Call
 from coordinator_udf.gateway.server.interfaces import Closed, Incoming, MakeBody, Started
 from coordinator_udf.gateway.server.pending_requests import PendingRequests
-from coordinator_udf.gateway.settings import GroupConfig
+from coordinator_udf.gateway.settings import GroupSetting
 from coordinator_udf.gateway.topic_store import Decide, TopicStore
 from coordinator_udf.gateway.versions import LOCAL, advertised, is_served
 from coordinator_udf.protocol.errors import Errors
@@ -42,7 +42,7 @@ class Dispatcher:
         group_configs: GroupConfigStore | None,
         client_assignors: bool = False,
         peers: Peers | None = None,
-        of_groups: Sequence[GroupConfig] = (),
+        of_groups: Sequence[GroupSetting] = (),
     ) -> None:
         self._peers = peers
         self._pending = pending

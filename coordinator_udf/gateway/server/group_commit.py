@@ -31,7 +31,7 @@ class RequestLog(Protocol):
         """Returns the clock by which rows are stamped."""
 
 
-class Entry(NamedTuple):
+class RequestRows(NamedTuple):
     """The rows of one request.
 
     Attributes:
@@ -74,7 +74,7 @@ class GroupCommit:
         self._rows_max = rows_max
         self.room: Callable[[], int] | None = None
         #: Lanes with their entries, those that were heard of last at the end.
-        self._lanes: dict[object, deque[Entry]] = {}
+        self._lanes: dict[object, deque[RequestRows]] = {}
         self._wake = asyncio.Event()
         self._more_room = asyncio.Event()
         self.standstill = Standstill(requests_max)
@@ -85,7 +85,7 @@ class GroupCommit:
         self.rows = 0
         self.shed = 0
 
-    def submit(self, entry: Entry) -> None:
+    def submit(self, entry: RequestRows) -> None:
         """Queues a request; call it in the loop."""
         entries = self._lanes.pop(entry.lane, None) or deque()
         entries.append(entry)
@@ -122,14 +122,14 @@ class GroupCommit:
             watching.cancel()
             self._thread.shutdown(wait=True)
 
-    def _next_group(self, rows_max: int) -> list[Entry]:
+    def _next_group(self, rows_max: int) -> list[RequestRows]:
         """Returns the entries that go to the log next: all if they fit, else those of the newest lanes."""
         lanes = self._lanes
-        newest: list[list[Entry]] = []
+        newest: list[list[RequestRows]] = []
         size = 0
         while lanes and size < rows_max:
             lane, entries = lanes.popitem()
-            taken: list[Entry] = []
+            taken: list[RequestRows] = []
             while entries and (size < rows_max or not size):
                 entry = entries.popleft()
                 if entry.is_wanted():
@@ -142,7 +142,7 @@ class GroupCommit:
                 lanes[lane] = entries
         return [entry for taken in reversed(newest) for entry in taken]
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: RequestRows) -> None:
         self.shed += 1
         self._unsaid += 1
         entry.done(Unwanted())
@@ -150,7 +150,7 @@ class GroupCommit:
             _log.warning("%d requests are dropped before the log: nobody waits for them any more", self._unsaid)
             self._said_at, self._unsaid = now, 0
 
-    def _append(self, group: list[Entry]) -> list[Exception | None]:
+    def _append(self, group: list[RequestRows]) -> list[Exception | None]:
         try:
             self._write([row for entry in group for row in entry.rows])
         except BadRequest as error:

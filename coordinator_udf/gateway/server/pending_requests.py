@@ -15,7 +15,7 @@ from coordinator_udf.gateway.apis.errors import loading, unanswered
 from coordinator_udf.gateway.server.assignment_delivery import Asked, AssignmentDelivery
 from coordinator_udf.gateway.server.calls import WAITING, Call, Nameless, find_nameless, is_sign_of_life, is_wanted
 from coordinator_udf.gateway.server.futures import Unanswered
-from coordinator_udf.gateway.server.group_commit import Entry, GroupCommit
+from coordinator_udf.gateway.server.group_commit import GroupCommit, RequestRows
 from coordinator_udf.gateway.server.interfaces import Closed, MakeBody, ToldBody
 from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.log.rows import request_rows
@@ -90,7 +90,7 @@ class PendingRequests:
         #: How many requests there had been when it came back: it has caught up when it answers a later one.
         self._before_return: int | None = None
         #: While the coordinator loads: what is to go to the log after that, by the request's id, in order.
-        self._held: dict[str, Entry] | None = {} if is_loading else None
+        self._held: dict[str, RequestRows] | None = {} if is_loading else None
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -187,7 +187,7 @@ class PendingRequests:
             done(error)
         else:
             self._pending[request_id].rows = len(rows)
-            self._submit(request_id, Entry(rows, done, call.lane, partial(is_wanted, call, answered)))
+            self._submit(request_id, RequestRows(rows, done, call.lane, partial(is_wanted, call, answered)))
         return answered
 
     def deliver_parts(self, answers: Iterable[tuple[str, int, str | None]]) -> None:
@@ -234,7 +234,7 @@ class PendingRequests:
             return True
         return self._before_return is not None and int(request_id.removeprefix(self._prefix)) > self._before_return
 
-    def _submit(self, request_id: str, entry: Entry) -> None:
+    def _submit(self, request_id: str, entry: RequestRows) -> None:
         if self._held is None:
             self._commit.submit(entry)
             return
@@ -257,7 +257,7 @@ class PendingRequests:
             return
         self.withdrawn += 1
         rows = self._rows(self._next_id(), member.leaving(), None)
-        self._commit.submit(Entry(rows, lambda _: None, member, lambda: True))
+        self._commit.submit(RequestRows(rows, lambda _: None, member, lambda: True))
 
     def _rows(self, request_id: str, call: Call, proposed_member_id: str | None) -> list[dict[str, Any]]:
         return request_rows(

@@ -55,7 +55,7 @@ class Move:
         return self.there is None
 
 
-class Coordinator:
+class GroupCoordinator:
     """The coordinator of one group, in a cluster or behind a gateway.
 
     Args:
@@ -68,7 +68,7 @@ class Coordinator:
         self._group_id = group_id
         self._connection: BrokerConnection | None = None
 
-    async def __aenter__(self) -> Coordinator:
+    async def __aenter__(self) -> GroupCoordinator:
         failures = []
         for host, port in self._settings.bootstrap:
             try:
@@ -162,7 +162,7 @@ class Coordinator:
             raise MigrationError(f"{self.name} doesn't tell or take {what}: {name}")
 
 
-async def plan(source: Coordinator, target: Coordinator) -> list[Move]:
+async def plan(source: GroupCoordinator, target: GroupCoordinator) -> list[Move]:
     """Returns what has to be committed at the target so that it has what the source has.
 
     Raises:

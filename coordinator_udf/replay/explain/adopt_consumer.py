@@ -34,7 +34,7 @@ _MOMENTS = 12
 _ASSIGNING = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
 
 
-class World(NamedTuple):
+class Surroundings(NamedTuple):
     """What a group depends on besides its requests.
 
     Attributes:
@@ -53,7 +53,7 @@ def consumer_adoptions(
     at: Place,
     ours: ConsumerGroup | None,
     timers: Sequence[Timer],
-    world: World,
+    world: Surroundings,
 ) -> Iterator[Adoption]:
     """Yields what the group may have been, the likeliest first.
 
@@ -298,7 +298,9 @@ def _held(member: ConsumerMember) -> Partitions:
 # -- the rest -------------------------------------------------------------------------------------------------------
 
 
-def _adoption(told: GroupTold, at: Place, group: ConsumerGroup, timers: Sequence[Timer], world: World) -> Adoption:
+def _adoption(
+    told: GroupTold, at: Place, group: ConsumerGroup, timers: Sequence[Timer], world: Surroundings
+) -> Adoption:
     group.metadata_hash = metadata_hash(world.topics, subscribed_topics(group.members.values(), group.resolved_regexes))
     armed = {(timer.key.kind, timer.key.member_id): timer for timer in timers}
     found: list[ArmedTimer] = []

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from coordinator_udf.replay.explain.points import OtherBegin, Point
 from coordinator_udf.replay.explain.results import Inserted, Option
 from coordinator_udf.replay.explain.walk import Walk
-from coordinator_udf.replay.explain.window import Path, Window
+from coordinator_udf.replay.explain.window import Path, WindowSearch
 
 #: From so many steps back it is looked which intervals were over. With half and with double two logs of busy machines
 #: come out the same.
@@ -26,7 +26,7 @@ class _Begin(NamedTuple):
 class OtherBegins:
     """The steps that may have begun an interval at another time than usual, before one answer that differs."""
 
-    def __init__(self, walk: Walk, points: Sequence[Point], window: Window) -> None:
+    def __init__(self, walk: Walk, points: Sequence[Point], window: WindowSearch) -> None:
         """Begins where the answer differed.
 
         Args:

@@ -32,7 +32,7 @@ from coordinator_udf.groups.store import Group, GroupStore
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.placeholders import fill_placeholders
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.replay.explain.snapshot import Assigned, Snapshot, Told, Written, told_by
+from coordinator_udf.replay.explain.snapshot import Assigned, Snapshot, ToldBySnapshot, Written, told_by
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.control_rows import loaded_assignments
 from coordinator_udf.shard.sessions.columns import SessionColumns
@@ -80,7 +80,7 @@ class GroupMachine:
         self._is_elsewhere = False
         #: What came of something at a snapshot, while that is remembered; the snapshots are kept for their parts.
         self._remembered: dict[Hashable, tuple[Snapshot, Snapshot, list[Given]]] | None = None
-        self._told: dict[bytes, Told] = {}
+        self._told: dict[bytes, ToldBySnapshot] = {}
 
     @property
     def now_ms(self) -> int:
@@ -188,7 +188,7 @@ class GroupMachine:
         """Whether it is known what regular expressions match, but not told to the group yet."""
         return bool(self._shard.ctx.resolving if self._known is None else self._known.resolving)
 
-    def _tell(self) -> Told:
+    def _tell(self) -> ToldBySnapshot:
         """Returns what the group tells: of each state once."""
         if self._known is None:
             return told_by(self._shard.store.groups.values(), self._interval_ms)

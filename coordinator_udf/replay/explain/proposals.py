@@ -33,7 +33,7 @@ _LEAST_OF: Final = {
 _CHECK: Final = "offsets.retention.check.interval.ms"
 
 
-class Span(NamedTuple):
+class SettingSpan(NamedTuple):
     """What the answers from one time to another say of a setting together, and how many exclude the value given."""
 
     name: str
@@ -66,32 +66,32 @@ def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
     return [line for line in lines if not (is_retained and line.startswith(f"--set {_CHECK}="))]
 
 
-def _needed(span: Span, settings: Settings) -> Iterator[str]:
+def _needed(span: SettingSpan, settings: Settings) -> Iterator[str]:
     """Yields the setting that has to be given as well for the value to be allowed."""
     bound = _LEAST_OF.get(span.name)
     if bound is not None and _round(span) < getattr(settings, FIELDS[bound].name):
         yield f"--set {bound}={_round(span)}, without which that value is refused"
 
 
-def _joined(spans: Sequence[Span]) -> list[Span]:
+def _joined(spans: Sequence[SettingSpan]) -> list[SettingSpan]:
     """Returns the spans, with those put together that give one value."""
-    joined: list[Span] = []
+    joined: list[SettingSpan] = []
     for span in spans:
         if joined and _round(joined[-1]) == _round(span):
             last = joined.pop()
             both = last.contradicting + span.contradicting
             least, most = min(last.least, span.least), max(last.most, span.most)
-            joined.append(Span(last.name, last.first_ts, span.last_ts, least, most, both))
+            joined.append(SettingSpan(last.name, last.first_ts, span.last_ts, least, most, both))
         else:
             joined.append(span)
     return joined
 
 
-def _has(span: Span, value: int) -> bool:
+def _has(span: SettingSpan, value: int) -> bool:
     return span.least <= value <= span.most
 
 
-def _line(span: Span, given: int) -> str:
+def _line(span: SettingSpan, given: int) -> str:
     when = f" from {_time(span.first_ts)} to {_time(span.last_ts)}"
     bounds = str(span.least) if span.least == span.most else f"{span.least} to {span.most}"
     if span.most == MOST:
@@ -106,7 +106,7 @@ def _time(ts: int) -> str:
     return f"{datetime.fromtimestamp(ts / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-def _round(span: Span) -> int:
+def _round(span: SettingSpan) -> int:
     """Returns the roundest number within the bounds; of several the greatest."""
     if span.most == MOST:
         return span.least
@@ -121,9 +121,9 @@ def _round(span: Span) -> int:
     return span.most
 
 
-def _spans(bounds: Sequence[Bound], given: int) -> Iterator[Span]:
+def _spans(bounds: Sequence[Bound], given: int) -> Iterator[SettingSpan]:
     """Cuts a setting's time where its bounds exclude each other."""
-    span: Span | None = None
+    span: SettingSpan | None = None
     for bound in bounds:
         against = int(not bound.least <= given <= bound.most)
         if span is not None and max(span.least, bound.least) <= min(span.most, bound.most):
@@ -136,7 +136,7 @@ def _spans(bounds: Sequence[Bound], given: int) -> Iterator[Span]:
             continue
         if span is not None:
             yield span
-        span = Span(bound.name, bound.ts, bound.ts, bound.least, bound.most, against)
+        span = SettingSpan(bound.name, bound.ts, bound.ts, bound.least, bound.most, against)
     if span is not None:
         yield span
 

@@ -18,7 +18,7 @@ from coordinator_udf.groups.model.offsets import CommittedOffset, TopicOffsets
 from coordinator_udf.groups.model.timers import Timer
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.explain.adopt_classic import Place, classic_adoptions
-from coordinator_udf.replay.explain.adopt_consumer import World, consumer_adoptions
+from coordinator_udf.replay.explain.adopt_consumer import Surroundings, consumer_adoptions
 from coordinator_udf.replay.explain.points import Point
 from coordinator_udf.replay.explain.told import GroupTold
 from coordinator_udf.replay.explain.walk import Walk
@@ -205,7 +205,7 @@ class Rebase:
             settings.group_consumer_session_timeout_ms,
             settings.group_consumer_assignment_interval_ms,
         )
-        world = World(machine.topics, session_ms, interval_ms)
+        world = Surroundings(machine.topics, session_ms, interval_ms)
         if not self._told.has_consumers and consumer is None:
             yield from (adoption if offsets is None else replace_offsets(adoption, offsets) for adoption in of_classic)
             return

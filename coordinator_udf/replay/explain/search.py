@@ -17,7 +17,7 @@ from coordinator_udf.replay.explain.points import Mismatch, Point, Tail
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.explain.results import Explanation, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Walk
-from coordinator_udf.replay.explain.window import Path, Window
+from coordinator_udf.replay.explain.window import Path, WindowSearch
 
 #: After so many answers in a row that nothing explained some are looked at less closely: with the second, fourth,
 #: eighth … of them. No order makes up for other settings than the broker had.
@@ -194,12 +194,12 @@ class Search:
             far, close = self._points[:-near], self._points[-near:]
             self._points = far[len(far) % 2 :: 2] + close
 
-    def _explain(self, mismatches: list[Mismatch]) -> Window | None:
+    def _explain(self, mismatches: list[Mismatch]) -> WindowSearch | None:
         """Takes an order in which the answers that differ don't; what was searched if there is none."""
         walk = self._walk
         here, tail = walk.point(), walk.tail(self._points[0])
         goal = min(here.first + self._bounds.ahead, len(walk.steps))
-        window = Window(walk, goal, mismatches[0].place, self._points[0], self._rebase.given_up)
+        window = WindowSearch(walk, goal, mismatches[0].place, self._points[0], self._rebase.given_up)
         walk.machine.remember(is_on=True)
         path = self._search(window, here)
         walk.machine.remember(is_on=False)
@@ -215,7 +215,7 @@ class Search:
         walk.forward_to(here, tail)
         return window
 
-    def _search(self, window: Window, here: Point) -> Path | None:
+    def _search(self, window: WindowSearch, here: Point) -> Path | None:
         """Returns an order that explains the window; None within the tries that there are."""
         most = self._bounds.tries if not self._follows(here.first) else self._bounds.tries_of_follow_ups
         if self._is_patient():
@@ -228,7 +228,7 @@ class Search:
         window.is_cut = path is None and window.tries >= limit
         return path
 
-    def _least_changed(self, window: Window, starts: Sequence[Point], limit: int) -> Path | None:
+    def _least_changed(self, window: WindowSearch, starts: Sequence[Point], limit: int) -> Path | None:
         """Returns the least changed order, of those the one from the nearest point; None up to that number of tries.
 
         Few changes are looked for everywhere, but not for long, before one search is gone through to its end: first of
@@ -286,7 +286,7 @@ class Search:
         self._points.append(path.end)
         self._farthest = max(self._farthest, path.end.first)
 
-    def _give_up(self, mismatches: list[Mismatch], window: Window) -> None:
+    def _give_up(self, mismatches: list[Mismatch], window: WindowSearch) -> None:
         """Notes what stays unexplained and goes on from there."""
         self._fruitless = self._fruitless + 1 if self._follows(self._walk.first) else 1
         for mismatch in mismatches:
@@ -299,7 +299,7 @@ class Search:
         self._farthest = max(self._farthest, self._walk.first)
         self._put_right(mismatches[0].place, decided=not window.is_cut)
 
-    def _searched(self, window: Window) -> str:
+    def _searched(self, window: WindowSearch) -> str:
         """Returns which orders were tried for an answer that none of them explains, or what ended that."""
         if window.is_cut:
             return f"not decided: the bound of {window.tries} steps was reached before all orders were tried"

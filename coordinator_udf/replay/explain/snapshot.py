@@ -82,7 +82,7 @@ class Snapshot(NamedTuple):
         return self.groups, self.committed, self.pending
 
 
-class Told(NamedTuple):
+class ToldBySnapshot(NamedTuple):
     """What a snapshot's groups tell: of consumer groups whether there is one, and what depends on the time."""
 
     is_consumer: bool
@@ -91,7 +91,7 @@ class Told(NamedTuple):
     has_regexes: bool
 
 
-def told_by(groups: Iterable[Group], interval_ms: int) -> Told:
+def told_by(groups: Iterable[Group], interval_ms: int) -> ToldBySnapshot:
     """Returns what groups tell.
 
     Args:
@@ -106,7 +106,7 @@ def told_by(groups: Iterable[Group], interval_ms: int) -> Told:
             intervals.append((group.metadata_refresh_ms - METADATA_REFRESH_INTERVAL_MS, METADATA_REFRESH_INTERVAL_MS))
         intervals += ((resolved.timestamp, _REGEX_INTERVAL_MS) for resolved in group.resolved_regexes.values())
     newest = (next(iter(group.resolved_regexes.values()), None) for group in consumers)
-    return Told(
+    return ToldBySnapshot(
         bool(consumers),
         list(dict.fromkeys(intervals)),
         [found.timestamp for found in newest if found is not None],

@@ -23,7 +23,7 @@ class Path(NamedTuple):
     begun: int | None = None
 
 
-class Window:
+class WindowSearch:
     """The search of the windows before one answer that differs."""
 
     def __init__(self, walk: Walk, goal: int, place: int, since: Point, given_up: Container[int]) -> None:

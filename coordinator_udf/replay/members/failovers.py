@@ -16,8 +16,8 @@ from typing import Any
 
 from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.replay.members.canonical import canonical_answer
-from coordinator_udf.replay.members.recorded_coordinator import Failover, RecordedCoordinator, RequestKey
-from coordinator_udf.replay.members.recording import Line, Recording
+from coordinator_udf.replay.members.recorded_coordinator import RecordedCoordinator, RecordedFailover, RequestKey
+from coordinator_udf.replay.members.recording import Line, RecordedMembers
 
 _NOT_COORDINATOR = 16
 
@@ -57,7 +57,7 @@ class _Bounds:
     is_exact: bool
 
 
-def recorded_requests(recording: Recording) -> dict[RequestKey, Line]:
+def recorded_requests(recording: RecordedMembers) -> dict[RequestKey, Line]:
     """Returns what Kafka's members sent."""
     return {
         (line["m"], line["req"]): line
@@ -66,7 +66,7 @@ def recorded_requests(recording: Recording) -> dict[RequestKey, Line]:
     }
 
 
-def recorded_answers(recording: Recording) -> dict[RequestKey, Mapping[str, Any]]:
+def recorded_answers(recording: RecordedMembers) -> dict[RequestKey, Mapping[str, Any]]:
     """Returns what Kafka's coordinator answered, also where the member never saw it."""
     return {
         (line["m"], line["req"]): line["body"]
@@ -75,15 +75,15 @@ def recorded_answers(recording: Recording) -> dict[RequestKey, Mapping[str, Any]
     }
 
 
-def find_failovers(recording: Recording, member_ids: Mapping[RequestKey, str]) -> list[Failover]:
+def find_failovers(recording: RecordedMembers, member_ids: Mapping[RequestKey, str]) -> list[RecordedFailover]:
     """Returns the failovers that explain most of a loop's answers, in order."""
-    found: list[Failover] = []
+    found: list[RecordedFailover] = []
     walk = _Walk(recording, member_ids)
     all_bounds = list(_bounds(recording))
     for place, bounds in enumerate(all_bounds):
         walk.go(bounds.there[0])
         ends = all_bounds[place + 1].gone[0] if place + 1 < len(all_bounds) else recording.lines[-1][0] + 1
-        best: tuple[int, Failover] | None = None
+        best: tuple[int, RecordedFailover] | None = None
         for candidate in _candidates(recording, bounds, walk.coordinator.deadlines_ms()):
             tried = copy.deepcopy(walk)
             tried.coordinator.fail_over(candidate)
@@ -101,7 +101,7 @@ def find_failovers(recording: Recording, member_ids: Mapping[RequestKey, str]) -
 class _Walk:
     """Our shard on its way through a recording's requests."""
 
-    def __init__(self, recording: Recording, member_ids: Mapping[RequestKey, str]) -> None:
+    def __init__(self, recording: RecordedMembers, member_ids: Mapping[RequestKey, str]) -> None:
         self._lines = recording.lines
         self._requests, self._answers = recorded_requests(recording), recorded_answers(recording)
         self.coordinator = RecordedCoordinator(recording.lines[0][1], (), member_ids)
@@ -159,7 +159,7 @@ def is_answered(
     return body is None or bool(canonical_answer(api, given.body) == canonical_answer(api, body))
 
 
-def _seen(recording: Recording) -> Iterator[_Seen]:
+def _seen(recording: RecordedMembers) -> Iterator[_Seen]:
     requests, answers = recorded_requests(recording), recorded_answers(recording)
     came: dict[RequestKey, _Place] = {}
     for number, line in recording.lines:
@@ -185,7 +185,7 @@ def _seen(recording: Recording) -> Iterator[_Seen]:
         yield _Seen(number, since, waited, line["ts"], node, asked)
 
 
-def _bounds(recording: Recording) -> Iterator[_Bounds]:
+def _bounds(recording: RecordedMembers) -> Iterator[_Bounds]:
     """Yields the bounds of each failover that answers show."""
     node = 0
     start = recording.lines[0][0], int(recording.lines[0][1]["ts"])
@@ -214,7 +214,7 @@ def _bounds(recording: Recording) -> Iterator[_Bounds]:
         yield _Bounds(node, there, gone, still_gone, last, is_exact)
 
 
-def _candidates(recording: Recording, bounds: _Bounds, deadlines_ms: Iterable[int]) -> Iterator[Failover]:
+def _candidates(recording: RecordedMembers, bounds: _Bounds, deadlines_ms: Iterable[int]) -> Iterator[RecordedFailover]:
     """Yields failovers within the bounds, those first before which no timer fires."""
     gone = [(bounds.gone[1], bounds.gone[0])]
     # Who waited beside it, and was killed before it saw its answer, was told as the coordinator went, too.
@@ -243,10 +243,10 @@ def _candidates(recording: Recording, bounds: _Bounds, deadlines_ms: Iterable[in
         at_once = [] if bounds.is_exact or back_ms >= bounds.gone[1] else [(back_ms, back_before)]
         for gone_ms, gone_before in gone + at_once:
             if gone_ms <= back_ms:
-                yield Failover(bounds.node, gone_ms, gone_before, back_ms, back_before)
+                yield RecordedFailover(bounds.node, gone_ms, gone_before, back_ms, back_before)
 
 
-def _times(recording: Recording, first: _Place, last: _Place) -> Iterable[int]:
+def _times(recording: RecordedMembers, first: _Place, last: _Place) -> Iterable[int]:
     """Returns times between two lines: the latest, the earliest, then those a timeout before something seen later."""
     told = dict.fromkeys((last[1], first[1]))
     if last[1] - first[1] <= _ALL_MS:
@@ -260,7 +260,7 @@ def _times(recording: Recording, first: _Place, last: _Place) -> Iterable[int]:
     return told
 
 
-def _timeouts(recording: Recording) -> set[int]:
+def _timeouts(recording: RecordedMembers) -> set[int]:
     """Returns the lengths of the timers that are armed when a coordinator is loaded."""
     lengths = {int(recording.lines[0][1]["coordinator"].get("group.consumer.session.timeout.ms", 45_000))}
     for _, line in recording.lines:
@@ -271,7 +271,7 @@ def _timeouts(recording: Recording) -> set[int]:
     return lengths
 
 
-def _line_at(recording: Recording, time_ms: int, first: _Place, last: _Place) -> int:
+def _line_at(recording: RecordedMembers, time_ms: int, first: _Place, last: _Place) -> int:
     """Returns the number of the first line after `first` that comes after a time, at most that of `last`."""
     for number, line in recording.lines[first[0] :]:
         if number >= last[0] or line["ts"] > time_ms:

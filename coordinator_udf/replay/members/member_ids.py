@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coordinator_udf.replay.members.failovers import recorded_answers, recorded_requests
 from coordinator_udf.replay.members.recorded_coordinator import RequestKey
-from coordinator_udf.replay.members.recording import Recording
+from coordinator_udf.replay.members.recording import RecordedMembers
 
 
-def member_ids(recording: Recording) -> dict[RequestKey, str]:
+def member_ids(recording: RecordedMembers) -> dict[RequestKey, str]:
     """Returns the ids that Kafka's coordinator made for joining members that had none, by the request.
 
     An answer that nobody saw doesn't tell it; then the id is one that begins with the client's id or its instance id

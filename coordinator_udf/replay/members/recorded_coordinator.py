@@ -22,7 +22,7 @@ RequestKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Failover:
+class RecordedFailover:
     """A coordinator that goes away and comes back on another broker.
 
     Attributes:
@@ -49,7 +49,9 @@ class Given:
 class RecordedCoordinator:
     """A coordinator with a recording's settings and topics, at first on broker 0."""
 
-    def __init__(self, config: Line, failovers: Iterable[Failover], member_ids: Mapping[RequestKey, str]) -> None:
+    def __init__(
+        self, config: Line, failovers: Iterable[RecordedFailover], member_ids: Mapping[RequestKey, str]
+    ) -> None:
         """Starts the coordinator.
 
         Args:
@@ -70,7 +72,7 @@ class RecordedCoordinator:
             self.fail_over(failover)
         self._given: dict[str, Given] = {}
 
-    def fail_over(self, failover: Failover) -> None:
+    def fail_over(self, failover: RecordedFailover) -> None:
         """Plans a failover that comes after those planned so far."""
         self._changes.append((failover.gone_before, failover.gone_ms, None))
         self._changes.append((failover.back_before, failover.back_ms, failover.node))

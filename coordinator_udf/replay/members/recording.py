@@ -26,7 +26,7 @@ class MemberRecording:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordedMembers:
     """A recording of one or several members. ``backoff_factor`` stands for what Kafka draws for each backoff.
 
     ``lines`` are all of them in the order in which things happened, numbered from 1; the first is the ``config``.
@@ -44,7 +44,7 @@ class Recording:
         return "coordinator" in self.lines[0][1]
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path) -> RecordedMembers:
     """Reads a recording.
 
     Raises:
@@ -71,7 +71,7 @@ def read_recording(path: Path) -> Recording:
                 members[line["m"]].outputs.append((number, line))
         if config is None:
             raise InputError(f"{path}: no line of type config, so this is no recording of members")
-        return Recording(path, config["family"], float(config["backoffFactor"]), list(members.values()), lines)
+        return RecordedMembers(path, config["family"], float(config["backoffFactor"]), list(members.values()), lines)
     except (OSError, EOFError) as error:
         raise InputError(f"{path}: can't be read: {error}") from error
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:

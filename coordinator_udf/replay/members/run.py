@@ -15,13 +15,13 @@ from coordinator_udf.replay.members.application import RecordedApplication
 from coordinator_udf.replay.members.canonical import canonical
 from coordinator_udf.replay.members.lines import input_of, line_of
 from coordinator_udf.replay.members.one_thread import OneThread, came_before
-from coordinator_udf.replay.members.recording import Line, MemberRecording, Recording
+from coordinator_udf.replay.members.recording import Line, MemberRecording, RecordedMembers
 
 _FROM_NETWORK = frozenset({"response", "disconnect", "metadata"})
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MemberDifference:
     """The first place at which a member did something else than the recorded one.
 
     Attributes:
@@ -44,7 +44,7 @@ class MemberVerdict:
 
     identical: int
     different: int
-    difference: Difference | None
+    difference: MemberDifference | None
 
 
 def make_machine(recorded: MemberRecording, backoff_factor: float) -> MemberMachine:
@@ -56,7 +56,7 @@ def make_machine(recorded: MemberRecording, backoff_factor: float) -> MemberMach
     return ConsumerMember(config, lambda: backoff_factor, member_id=start["memberId"])
 
 
-def run_members(recording: Recording) -> dict[str, MemberVerdict]:
+def run_members(recording: RecordedMembers) -> dict[str, MemberVerdict]:
     """Runs all members of a recording, each up to its first difference; returns what came of them by name."""
     thread = OneThread()
     runs = {recorded.name: _Run(recorded, recording.backoff_factor, thread) for recorded in recording.members}
@@ -78,7 +78,7 @@ class _Run:
         self._member: RunningMember | None = None
         self._expected = iter(recorded.outputs)
         self._identical = 0
-        self._difference: Difference | None = None
+        self._difference: MemberDifference | None = None
 
     def take(self, number: int, line: Line) -> None:
         """Lets an input happen."""
@@ -97,7 +97,7 @@ class _Run:
             self._compare(last_number, last["ts"], self._member.finish)
         missing = next(self._expected, None)
         if self._difference is None and missing is not None:
-            self._difference = Difference(self._recorded.name, missing[0], missing[1], None)
+            self._difference = MemberDifference(self._recorded.name, missing[0], missing[1], None)
         if self._difference is None:
             return MemberVerdict(self._identical, 0, None)
         different = max(len(self._recorded.outputs) - self._identical, 1)
@@ -117,12 +117,12 @@ class _Run:
             for line in happen():
                 at, wanted = next(self._expected, (number, None))
                 if wanted is None or canonical(wanted) != canonical(line):
-                    self._difference = Difference(name, at, wanted, line)
+                    self._difference = MemberDifference(name, at, wanted, line)
                     break
                 self._identical += 1
         except Exception as error:  # noqa: BLE001  a machine that breaks is a difference like any other
             at, wanted = next(self._expected, (number, None))
-            self._difference = Difference(name, at, wanted, None, f"{type(error).__name__}: {error}")
+            self._difference = MemberDifference(name, at, wanted, None, f"{type(error).__name__}: {error}")
         if self._difference is not None:
             # It holds nobody up any more.
             self._thread.note(name, now_ms, is_waiting=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_udf.replay.members.recording import read_recording
-from coordinator_udf.replay.members.run import Difference, run_members
+from coordinator_udf.replay.members.run import MemberDifference, run_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class RecordingVerdict:
     family: str
     identical: int
     different: int
-    difference: Difference | None
+    difference: MemberDifference | None
     is_closed: bool = False
 
     @property

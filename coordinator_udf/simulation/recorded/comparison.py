@@ -12,8 +12,8 @@ from coordinator_udf.replay.members.canonical import canonical, canonical_answer
 from coordinator_udf.replay.members.failovers import recorded_answers, recorded_requests
 from coordinator_udf.replay.members.lines import line_of
 from coordinator_udf.replay.members.recorded_coordinator import RequestKey
-from coordinator_udf.replay.members.recording import Line, Recording, read_recording
-from coordinator_udf.replay.members.run import Difference, MemberVerdict
+from coordinator_udf.replay.members.recording import Line, RecordedMembers, read_recording
+from coordinator_udf.replay.members.run import MemberDifference, MemberVerdict
 from coordinator_udf.replay.members.summary import RecordingVerdict
 from coordinator_udf.simulation.coordinator import Answered
 from coordinator_udf.simulation.network import Connection
@@ -83,7 +83,7 @@ def judge_in_world(path: Path) -> RecordingVerdict | None:
     )
 
 
-def run_in_world(recording: Recording) -> MemberVerdict:
+def run_in_world(recording: RecordedMembers) -> MemberVerdict:
     """Runs a recorded loop in a world of its own; returns how much of it came out the same, and what first didn't."""
     trace = _Trace()
     failure: str | None = None
@@ -91,7 +91,7 @@ def run_in_world(recording: Recording) -> MemberVerdict:
         RecordedWorld(plan_of(recording), script_of(recording), trace).run()
     except Exception as error:  # noqa: BLE001  a world that breaks is a difference like any other
         failure = f"{type(error).__name__}: {error}"
-    differences: list[Difference] = []
+    differences: list[MemberDifference] = []
     identical = 0
     expected = _expected(recording)
     comparable = _Comparable(recording)
@@ -102,19 +102,19 @@ def run_in_world(recording: Recording) -> MemberVerdict:
                 number = wanted[0]
             if wanted is None or found is None or comparable.of(wanted[1]) != comparable.of(found):
                 line = None if wanted is None else wanted[1]
-                differences.append(Difference(whose[0], number, line, found, failure))
+                differences.append(MemberDifference(whose[0], number, line, found, failure))
                 break
             identical += 1
     if failure is not None and not differences:
         # It broke after all that was recorded had happened.
         number, line = recording.lines[-1]
-        differences.append(Difference(line.get("m", ""), number, None, None, failure))
+        differences.append(MemberDifference(line.get("m", ""), number, None, None, failure))
     first = min(differences, key=lambda difference: difference.line, default=None)
     total = sum(len(lines) for lines in expected.values())
     return MemberVerdict(identical, max(total - identical, 0 if first is None else 1), first)
 
 
-def _expected(recording: Recording) -> dict[_Whose, list[tuple[int, Line]]]:
+def _expected(recording: RecordedMembers) -> dict[_Whose, list[tuple[int, Line]]]:
     """Returns the lines that a world has to come to, with their numbers: each member's, and the coordinator's."""
     lines: dict[_Whose, list[tuple[int, Line]]] = defaultdict(list)
     for number, line in recording.lines:
@@ -129,7 +129,7 @@ def _expected(recording: Recording) -> dict[_Whose, list[tuple[int, Line]]]:
 class _Comparable:
     """Writes lines in the form in which they are compared."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: RecordedMembers) -> None:
         self._apis = {key: line["api"] for key, line in recorded_requests(recording).items()}
         self._answers = recorded_answers(recording)
 

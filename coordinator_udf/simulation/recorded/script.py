@@ -17,7 +17,7 @@ from coordinator_udf.replay.members.failovers import find_failovers
 from coordinator_udf.replay.members.lines import input_of
 from coordinator_udf.replay.members.member_ids import member_ids
 from coordinator_udf.replay.members.recorded_coordinator import RequestKey, coordinator_settings, topics_of
-from coordinator_udf.replay.members.recording import Line, MemberRecording, Recording
+from coordinator_udf.replay.members.recording import Line, MemberRecording, RecordedMembers
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.network import Moment
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
@@ -61,7 +61,7 @@ def member_name(process: str) -> str:
     return process.partition("/")[0]
 
 
-def plan_of(recording: Recording) -> WorldPlan:
+def plan_of(recording: RecordedMembers) -> WorldPlan:
     """Returns the world in which a recording's members live; what happens in it is the script's."""
     config = recording.lines[0][1]
     last_ms = max(line["ts"] for _, line in recording.lines)
@@ -74,7 +74,7 @@ def plan_of(recording: Recording) -> WorldPlan:
     )
 
 
-def script_of(recording: Recording) -> Script:
+def script_of(recording: RecordedMembers) -> Script:
     """Reads what happens to a recording's members from outside."""
     ids = member_ids(recording)
     there: dict[RequestKey, Moment] = {}
@@ -103,13 +103,13 @@ def script_of(recording: Recording) -> Script:
     )
 
 
-def _failovers(recording: Recording, ids: Mapping[RequestKey, str]) -> Iterator[tuple[Moment, e.Event]]:
+def _failovers(recording: RecordedMembers, ids: Mapping[RequestKey, str]) -> Iterator[tuple[Moment, e.Event]]:
     for failover in find_failovers(recording, ids):
         yield Moment(failover.gone_ms, failover.gone_before - _BEFORE), e.GoesDown(None)
         yield Moment(failover.back_ms, failover.back_before - _BEFORE), e.ComesBack(failover.node)
 
 
-def _happenings(recording: Recording) -> Iterator[tuple[Moment, e.Event]]:
+def _happenings(recording: RecordedMembers) -> Iterator[tuple[Moment, e.Event]]:
     """Yields what a recording's lines say that happens, but for messages that arrive."""
     for number, line in recording.lines:
         event = _event(line)

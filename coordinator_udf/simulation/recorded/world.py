@@ -10,7 +10,7 @@ from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.members.run import make_machine
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.simulation.coordinator import Coordinator, MemberIds
+from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinator
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.network import Connection, Moment, Network
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, WorldPlan
@@ -66,7 +66,7 @@ class RecordedMemberIds(MemberIds):
         return self._script.member_ids.get((member, request.req))
 
 
-class LoopCoordinator(Coordinator):
+class LoopCoordinator(SimulatedCoordinator):
     """The coordinator of a recorded loop, whose other brokers answered NOT_COORDINATOR without a look at the topics."""
 
     def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, member_ids: MemberIds) -> None:
@@ -105,7 +105,7 @@ class RecordedWorld(World):
     def _make_network(self) -> Network:
         return RecordedNetwork(self._script, self._draws)
 
-    def _make_coordinator(self, settings: Settings) -> Coordinator:
+    def _make_coordinator(self, settings: Settings) -> SimulatedCoordinator:
         return LoopCoordinator(settings, self._topics, self._plan.start_ms, RecordedMemberIds(self._script))
 
     def _make_applications(self) -> RecordedApplications:

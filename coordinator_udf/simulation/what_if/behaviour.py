@@ -14,7 +14,7 @@ from coordinator_udf.simulation.what_if.expiry import is_expiry
 from coordinator_udf.simulation.what_if.hangs import hangs
 from coordinator_udf.simulation.what_if.pace import Pace, pace_of
 from coordinator_udf.simulation.what_if.processes import (
-    Process,
+    LoggedProcess,
     answered_ms,
     arrived_ms,
     begins,
@@ -62,7 +62,7 @@ class Behaviour:
         unknown: what the requests don't tell, in words.
     """
 
-    process: Process
+    process: LoggedProcess
     properties: dict[str, Any]
     topics: tuple[str, ...]
     regex: str | None
@@ -88,7 +88,7 @@ class Behaviour:
 
 
 def behaviour_of(
-    process: Process, peers: Sequence[Process], of_log_ms: Sequence[float], restarts: Restarts
+    process: LoggedProcess, peers: Sequence[LoggedProcess], of_log_ms: Sequence[float], restarts: Restarts
 ) -> Behaviour:
     """Takes a process's behaviour from its requests.
 
@@ -134,7 +134,7 @@ def behaviour_of(
 
 
 def _end(
-    process: Process, interval_ms: int, commit_ms: int | None, log_end_ms: float, unknown: list[str]
+    process: LoggedProcess, interval_ms: int, commit_ms: int | None, log_end_ms: float, unknown: list[str]
 ) -> tuple[float | None, float | None]:
     """Returns when the process closed its consumer, or was killed."""
     if process.replaced_ms is not None:
@@ -164,14 +164,14 @@ def _end(
     return None, ended_ms
 
 
-def _closed_ms(process: Process, place: int) -> float:
+def _closed_ms(process: LoggedProcess, place: int) -> float:
     """Returns when a process began to close that left with the request at a place: a commit may go before it."""
     left_ms, before = arrived_ms(process.entries[place]), process.entries[max(0, place - 1)]
     is_one = before.api == "OffsetCommit" and left_ms - arrived_ms(before) <= _CLOSING_MS
     return arrived_ms(before) if is_one else left_ms
 
 
-def _last_leave(process: Process) -> int | None:
+def _last_leave(process: LoggedProcess) -> int | None:
     """Returns the place of the request with which a process left for good; None if it didn't."""
     for place in range(len(process.entries) - 1, -1, -1):
         if _leaves(process.entries[place]):
@@ -187,7 +187,7 @@ def _leaves(entry: Entry) -> bool:
     )
 
 
-def was_let_in(process: Process) -> bool:
+def was_let_in(process: LoggedProcess) -> bool:
     """Returns whether a process became a member, or its request to join has no answer in the log."""
     return process.is_older or any(
         entry.response is None or entry.response.get("errorCode") in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
@@ -196,12 +196,12 @@ def was_let_in(process: Process) -> bool:
     )
 
 
-def process_is_static(process: Process) -> bool:
+def process_is_static(process: LoggedProcess) -> bool:
     """Returns whether a process is a static member, which says nothing when it closes."""
     return any(entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
 
 
-def _stalls(process: Process, properties: dict[str, Any], restarts: Restarts) -> list[Stall]:
+def _stalls(process: LoggedProcess, properties: dict[str, Any], restarts: Restarts) -> list[Stall]:
     """Returns the times in which the application didn't poll, from their start, in milliseconds since the epoch."""
     max_poll_ms = int(properties["max.poll.interval.ms"])
     stalls = []
@@ -216,7 +216,7 @@ def _stalls(process: Process, properties: dict[str, Any], restarts: Restarts) ->
     return [*stalls, *_unheeded(process)]
 
 
-def _unheeded(process: Process) -> Iterator[Stall]:
+def _unheeded(process: LoggedProcess) -> Iterator[Stall]:
     """Yields the time before a close in which a member had been told to join again and its application didn't poll."""
     place = _last_leave(process)
     told_ms: float | None = None
@@ -230,7 +230,7 @@ def _unheeded(process: Process) -> Iterator[Stall]:
         yield Stall(began_ms, max(1, round(arrived_ms(process.entries[place])) - began_ms))
 
 
-def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int, restarts: Restarts) -> list[Stall]:
+def _silences(process: LoggedProcess, properties: dict[str, Any], max_poll_ms: int, restarts: Restarts) -> list[Stall]:
     """Returns stalls of a static member, which doesn't leave: its heartbeats end with its poll interval."""
     longest_ms = _SILENT_INTERVALS * int(properties["heartbeat.interval.ms"])
     stalls = []
@@ -244,7 +244,7 @@ def _silences(process: Process, properties: dict[str, Any], max_poll_ms: int, re
     return stalls
 
 
-def _lateness(process: Process, interval_ms: int) -> list[float]:
+def _lateness(process: LoggedProcess, interval_ms: int) -> list[float]:
     """Returns how late heartbeats were that came one interval after another one, with no rebalance between them."""
     apis = {"Heartbeat", "ConsumerGroupHeartbeat", "JoinGroup", "SyncGroup", "LeaveGroup"}
     gaps = [
@@ -255,21 +255,21 @@ def _lateness(process: Process, interval_ms: int) -> list[float]:
     return [max(0.0, gap - interval_ms) for gap in gaps if 0.9 * interval_ms <= gap <= 1.5 * interval_ms]
 
 
-def _beats(process: Process) -> Iterator[float]:
+def _beats(process: LoggedProcess) -> Iterator[float]:
     """Yields when heartbeats came that neither join nor leave."""
     for entry in process.of("Heartbeat", "ConsumerGroupHeartbeat"):
         if entry.request.get("memberEpoch", 1) > 0:
             yield arrived_ms(entry)
 
 
-def _acks(process: Process) -> Iterator[float]:
+def _acks(process: LoggedProcess) -> Iterator[float]:
     """Yields when heartbeats came that said what a member of KIP-848 owns."""
     for entry in process.of("ConsumerGroupHeartbeat"):
         if entry.request.get("topicPartitions") is not None and entry.request.get("memberEpoch", 0) > 0:
             yield arrived_ms(entry)
 
 
-def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
+def _sent(process: LoggedProcess) -> Iterator[tuple[str, float, float]]:
     """Yields each JoinGroup with when the heartbeat was answered that asked for it, and each SyncGroup likewise.
 
     A first JoinGroup answers to nothing, a second one to the first. One that comes soon after a SyncGroup though nobody
@@ -302,7 +302,7 @@ def _sent(process: Process) -> Iterator[tuple[str, float, float]]:
             joined_ms, synced_ms = None, answered_ms(entry)
 
 
-def _answered_late(process: Process, peers: Sequence[Process]) -> Iterator[tuple[str, float, float]]:
+def _answered_late(process: LoggedProcess, peers: Sequence[LoggedProcess]) -> Iterator[tuple[str, float, float]]:
     """Yields what is answered at once and took long: a group's first heartbeat, or all on a busy machine.
 
     A SyncGroup is answered as soon as its generation's leader has sent its own, and that is written.
@@ -326,7 +326,7 @@ def _answered_late(process: Process, peers: Sequence[Process]) -> Iterator[tuple
             yield entry.api, arrived_ms(entry), took_ms
 
 
-def _looks(process: Process) -> Iterator[float]:
+def _looks(process: LoggedProcess) -> Iterator[float]:
     """Yields when commits came, and the heartbeats that say what a member of KIP-848 owns: after a poll."""
     for entry in process.entries:
         tells = entry.request.get("topicPartitions") is not None and entry.request.get("memberEpoch", 0) > 0
@@ -334,7 +334,7 @@ def _looks(process: Process) -> Iterator[float]:
             yield arrived_ms(entry)
 
 
-def _learned(process: Process) -> Iterator[Entry]:
+def _learned(process: LoggedProcess) -> Iterator[Entry]:
     """Yields the JoinGroups of a classic member that joined again of its own accord: its metadata had changed."""
     was_told = True
     topics: tuple[str, ...] | None = None
@@ -350,7 +350,9 @@ def _learned(process: Process) -> Iterator[Entry]:
             was_told = was_told or bool(code)
 
 
-def _rejoined(process: Process, peers: Sequence[Process], learned: Sequence[Entry]) -> Iterator[tuple[float, float]]:
+def _rejoined(
+    process: LoggedProcess, peers: Sequence[LoggedProcess], learned: Sequence[Entry]
+) -> Iterator[tuple[float, float]]:
     """Yields when such a member joined for another generation, and before it when the first of all did.
 
     Not where it may have had to: a cooperative assignor had just told it to give something up.
@@ -373,7 +375,7 @@ def _generation(entry: Entry) -> int:
     return int((entry.response or {}).get("generationId", -1))
 
 
-def _member_ids(process: Process) -> Iterator[str]:
+def _member_ids(process: LoggedProcess) -> Iterator[str]:
     """Yields the ids that the member had, or was given as it joined without one."""
     if process.is_older:
         yield member_id_of(process.entries[0]) or ""

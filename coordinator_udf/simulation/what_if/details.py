@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from coordinator_udf.simulation.history import History, MemberEvent
+from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.measures import Born, stopped_each_ms, unowned_each_ms
 
 #: How an event's detail begins that tells what a poll threw.
@@ -70,7 +70,7 @@ def _mean_each(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: round(fmean(one.get(name, 0.0) for one in found), 3) for name in names}
 
 
-def _refused_members(events: Iterable[MemberEvent]) -> dict[str, RefusedMember]:
+def _refused_members(events: Iterable[ApplicationEvent]) -> dict[str, RefusedMember]:
     """Returns the processes whose polls threw an error, and that were never assigned anything after that."""
     found: dict[str, str] = {}
     for event in events:

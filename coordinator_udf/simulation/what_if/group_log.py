@@ -20,7 +20,7 @@ from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.pace import delays, network_of
 from coordinator_udf.simulation.what_if.processes import (
     MEMBERS_APIS,
-    Process,
+    LoggedProcess,
     arrived_ms,
     find_processes,
     find_removals,
@@ -95,7 +95,7 @@ class _Log:
                 self.leaves[entry.request.get("groupId") or ""].append(entry)
 
 
-def _group(processes: list[Process], log: _Log, settings: Mapping[str, Any]) -> GroupLog | None:
+def _group(processes: list[LoggedProcess], log: _Log, settings: Mapping[str, Any]) -> GroupLog | None:
     group_id = processes[0].group_id
     removals = find_removals(log.leaves[group_id], processes)
     unknown = list(name_apart(processes, log.of_log_ms[-1]))

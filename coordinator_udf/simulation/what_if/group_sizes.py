@@ -8,10 +8,10 @@ from typing import Any
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, arrived_ms
 
 
-def size_settings(processes: Iterable[Process]) -> dict[str, Any]:
+def size_settings(processes: Iterable[LoggedProcess]) -> dict[str, Any]:
     """Returns the settings that refused members of a group (GROUP_MAX_SIZE_REACHED), under Kafka's names."""
     entries = sorted((entry for process in processes for entry in process.entries), key=arrived_ms)
     settings: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
 from coordinator_udf.simulation.what_if.restarts import Restarts
 
 #: A member that has been silent for so many of its intervals, between two requests, hung.
@@ -20,7 +20,7 @@ _SILENT_INTERVALS = 3
 _SHARED = 0.5
 
 
-def hangs(process: Process, interval_ms: int, of_log_ms: Sequence[float], restarts: Restarts) -> Iterator[Hang]:
+def hangs(process: LoggedProcess, interval_ms: int, of_log_ms: Sequence[float], restarts: Restarts) -> Iterator[Hang]:
     """Yields when a dynamic member hung, from the time of that, in milliseconds since the epoch.
 
     Args:

@@ -10,17 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import count, pairwise
 
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
 from coordinator_udf.simulation.what_if.properties import instance_id_of
 
 
-def name_apart(processes: Sequence[Process], log_end_ms: float) -> Iterator[str]:
+def name_apart(processes: Sequence[LoggedProcess], log_end_ms: float) -> Iterator[str]:
     """Names a group's processes, which are in the order in which they began, and counts those of each name.
 
     Yields in words which client ids several have at once.
     """
     taken = {process.client_id for process in processes}
-    by_client: dict[str, list[Process]] = defaultdict(list)
+    by_client: dict[str, list[LoggedProcess]] = defaultdict(list)
     for process in processes:
         by_client[process.client_id].append(process)
     for client_id, sharing in by_client.items():
@@ -39,9 +39,9 @@ def name_apart(processes: Sequence[Process], log_end_ms: float) -> Iterator[str]
         )
 
 
-def _places(sharing: Sequence[Process], log_end_ms: float) -> list[list[Process]]:
+def _places(sharing: Sequence[LoggedProcess], log_end_ms: float) -> list[list[LoggedProcess]]:
     """Returns the processes of a client id, those together that come one after the other."""
-    places: list[list[Process]] = []
+    places: list[list[LoggedProcess]] = []
     for process in sharing:
         free = [place for place in places if _may_follow(process, place[-1], log_end_ms)]
         if free:
@@ -51,7 +51,7 @@ def _places(sharing: Sequence[Process], log_end_ms: float) -> list[list[Process]
     return places
 
 
-def _may_follow(process: Process, before: Process, log_end_ms: float) -> bool:
+def _may_follow(process: LoggedProcess, before: LoggedProcess, log_end_ms: float) -> bool:
     """Returns whether a process may take the place of one that began before it.
 
     What came on one connection comes from one program, which is somebody else now.
@@ -64,7 +64,7 @@ def _may_follow(process: Process, before: Process, log_end_ms: float) -> bool:
     return _ended_ms(before, log_end_ms) <= arrived_ms(process.entries[0])
 
 
-def _ended_ms(process: Process, log_end_ms: float) -> float:
+def _ended_ms(process: LoggedProcess, log_end_ms: float) -> float:
     """Returns when the last request of a process came, or the log's end if it is only silent as it has been before."""
     last_ms = arrived_ms(process.entries[-1])
     longest_ms = max((arrived_ms(b) - answered_ms(a) for a, b in pairwise(process.entries)), default=0.0)
@@ -73,7 +73,7 @@ def _ended_ms(process: Process, log_end_ms: float) -> float:
     return log_end_ms if is_there else last_ms
 
 
-def _distance(process: Process, before: Process) -> tuple[bool, bool, float]:
+def _distance(process: LoggedProcess, before: LoggedProcess) -> tuple[bool, bool, float]:
     """Returns how unlikely it is that a process takes the place of another one: the least is the likeliest."""
     first, last = process.entries[0], before.entries[-1]
     is_other = before.connections.isdisjoint(process.connections)

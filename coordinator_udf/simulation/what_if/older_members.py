@@ -15,7 +15,7 @@ from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import Born, unowned_each_ms
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour
-from coordinator_udf.simulation.what_if.processes import Process
+from coordinator_udf.simulation.what_if.processes import LoggedProcess
 from coordinator_udf.simulation.what_if.properties import asks_for
 from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebalance
 
@@ -35,7 +35,7 @@ def join_before(behaviours: Sequence[Behaviour], log_begins_ms: float) -> list[B
     first_ms = min([log_begins_ms, *(stall.at_ms for one in older for stall in one.stalls)])
     leader_id = _leader_id(behaviours)
 
-    def joins_ms(process: Process) -> float:
+    def joins_ms(process: LoggedProcess) -> float:
         return first_ms - LEAD_MS + (0 if leader_id in process.member_ids else _BEHIND_LEADER_MS)
 
     return [
@@ -83,7 +83,7 @@ def _without_owner(history: History, partitions: Born) -> set[TopicPartition]:
     return {partition for partition, time_ms in unowned.items() if time_ms}
 
 
-def what_they_had(behaviours: Sequence[Behaviour], processes: Sequence[Process]) -> Iterator[str]:
+def what_they_had(behaviours: Sequence[Behaviour], processes: Sequence[LoggedProcess]) -> Iterator[str]:
     """Yields in words what the log doesn't tell of the members that are older than it."""
     older = [one.process for one in behaviours if one.process.is_older]
     if not older:

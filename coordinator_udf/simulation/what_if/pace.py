@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.plan import NetworkPlan
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
 
 #: One that takes longer than this to join again doesn't poll.
 _IN_POLL_MS = 1_000
@@ -38,7 +38,7 @@ class Pace:
         return self.first_following + self.first_assigning + self.following + self.assigning
 
 
-def pace_of(process: Process) -> Pace:
+def pace_of(process: LoggedProcess) -> Pace:
     """Takes a process's pace from its requests."""
     times: dict[bool, list[float]] = {True: [], False: []}
     first: dict[bool, tuple[float, ...]] = {True: (), False: ()}
@@ -57,7 +57,7 @@ def pace_of(process: Process) -> Pace:
     return Pace(tuple(times[False]), tuple(times[True]), first[False], first[True], tuple(_rejoining(process)))
 
 
-def _rejoining(process: Process) -> Iterator[float]:
+def _rejoining(process: LoggedProcess) -> Iterator[float]:
     told_ms: float | None = None
     for entry in process.of("Heartbeat", "JoinGroup"):
         if entry.api == "JoinGroup":

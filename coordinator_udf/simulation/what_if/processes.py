@@ -26,7 +26,7 @@ GONE = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION, Errors.FE
 
 
 @dataclass(slots=True)
-class Process:
+class LoggedProcess:
     """One process of a member.
 
     Attributes:
@@ -76,9 +76,9 @@ def answered_ms(entry: Entry) -> float:
     return entry.answered_us / 1000
 
 
-def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
+def find_processes(entries: Iterable[Entry]) -> dict[str, list[LoggedProcess]]:
     """Returns each group's processes in the order in which they began."""
-    groups: dict[str, list[Process]] = defaultdict(list)
+    groups: dict[str, list[LoggedProcess]] = defaultdict(list)
     ordered = sorted(entries, key=lambda entry: entry.arrived_us)
     first = next((entry for entry in ordered if entry.api in MEMBERS_APIS), None)
     asked: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -108,7 +108,7 @@ def find_processes(entries: Iterable[Entry]) -> dict[str, list[Process]]:
     return {group_id: processes for group_id, processes in groups.items() if processes}
 
 
-def find_removals(leaves: Iterable[Entry], processes: list[Process]) -> list[Entry]:
+def find_removals(leaves: Iterable[Entry], processes: list[LoggedProcess]) -> list[Entry]:
     """Returns those of a group's LeaveGroups that came from others than its members. Tells the processes so."""
     own = {entry.number for process in processes for entry in process.entries}
     found = []
@@ -125,7 +125,7 @@ def find_removals(leaves: Iterable[Entry], processes: list[Process]) -> list[Ent
     return found
 
 
-def _removed(processes: list[Process], member: Mapping[str, Any], at_ms: float) -> Process | None:
+def _removed(processes: list[LoggedProcess], member: Mapping[str, Any], at_ms: float) -> LoggedProcess | None:
     """Returns the process that last was the member that a LeaveGroup names, by its id or as a static one."""
     instance_id = member.get("groupInstanceId")
     for process in reversed([one for one in processes if arrived_ms(one.entries[0]) <= at_ms]):
@@ -162,12 +162,12 @@ def _is_of_older(entry: Entry, first: Entry) -> bool:
     return Errors.NONE in told
 
 
-def _is_of_other(processes: Iterable[Process], entry: Entry) -> bool:
+def _is_of_other(processes: Iterable[LoggedProcess], entry: Entry) -> bool:
     """Returns whether a request names a member that another client's process is."""
     return any(member_id_of(entry) in process.member_ids for process in processes)
 
 
-def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Process | None:
+def _process_of(processes: list[LoggedProcess], entry: Entry, client_id: str) -> LoggedProcess | None:
     member_id = member_id_of(entry)
     for process in reversed(processes):
         if process.client_id == client_id and entry.connection in process.connections:
@@ -178,7 +178,7 @@ def _process_of(processes: list[Process], entry: Entry, client_id: str) -> Proce
     return None
 
 
-def _starts_over(process: Process, entry: Entry) -> bool:
+def _starts_over(process: LoggedProcess, entry: Entry) -> bool:
     """Returns whether a request joins without the id that the process has: by its own clock its session is over."""
     if entry.api != "JoinGroup" or entry.request.get("memberId") or entry.request.get("groupInstanceId"):
         return False
@@ -210,11 +210,11 @@ def begins(entry: Entry) -> bool:
     return entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch") == 0
 
 
-def _new_process(processes: list[Process], entry: Entry, asked: list[tuple[float, str]]) -> Process:
+def _new_process(processes: list[LoggedProcess], entry: Entry, asked: list[tuple[float, str]]) -> LoggedProcess:
     client_id = entry.client_id or ""
     earlier = [process for process in processes if process.client_id == client_id]
     since_ms = max((arrived_ms(process.entries[-1]) for process in earlier if process.entries), default=0.0)
     found = [time for time, connection in asked if since_ms < time <= arrived_ms(entry)]
     found_ms = found[0] if found and arrived_ms(entry) - found[0] < 10_000 else arrived_ms(entry)
     group_id = entry.request.get("groupId") or ""
-    return Process(group_id, client_id, 1 + len(earlier), found_ms)
+    return LoggedProcess(group_id, client_id, 1 + len(earlier), found_ms)

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
 
 #: The Java assignors by the names under which members vote for them.
 STRATEGIES = {
@@ -34,7 +34,7 @@ _DEFAULT_JOIN: Mapping[str, Any] = {
 _AT_ONCE_MS = 100
 
 
-def asks_for(process: Process, peers: Sequence[Process]) -> tuple[Process, Mapping[str, Any]] | None:
+def asks_for(process: LoggedProcess, peers: Sequence[LoggedProcess]) -> tuple[LoggedProcess, Mapping[str, Any]] | None:
     """Returns the request that tells how a process is set up, and whose it is; None if there is none.
 
     Of one that is older than its log, and never asked again, it is another's: first of its client id, then of any peer.
@@ -51,21 +51,21 @@ def asks_for(process: Process, peers: Sequence[Process]) -> tuple[Process, Mappi
     return None
 
 
-def _is_consumer(process: Process, peers: Sequence[Process]) -> bool:
+def _is_consumer(process: LoggedProcess, peers: Sequence[LoggedProcess]) -> bool:
     """Returns whether a process speaks KIP-848, of one that only commits whether any of its peers does."""
     if process.of("JoinGroup", "SyncGroup", "Heartbeat"):
         return False
     return any(one.of("ConsumerGroupHeartbeat") for one in [process, *peers])
 
 
-def instance_id_of(process: Process) -> str | None:
+def instance_id_of(process: LoggedProcess) -> str | None:
     """Returns the instance id of a static member."""
     named = (entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
     return next(filter(None, named), None)
 
 
 def properties_of(
-    process: Process, peers: Sequence[Process], commit_ms: int | None, unknown: list[str]
+    process: LoggedProcess, peers: Sequence[LoggedProcess], commit_ms: int | None, unknown: list[str]
 ) -> dict[str, Any]:
     """Returns the consumer properties that a process had.
 
@@ -108,7 +108,7 @@ def properties_of(
     return properties | _request_timeout(process, properties)
 
 
-def _request_timeout(process: Process, properties: Mapping[str, Any]) -> dict[str, int]:
+def _request_timeout(process: LoggedProcess, properties: Mapping[str, Any]) -> dict[str, int]:
     """Returns the request timeout of a client that waited longer for an answer than one of Kafka's does by default."""
     waited_ms = max((answered_ms(entry) - arrived_ms(entry) for entry in process.entries), default=0.0)
     if waited_ms <= max(_DEFAULT_REQUEST_MS, properties["max.poll.interval.ms"] + _JOIN_LAPSE_MS):
@@ -116,19 +116,19 @@ def _request_timeout(process: Process, properties: Mapping[str, Any]) -> dict[st
     return {"request.timeout.ms": ceil(waited_ms / 10_000) * 10_000}
 
 
-def _accepted_joins(process: Process) -> list[Entry]:
+def _accepted_joins(process: LoggedProcess) -> list[Entry]:
     """Returns the requests to join that were right in themselves, whether or not they were to come again."""
     right = {Errors.NONE, Errors.MEMBER_ID_REQUIRED}
     return [entry for entry in process.of("JoinGroup") if (entry.response or {}).get("errorCode") in right]
 
 
-def accepted_session_ms(process: Process) -> int | None:
+def accepted_session_ms(process: LoggedProcess) -> int | None:
     """Returns the session timeout that a classic member was let in with, in milliseconds; None if it never was."""
     joins = _accepted_joins(process)
     return int(joins[-1].request["sessionTimeoutMs"]) if joins else None
 
 
-def _possible(process: Process, name: str, asked: int, least: int, unknown: list[str]) -> int:
+def _possible(process: LoggedProcess, name: str, asked: int, least: int, unknown: list[str]) -> int:
     """Returns a property as a request tells it, or the least value that a client of Kafka's could have."""
     if asked >= least:
         return asked
@@ -136,7 +136,7 @@ def _possible(process: Process, name: str, asked: int, least: int, unknown: list
     return least
 
 
-def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
+def _heartbeat_ms(process: LoggedProcess, unknown: list[str]) -> int:
     beats = process.of("ConsumerGroupHeartbeat")
     told = [entry.response or {"errorCode": -1} for entry in beats]
     intervals = [body["heartbeatIntervalMs"] for body in told if not body["errorCode"] and body["heartbeatIntervalMs"]]
@@ -150,7 +150,7 @@ def _heartbeat_ms(process: Process, unknown: list[str]) -> int:
     return _rounded(median_low(gaps))
 
 
-def _first_gaps(process: Process) -> Iterator[float]:
+def _first_gaps(process: LoggedProcess) -> Iterator[float]:
     """Yields how long after a SyncGroup the next heartbeat came, of clients that don't send one at once."""
     for earlier, later in pairwise(process.of("SyncGroup", "Heartbeat")):
         gap_ms = arrived_ms(later) - arrived_ms(earlier)
@@ -158,7 +158,7 @@ def _first_gaps(process: Process) -> Iterator[float]:
             yield gap_ms
 
 
-def auto_commit_interval_ms(process: Process, peers: Sequence[Process]) -> int | None:
+def auto_commit_interval_ms(process: LoggedProcess, peers: Sequence[LoggedProcess]) -> int | None:
     """Returns the interval of automatic commits, None if there are no regular ones.
 
     Of a process with two commits alone its peers tell whether what is between them is one.

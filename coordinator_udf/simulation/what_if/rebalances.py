@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.history import AnsweredRequest, History
-from coordinator_udf.simulation.what_if.processes import Process, answered_ms, handled_ms, member_id_of
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, handled_ms, member_id_of
 
 MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMBER_UPDATED"
 SESSION_EXPIRED = "SESSION_EXPIRED"
@@ -39,7 +39,7 @@ class Rebalance:
         return self.end_ms - self.start_ms
 
 
-def recorded_rebalances(processes: Iterable[Process], removals: Iterable[Entry] = ()) -> list[Rebalance]:
+def recorded_rebalances(processes: Iterable[LoggedProcess], removals: Iterable[Entry] = ()) -> list[Rebalance]:
     """Returns the generations that members were told of, and the epochs of groups of type consumer, in order.
 
     Args:
@@ -137,11 +137,11 @@ def simulated_rebalances(history: History, group_id: str) -> list[Rebalance]:
 
     Those that began before the world's history does, when members join that are older than their log, are left out.
     """
-    processes: dict[str, Process] = {}
+    processes: dict[str, LoggedProcess] = {}
     for number, kept in enumerate(history.answered):
         if kept.group_id == group_id:
             client_id, _, run = kept.process.partition("/")
-            process = processes.setdefault(kept.process, Process(group_id, client_id, int(run), kept.arrived_ms))
+            process = processes.setdefault(kept.process, LoggedProcess(group_id, client_id, int(run), kept.arrived_ms))
             process.entries.append(_entry(number, client_id, kept))
     return [one for one in recorded_rebalances(processes.values()) if one.start_ms >= history.start_ms]
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.replay.inputs.broker_log.availability import Moment, not_outlived, silences_of
-from coordinator_udf.replay.inputs.broker_log.facts import LOST, Finding
+from coordinator_udf.replay.inputs.broker_log.availability import RequestMoment, not_outlived, silences_of
+from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Failover, Refusal
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms, error_codes
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, arrived_ms, error_codes
 from coordinator_udf.simulation.what_if.properties import accepted_session_ms
 
 #: A coordinator that was lost for the last time and loaded so long apart was loaded in the middle, else at the end.
@@ -41,11 +41,11 @@ class Restarts:
         self._came_ms: dict[str, list[float]] = defaultdict(list)
         for entry in sorted(entries, key=arrived_ms):
             self._came_ms[entry.client_id or ""].append(arrived_ms(entry))
-        moments = sorted(map(Moment.of, entries), key=lambda moment: moment.handled_by_us)
+        moments = sorted(map(RequestMoment.of, entries), key=lambda moment: moment.handled_by_us)
         self._sights: dict[str, list[_Sight]] = defaultdict(list)
         for moment in moments:
             for group_id, finding in moment.findings:
-                if finding is Finding.SERVED or finding in LOST:
+                if finding is ShardFinding.SERVED or finding in LOST:
                     self._sights[group_id].append(_Sight(moment.handled_by_us / 1000, finding in LOST))
         self._silences = list(not_outlived(moments, silences_of(moments)))
 
@@ -53,7 +53,7 @@ class Restarts:
         """Tells whether the broker was away in all of a time or in part of it."""
         return any(since_ms * 1000 < one.end_us and one.start_us < until_ms * 1000 for one in self._silences)
 
-    def refusals(self, process: Process) -> Iterator[Refusal]:
+    def refusals(self, process: LoggedProcess) -> Iterator[Refusal]:
         """Yields when a process could not connect, from the time of that, in milliseconds since the epoch."""
         is_alone = process.name == process.client_id
         times_ms = self._came_ms[process.client_id] if is_alone else list(map(arrived_ms, process.entries))
@@ -96,7 +96,7 @@ class Restarts:
         return next((one.start_us / 1000 for one in self._silences if since_ms <= one.start_us / 1000 < until_ms), None)
 
 
-def lost_states(processes: Sequence[Process], failovers: Sequence[Failover]) -> Iterator[str]:
+def lost_states(processes: Sequence[LoggedProcess], failovers: Sequence[Failover]) -> Iterator[str]:
     """Yields in words where a coordinator that was loaded again no longer knew members that it had before.
 
     Their sessions begin anew then, so nobody can have been expelled; a broker that is killed may lose what it had not
@@ -116,7 +116,7 @@ def lost_states(processes: Sequence[Process], failovers: Sequence[Failover]) -> 
             )
 
 
-def _is_forgotten(process: Process, gone_ms: float, back_ms: float) -> bool:
+def _is_forgotten(process: LoggedProcess, gone_ms: float, back_ms: float) -> bool:
     session_ms = accepted_session_ms(process)
     before = {entry.request.get("memberId") for entry in process.entries if arrived_ms(entry) < gone_ms} - {"", None}
     return session_ms is not None and any(

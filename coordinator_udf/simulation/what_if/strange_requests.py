@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.what_if.processes import Process
+from coordinator_udf.simulation.what_if.processes import LoggedProcess
 
 #: What a coordinator refuses that a client of Kafka's never sends.
 _NEVER_SENT = frozenset({Errors.INVALID_REQUEST, Errors.INVALID_GROUP_ID, Errors.INCONSISTENT_GROUP_PROTOCOL})
@@ -20,7 +20,7 @@ _NEVER_SENT = frozenset({Errors.INVALID_REQUEST, Errors.INVALID_GROUP_ID, Errors
 _CROSSING = 2
 
 
-def strange_requests(process: Process) -> Iterator[str]:
+def strange_requests(process: LoggedProcess) -> Iterator[str]:
     """Yields in words, once at most, that a process sends what doesn't follow from what it was told."""
     told, odd = _Told(), 0
     for entry in process.entries:

@@ -8,11 +8,11 @@ from itertools import islice
 
 from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_subscription_topics
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, arrived_ms
 
 
 def subscriptions_of(
-    process: Process, peers: Sequence[Process]
+    process: LoggedProcess, peers: Sequence[LoggedProcess]
 ) -> tuple[list[tuple[float, tuple[str, ...]]], str | None]:
     """Returns the topics that a process wanted, each time that it wanted others, or its first pattern if it named none.
 
@@ -33,7 +33,7 @@ def subscriptions_of(
     return ([(arrived_ms(process.entries[0]), tuple(sorted(committed)))] if committed else []), None
 
 
-def _first_pattern(process: Process) -> str | None:
+def _first_pattern(process: LoggedProcess) -> str | None:
     """Returns the pattern that a process subscribed to first, for the coordinator to match."""
     return process.entries[0].request.get("subscribedTopicRegex") or None
 
@@ -43,7 +43,7 @@ def _committed_topics(entry: Entry) -> Iterator[str]:
     yield from (topic["name"] for topic in entry.request.get("topics") or () if topic.get("name"))
 
 
-def _subscriptions(process: Process) -> Iterator[tuple[float, tuple[str, ...]]]:
+def _subscriptions(process: LoggedProcess) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Yields the topics that the process wanted first, and each time others from then on."""
     last: tuple[str, ...] | None = None
     for entry in process.entries:

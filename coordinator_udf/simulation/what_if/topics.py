@@ -11,7 +11,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory, TopicTraces, topic_changes, topic_history
 from coordinator_udf.simulation.plan import TopicPlan
 from coordinator_udf.simulation.what_if.behaviour import Behaviour
-from coordinator_udf.simulation.what_if.processes import Process, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, arrived_ms
 
 
 def topics_of_log(entries: Sequence[Entry]) -> TopicHistory:
@@ -22,7 +22,7 @@ def topics_of_log(entries: Sequence[Entry]) -> TopicHistory:
     return topic_history(traces, [change for entry in entries for change in topic_changes(entry)], lambda: entries)
 
 
-def _records_s(topic: str, processes: Iterable[Process]) -> float:
+def _records_s(topic: str, processes: Iterable[LoggedProcess]) -> float:
     """Returns how many records a second a partition of a topic had, by the offsets that were committed; on average."""
     first: dict[int, tuple[float, int]] = {}
     last: dict[int, tuple[float, int]] = {}
@@ -52,7 +52,11 @@ def _matching(regex: str | None, names: Iterable[str]) -> set[str]:
 
 
 def wanted_topics(
-    behaviours: list[Behaviour], history: TopicHistory, processes: list[Process], start_ms: int, unknown: list[str]
+    behaviours: list[Behaviour],
+    history: TopicHistory,
+    processes: list[LoggedProcess],
+    start_ms: int,
+    unknown: list[str],
 ) -> tuple[TopicPlan, ...]:
     """Returns the topics that members want, as far as the log tells of them, and their growth."""
     wanted = {name for behaviour in behaviours for name in behaviour.topics}

@@ -15,7 +15,7 @@ from sys import intern
 from typing import NamedTuple
 
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.facts import LOST, Finding, findings
+from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding, findings
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: How long nothing at all may happen in a log before that is a silence, in microseconds. Measured with 14 recorded logs
@@ -28,13 +28,13 @@ _WITNESSES = 2
 
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
-_STEPS: dict[tuple[Finding, Finding], tuple[str, ...]] = {
-    (Finding.SERVED, Finding.NOT_OURS): ("Unload",),
-    (Finding.SERVED, Finding.LOADING): ("Unload", "LoadGroup"),
-    (Finding.NOT_OURS, Finding.LOADING): ("LoadGroup",),
-    (Finding.LOADING, Finding.NOT_OURS): ("Unload",),
-    (Finding.NOT_OURS, Finding.SERVED): ("Failover",),
-    (Finding.LOADING, Finding.SERVED): ("Failover",),
+_STEPS: dict[tuple[ShardFinding, ShardFinding], tuple[str, ...]] = {
+    (ShardFinding.SERVED, ShardFinding.NOT_OURS): ("Unload",),
+    (ShardFinding.SERVED, ShardFinding.LOADING): ("Unload", "LoadGroup"),
+    (ShardFinding.NOT_OURS, ShardFinding.LOADING): ("LoadGroup",),
+    (ShardFinding.LOADING, ShardFinding.NOT_OURS): ("Unload",),
+    (ShardFinding.NOT_OURS, ShardFinding.SERVED): ("Failover",),
+    (ShardFinding.LOADING, ShardFinding.SERVED): ("Failover",),
 }
 
 
@@ -45,7 +45,7 @@ class Control(NamedTuple):
     log_ts: int
 
 
-class Moment(NamedTuple):
+class RequestMoment(NamedTuple):
     """A request of the log: when it came, was handled and answered, and what its answer tells of shards.
 
     Attributes:
@@ -60,21 +60,21 @@ class Moment(NamedTuple):
     answered_us: int
     handled_by_us: int
     log_ts: int
-    findings: tuple[tuple[str, Finding], ...]
+    findings: tuple[tuple[str, ShardFinding], ...]
     is_sync: bool
     joined: tuple[str, int] | None
 
     @classmethod
-    def of(cls, entry: Entry) -> Moment:
+    def of(cls, entry: Entry) -> RequestMoment:
         """Returns the moment of an entry."""
         times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
         is_sync = entry.api == "SyncGroup"
         joined = _joined(entry) if entry.api == "JoinGroup" else None
         return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync, joined)
 
-    def of_shards(self, partitions: int) -> dict[int, Finding]:
+    def of_shards(self, partitions: int) -> dict[int, ShardFinding]:
         """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
-        found: dict[int, Finding] = {}
+        found: dict[int, ShardFinding] = {}
         for group_id, finding in self.findings:
             found.setdefault(partition_for(group_id, partitions), finding)
         return found
@@ -94,7 +94,7 @@ class Silence(NamedTuple):
     end_us: int
 
 
-class Availability(NamedTuple):
+class LoggedAvailability(NamedTuple):
     """The control rows to put before a request's row, by (entry number, partition), and when shards were lost."""
 
     controls: dict[tuple[int, int], list[Control]]
@@ -105,15 +105,15 @@ class Availability(NamedTuple):
     loading_syncs: set[int]
 
 
-def availability(requests: Sequence[Moment], partitions: int) -> Availability:
+def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAvailability:
     """Follows each shard through a log's requests in order.
 
     Args:
         requests: the log in order.
         partitions: the number of shards.
     """
-    found = Availability({}, defaultdict(list), set())
-    service = [Finding.SERVED] * partitions
+    found = LoggedAvailability({}, defaultdict(list), set())
+    service = [ShardFinding.SERVED] * partitions
     was_served = [False] * partitions
     served_us = [0] * partitions
     loading_us = [0] * partitions
@@ -129,14 +129,14 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
         if now is not before:
             silence = _silence_before(silences, served_us[partition], entry.arrived_us)
             lost_ms = silence.start_us // 1000 if silence else entry.log_ts
-            if before is Finding.SERVED and was_served[partition]:
+            if before is ShardFinding.SERVED and was_served[partition]:
                 found.losses[partition].append(lost_ms)
                 lost_at_ms[partition] = lost_ms
                 if silence:
                     restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
             since_ms = entry.log_ts
-            if now is Finding.SERVED:
-                was_loading = before is Finding.LOADING and unsure_us[partition] <= loading_us[partition]
+            if now is ShardFinding.SERVED:
+                was_loading = before is ShardFinding.LOADING and unsure_us[partition] <= loading_us[partition]
                 since_ms = _loaded_ms(
                     loading_us[partition], unsure_us[partition], entry, loads_us, was_loading=was_loading
                 )
@@ -147,16 +147,16 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
                 Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
             ]
             service[partition] = now
-        if entry.is_sync and finding is Finding.LOADING:
+        if entry.is_sync and finding is ShardFinding.LOADING:
             found.loading_syncs.add(entry.number)
         if finding in LOST:
             loading_us[partition] = max(loading_us[partition], entry.answered_us)
-        if finding is Finding.SERVED_OR_LOADING:
+        if finding is ShardFinding.SERVED_OR_LOADING:
             unsure_us[partition] = max(unsure_us[partition], entry.answered_us)
-        if now is Finding.SERVED and finding is Finding.SERVED:
+        if now is ShardFinding.SERVED and finding is ShardFinding.SERVED:
             served_us[partition] = entry.answered_us
             was_served[partition] = True
-        if finding is Finding.SERVED:
+        if finding is ShardFinding.SERVED:
             seen.served[partition].append(entry)
     for silence in _survived(requests, silences):
         restarts.setdefault(silence, set())
@@ -166,8 +166,8 @@ def availability(requests: Sequence[Moment], partitions: int) -> Availability:
 
 
 def _believable(
-    requests: Sequence[Moment], partitions: int, silences: Sequence[Silence]
-) -> Iterator[tuple[Moment, int, Finding]]:
+    requests: Sequence[RequestMoment], partitions: int, silences: Sequence[Silence]
+) -> Iterator[tuple[RequestMoment, int, ShardFinding]]:
     """Yields what answers tell of shards, but for an answer that alone among others says otherwise.
 
     A shard isn't lost and loaded again for one answer; nor is it loaded and lost again, unless others were lost then.
@@ -175,56 +175,56 @@ def _believable(
     told = [(entry, *found) for entry in requests for found in entry.of_shards(partitions).items()]
     is_last, next_lost = _what_follows(told)
     flaps = _flaps(told, silences)
-    before: dict[int, tuple[Finding, int]] = {}
-    lost_before: dict[int, Finding] = {}
+    before: dict[int, tuple[ShardFinding, int]] = {}
+    lost_before: dict[int, ShardFinding] = {}
     for place, (entry, partition, finding) in enumerate(told):
         known = before.get(partition)
         alone = finding in LOST and is_last[place] and known is not None and known[0] not in LOST
         if alone and known is not None and _silence_before(silences, known[1], entry.arrived_us) is None:
             continue
-        if finding is Finding.SERVED and partition in lost_before:
+        if finding is ShardFinding.SERVED and partition in lost_before:
             following = next_lost[place]
             # After a load a shard may be somebody else's.
             kinds = following and (lost_before[partition], following.finding)
-            if following and kinds != (Finding.LOADING, Finding.NOT_OURS):
+            if following and kinds != (ShardFinding.LOADING, ShardFinding.NOT_OURS):
                 is_silent = _silence_before(silences, entry.answered_us, following.arrived_us) is not None
                 if not is_silent and not _has_flap(flaps, partition, entry.arrived_us, following.arrived_us):
                     continue
         yield entry, partition, finding
-        if finding is not Finding.NOTHING:
+        if finding is not ShardFinding.NOTHING:
             before[partition] = finding, entry.answered_us
         if finding in LOST:
             lost_before[partition] = finding
-        elif finding is Finding.SERVED:
+        elif finding is ShardFinding.SERVED:
             lost_before.pop(partition, None)
 
 
-Told = tuple[Moment, int, Finding]
+Told = tuple[RequestMoment, int, ShardFinding]
 
 
 class _Lost(NamedTuple):
     """The next that is told of a shard is that it is lost: how, and when that was asked (us)."""
 
-    finding: Finding
+    finding: ShardFinding
     arrived_us: int
 
 
 def _what_follows(told: Sequence[Told]) -> tuple[list[bool], list[_Lost | None]]:
     """Returns whether a shard is there in what is told of it next; and how it is lost, if the next sure one says so."""
-    following: dict[int, Finding] = {}
+    following: dict[int, ShardFinding] = {}
     certain: dict[int, _Lost | None] = {}
     is_last: list[bool] = [False] * len(told)
     next_lost: list[_Lost | None] = [None] * len(told)
     for place in range(len(told) - 1, -1, -1):
         entry, partition, finding = told[place]
-        if finding is Finding.NOTHING:
+        if finding is ShardFinding.NOTHING:
             continue
         is_last[place] = following.get(partition, finding) not in LOST
         next_lost[place] = certain.get(partition)
         following[partition] = finding
         if finding in LOST:
             certain[partition] = _Lost(finding, entry.arrived_us)
-        elif finding is Finding.SERVED:
+        elif finding is ShardFinding.SERVED:
             certain[partition] = None
     return is_last, next_lost
 
@@ -241,7 +241,7 @@ def _flaps(told: Sequence[Told], silences: Sequence[Silence]) -> list[_Flap]:
     served: dict[int, list[int]] = defaultdict(list)
     found: list[_Flap] = []
     for entry, partition, finding in told:
-        if finding is Finding.SERVED:
+        if finding is ShardFinding.SERVED:
             served[partition].append(entry.answered_us)
         elif finding in LOST:
             times = served.pop(partition, [])
@@ -255,7 +255,9 @@ def _has_flap(flaps: Sequence[_Flap], partition: int, served_us: int, lost_us: i
     return any(f.partition != partition and f.served_us <= lost_us and f.lost_us >= served_us for f in flaps)
 
 
-def _loaded_ms(loading_us: int, unsure_us: int, entry: Moment, others_us: Sequence[int], *, was_loading: bool) -> int:
+def _loaded_ms(
+    loading_us: int, unsure_us: int, entry: RequestMoment, others_us: Sequence[int], *, was_loading: bool
+) -> int:
     """Returns when a shard was loaded: between the last answer that it wasn't and the first that it was.
 
     Members' sessions begin then: what begins early may be late, but what begins late can't be early. So it is taken to
@@ -277,16 +279,16 @@ def _loaded_ms(loading_us: int, unsure_us: int, entry: Moment, others_us: Sequen
     return min(entry.log_ts, min(first_us, loading_us + between_us // 2) // 1000)
 
 
-def _next(service: Finding, finding: Finding) -> Finding:
+def _next(service: ShardFinding, finding: ShardFinding) -> ShardFinding:
     """Returns what a shard is after an answer, if it was this before."""
-    if finding is Finding.NOTHING:
+    if finding is ShardFinding.NOTHING:
         return service
-    if finding is Finding.SERVED_OR_LOADING:
-        return Finding.SERVED if service is Finding.SERVED else Finding.LOADING
+    if finding is ShardFinding.SERVED_OR_LOADING:
+        return ShardFinding.SERVED if service is ShardFinding.SERVED else ShardFinding.LOADING
     return finding
 
 
-def _survived(requests: Sequence[Moment], silences: Sequence[Silence]) -> Iterator[Silence]:
+def _survived(requests: Sequence[RequestMoment], silences: Sequence[Silence]) -> Iterator[Silence]:
     """Yields silences longer than the session of a member of a classic group that could join again after them.
 
     The coordinator would have removed it. One that has loaded the group begins the session anew, even if nobody asked
@@ -306,7 +308,7 @@ def _survived(requests: Sequence[Moment], silences: Sequence[Silence]) -> Iterat
 
 
 def _restart_the_rest(
-    requests: Sequence[Moment], partitions: int, restarts: dict[Silence, set[int]], found: Availability
+    requests: Sequence[RequestMoment], partitions: int, restarts: dict[Silence, set[int]], found: LoggedAvailability
 ) -> None:
     """Counts a silence that no connection outlived as a restart: shards that nobody asked then were lost, too."""
     for silence in not_outlived(requests, restarts):
@@ -335,11 +337,11 @@ class _Loss(NamedTuple):
 class _Seen(NamedTuple):
     """By shard the requests that found it served; and the losses of all shards, in order."""
 
-    served: dict[int, list[Moment]]
+    served: dict[int, list[RequestMoment]]
     losses: list[_Loss]
 
 
-def _restart_those_that_nobody_asked(seen: _Seen, found: Availability) -> None:
+def _restart_those_that_nobody_asked(seen: _Seen, found: LoggedAvailability) -> None:
     """Has a shard lost as well where all others were that were asked while nobody asked it."""
     for partition, served in seen.served.items():
         places = {bisect_right(served, loss.lost_ms * 1000, key=_arrived_us) for loss in seen.losses}
@@ -358,11 +360,11 @@ def _restart_those_that_nobody_asked(seen: _Seen, found: Availability) -> None:
             insort(found.losses[partition], first_ms)
 
 
-def _arrived_us(moment: Moment) -> int:
+def _arrived_us(moment: RequestMoment) -> int:
     return moment.arrived_us
 
 
-def _is_served_by_another(seen: _Seen, known: Collection[int], before: Moment, after: Moment) -> bool:
+def _is_served_by_another(seen: _Seen, known: Collection[int], before: RequestMoment, after: RequestMoment) -> bool:
     """Returns whether a shard that isn't known to have been lost was served in that time."""
     return any(
         before.answered_us < moment.arrived_us < after.arrived_us
@@ -372,13 +374,13 @@ def _is_served_by_another(seen: _Seen, known: Collection[int], before: Moment, a
     )
 
 
-def silences_of(requests: Sequence[Moment]) -> list[Silence]:
+def silences_of(requests: Sequence[RequestMoment]) -> list[Silence]:
     """Returns when nothing at all happened in a log for a second or longer."""
     moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
     return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
 
 
-def not_outlived(requests: Sequence[Moment], silences: Iterable[Silence]) -> Iterator[Silence]:
+def not_outlived(requests: Sequence[RequestMoment], silences: Iterable[Silence]) -> Iterator[Silence]:
     """Yields the silences after which there are requests, and nothing on a connection from before."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -27,7 +27,7 @@ DEFAULT_PARTITIONS = 50
 _ALL_HASHES = 2**31
 
 
-class Finding(Enum):
+class ShardFinding(Enum):
     """What an answer tells of the shard that gave it."""
 
     SERVED = "served"
@@ -39,10 +39,10 @@ class Finding(Enum):
 
 
 #: What is found where a shard is lost.
-LOST = frozenset({Finding.LOADING, Finding.NOT_OURS})
-_FOUND: dict[int, Finding] = {
-    Errors.NOT_COORDINATOR: Finding.NOT_OURS,
-    Errors.COORDINATOR_LOAD_IN_PROGRESS: Finding.LOADING,
+LOST = frozenset({ShardFinding.LOADING, ShardFinding.NOT_OURS})
+_FOUND: dict[int, ShardFinding] = {
+    Errors.NOT_COORDINATOR: ShardFinding.NOT_OURS,
+    Errors.COORDINATOR_LOAD_IN_PROGRESS: ShardFinding.LOADING,
 }
 #: What is refused before the coordinator looks at its shards says nothing of them.
 _EARLY = frozenset(
@@ -58,7 +58,7 @@ _EARLY = frozenset(
 )
 
 
-def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
+def findings(entry: Entry) -> Iterator[tuple[str, ShardFinding]]:
     """Yields what an entry's answer tells, by the groups that it was asked about."""
     if entry.response is None or entry.api not in GROUP_APIS or entry.api == "ListGroups":
         return
@@ -76,10 +76,10 @@ def findings(entry: Entry) -> Iterator[tuple[str, Finding]]:
 
 def reaches_shard(entry: Entry) -> bool:
     """Returns whether an answer was given by a shard, and not before one had the request in hands."""
-    return any(finding is not Finding.NOTHING for _, finding in findings(entry))
+    return any(finding is not ShardFinding.NOTHING for _, finding in findings(entry))
 
 
-def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
+def likely_partitions(found: Iterable[tuple[str, ShardFinding]]) -> int:
     """Returns the number of shards that contradicts the answers least; Kafka's default if it is one.
 
     Groups of one shard are lost and served together. With a wrong number, groups share a shard that don't in truth,
@@ -91,7 +91,7 @@ def likely_partitions(found: Iterable[tuple[str, Finding]]) -> int:
     telling = [
         (partition_for(group_id, _ALL_HASHES), finding in LOST)
         for group_id, finding in found
-        if finding in LOST or finding is Finding.SERVED
+        if finding in LOST or finding is ShardFinding.SERVED
     ]
     if not any(is_lost for _, is_lost in telling):
         return DEFAULT_PARTITIONS
@@ -121,14 +121,14 @@ def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.in
     return found
 
 
-def _finding(entry: Entry, error: int) -> Finding:
+def _finding(entry: Entry, error: int) -> ShardFinding:
     found = _FOUND.get(error)
     if found is not None:
         # What waits when its shard is lost is told that this is somebody else's.
-        may_wait = found is Finding.NOT_OURS and entry.api in {"JoinGroup", "SyncGroup"}
-        return Finding.NOTHING if may_wait and entry.remote_us > _WAITED_US else found
+        may_wait = found is ShardFinding.NOT_OURS and entry.api in {"JoinGroup", "SyncGroup"}
+        return ShardFinding.NOTHING if may_wait and entry.remote_us > _WAITED_US else found
     if entry.api == "Heartbeat" and error == Errors.NONE:
-        return Finding.SERVED_OR_LOADING
+        return ShardFinding.SERVED_OR_LOADING
     if entry.api == "SyncGroup" and error == Errors.REBALANCE_IN_PROGRESS:
-        return Finding.SERVED_OR_LOADING
-    return Finding.NOTHING if error in _EARLY else Finding.SERVED
+        return ShardFinding.SERVED_OR_LOADING
+    return ShardFinding.NOTHING if error in _EARLY else ShardFinding.SERVED

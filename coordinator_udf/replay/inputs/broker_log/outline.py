@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from coordinator_udf.replay.inputs.broker_log.availability import Availability, Moment, availability
+from coordinator_udf.replay.inputs.broker_log.availability import LoggedAvailability, RequestMoment, availability
 from coordinator_udf.replay.inputs.broker_log.columns import Numbers
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import LOADING, decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS, likely_partitions
@@ -59,7 +59,7 @@ class Outline:
     topics: TopicHistory
     changes: Sequence[tuple[int, TopicChange]]
     elsewhere: Mapping[int, str]
-    available: Availability
+    available: LoggedAvailability
     repeated: frozenset[int]
     touched: Mapping[int, list[tuple[int, ...]]]
     requests: int
@@ -89,9 +89,9 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     start_ms = int(order.log_ts[order.places[0]])
     known = options.partitions or topics.offsets_partitions or (partitions_of(state) if state else None)
     partitions = known or DEFAULT_PARTITIONS
-    available = Availability({}, {}, set())
+    available = LoggedAvailability({}, {}, set())
     if traces.has_losses or _may_have_restarted(order):
-        moments = [Moment.of(entry) for entry in entries()]
+        moments = [RequestMoment.of(entry) for entry in entries()]
         if traces.has_losses and not known:
             partitions = likely_partitions(finding for moment in moments for finding in moment.findings)
         available = availability([moment for moment in moments if moment.number not in elsewhere], partitions)

@@ -78,7 +78,7 @@ class TopicHistory(msgspec.Struct, frozen=True):
         return frozenset(found)
 
 
-class Change(NamedTuple):
+class AnsweredChange(NamedTuple):
     """A creation, growth or deletion that was answered without an error."""
 
     ts_us: int
@@ -90,7 +90,7 @@ class Change(NamedTuple):
 
 def topic_history(
     traces: TopicTraces,
-    changes: Sequence[Change],
+    changes: Sequence[AnsweredChange],
     entries: Callable[[], Iterable[Entry]],
     given: Iterable[Topic] = (),
 ) -> TopicHistory:
@@ -144,7 +144,7 @@ def _match(
         ids.setdefault(name, topic_id)
 
 
-def _identified(change: Change, ids: Mapping[str, str]) -> Change:
+def _identified(change: AnsweredChange, ids: Mapping[str, str]) -> AnsweredChange:
     """Returns a creation with the topic's id, where that was answered without it."""
     if change.kind != "create" or change.topic_id != ZERO_UUID:
         return change
@@ -159,7 +159,7 @@ def _with_id(topic: Topic) -> Topic:
     return Topic(topic.name, topic.partitions, made)
 
 
-def _replayed(topics: dict[str, Topic], changes: Iterable[Change]) -> list[TopicChange]:
+def _replayed(topics: dict[str, Topic], changes: Iterable[AnsweredChange]) -> list[TopicChange]:
     """Returns the topics after each change that is one: what was forwarded to the controller is told twice."""
     current, out = dict(topics), []
     for change in changes:
@@ -177,7 +177,7 @@ def _replayed(topics: dict[str, Topic], changes: Iterable[Change]) -> list[Topic
     return out
 
 
-def topic_changes(entry: Entry) -> Iterator[Change]:
+def topic_changes(entry: Entry) -> Iterator[AnsweredChange]:
     """Yields what a request changed of the topics."""
     answer: dict[str, Any] = entry.response or {}
     ts_us = entry.answered_us
@@ -189,14 +189,14 @@ def topic_changes(entry: Entry) -> Iterator[Change]:
             wanted = asked.get(topic["name"], {})
             counts = (topic.get("numPartitions"), wanted.get("numPartitions"), len(wanted.get("assignments") or ()))
             partitions = next((count for count in counts if count and count > 0), 1)
-            yield Change(ts_us, "create", topic["name"], partitions, topic.get("topicId") or ZERO_UUID)
+            yield AnsweredChange(ts_us, "create", topic["name"], partitions, topic.get("topicId") or ZERO_UUID)
     elif entry.api == "CreatePartitions":
         counts_of = {topic["name"]: topic["count"] for topic in entry.request.get("topics") or ()}
         for topic in _without_error(answer.get("results")):
-            yield Change(ts_us, "grow", topic["name"], counts_of[topic["name"]], "")
+            yield AnsweredChange(ts_us, "grow", topic["name"], counts_of[topic["name"]], "")
     elif entry.api == "DeleteTopics":
         for topic in _without_error(answer.get("responses")):
-            yield Change(ts_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID)
+            yield AnsweredChange(ts_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID)
 
 
 def _without_error(items: Any) -> Iterator[dict[str, Any]]:
@@ -205,7 +205,7 @@ def _without_error(items: Any) -> Iterator[dict[str, Any]]:
             yield item
 
 
-def _offsets_partitions(changes: Iterable[Change]) -> int | None:
+def _offsets_partitions(changes: Iterable[AnsweredChange]) -> int | None:
     return next((c.partitions for c in changes if c.kind == "create" and c.name == OFFSETS_TOPIC), None)
 
 

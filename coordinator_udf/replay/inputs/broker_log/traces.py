@@ -10,7 +10,7 @@ from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import Decided, 
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, findings
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
 from coordinator_udf.replay.inputs.broker_log.portion import group_hash
-from coordinator_udf.replay.inputs.broker_log.topics import OFFSETS_TOPIC, Change, TopicTraces, topic_changes
+from coordinator_udf.replay.inputs.broker_log.topics import OFFSETS_TOPIC, AnsweredChange, TopicTraces, topic_changes
 
 _TIMEOUTS: Final = ("sessionTimeoutMs", "rebalanceTimeoutMs")
 
@@ -45,7 +45,7 @@ class Traces:
 
     def __init__(self) -> None:
         self.topics = TopicTraces()
-        self.changes: list[tuple[int, Change]] = []
+        self.changes: list[tuple[int, AnsweredChange]] = []
         self.decided: list[Decided] = []
         self.transactions: list[InTransaction] = []
         self.has_losses = False
