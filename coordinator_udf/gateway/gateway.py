@@ -115,18 +115,35 @@ class Gateway:
         """Listens; returns when clients can connect.
 
         Raises:
+            GatewaySettingsError: the gateways that clients are told of don't have this one among them.
             OSError: the address can't be listened on.
             RuntimeError: it was started before.
         """
         if self._thread is not None:
             raise RuntimeError("this gateway was started before; make another one")
+        self._take_address()
         if self._announce:
+            # Only now: of a gateway that can't start nothing is to be on the log.
             self._topics.announce()
         self._thread = BackgroundThread(lambda _: self._run(), "gateway")
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
+
+    def _take_address(self) -> None:
+        settings = self._settings
+        listener = self._listener or bound_socket(settings.host, settings.port)
+        port = listener.getsockname()[1]
+        if settings.gateways:
+            first_id = FIRST_ID if self._cluster is None else FIRST_ID_BEFORE_CLUSTER
+            own = (settings.advertised_host or settings.host, settings.advertised_port or port)
+            try:
+                self._peers = Peers(settings.gateways, own, settings.cluster_id, first_id)
+            except GatewaySettingsError:
+                listener.close()
+                raise
+        self._listener, self.port = listener, port
 
     def stop(self) -> None:
         """Closes all connections and stops listening. Requests in the log stay there."""
@@ -255,18 +272,14 @@ class Gateway:
             self._commit, self._request_log.partitions, settings, name=self.name, is_loading=self._is_loading
         )
         self._commit.room = self._pending.room
-        listener = self._listener or bound_socket(settings.host, settings.port)
-        self.port = listener.getsockname()[1]
-        if settings.gateways:
-            first_id = FIRST_ID if self._cluster is None else FIRST_ID_BEFORE_CLUSTER
-            own = (settings.advertised_host or settings.host, settings.advertised_port or self.port)
-            self._peers = Peers(settings.gateways, own, settings.cluster_id, first_id)
+        if self._peers is not None:
             self._peers.start()
         node = self._node()
         self._shared = self._share(self._handler(node))
         if self._behind is not None:
             await self._behind.open()
-        server = await serve(listener, self._accept_any, limit=FREE_FRAME_BYTES)
+        assert self._listener is not None  # `start` has taken the address
+        server = await serve(self._listener, self._accept_any, limit=FREE_FRAME_BYTES)
         committing = asyncio.create_task(self._commit.run())
         collecting = asyncio.create_task(self._garbage.collect())
         self._loop = asyncio.get_running_loop()

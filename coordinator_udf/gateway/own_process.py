@@ -81,7 +81,8 @@ def serve_alone(
         # Members that can reach this gateway and don't are silent, whether the coordinator runs or not.
         clock = Ticker(request_log, _CLOCK_MS, only_when_quiet=True)
         watch = BackgroundThread(_watch_coordinator(gateway, tables), "coordinator-watch") if watches else nullcontext()
-        with _listening(gateway, options), _monitored(metrics, registry, gateway), watch:
+        # What can't be told is said before anything is on the log.
+        with _monitored(metrics, registry, gateway), _listening(gateway, options), watch:
             tell(f"listening on {gateway.address}")
             clock.start()
             stop.wait()
@@ -95,7 +96,7 @@ def serve_alone(
 
 @contextmanager
 def _monitored(address: tuple[str, int] | None, registry: CollectorRegistry | None, gateway: Gateway) -> Iterator[None]:
-    """Tells of a gateway that listens."""
+    """Tells of a gateway; before it listens, that it doesn't."""
     if address is None or registry is None:
         yield
         return

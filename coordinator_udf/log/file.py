@@ -96,7 +96,9 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, int, int | None]:
         LogError: there is no log at the path, or it is of a format that isn't known here.
     """
     if not path.is_file():
-        raise LogError(f"there is no request log at {path}; whoever appends first makes it (EmbeddedLog.create)")
+        raise LogError(
+            f"there is no request log at {path}; the coordinator makes it when it first starts (muster live)"
+        )
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")

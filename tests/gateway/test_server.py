@@ -247,3 +247,13 @@ def test_addresses_and_limits_are_checked_by_name() -> None:
 def test_a_port_that_is_taken_is_said_at_the_start(alone: Alone) -> None:
     with pytest.raises(OSError, match=r"(?i)address already in use"):
         Gateway(alone.log, KNOWN, GatewaySettings(port=alone.gateway.port)).start()
+
+
+def test_a_gateway_that_cannot_start_leaves_nothing_on_the_log(alone: Alone) -> None:
+    end = alone.log.end()
+    with pytest.raises(OSError, match=r"(?i)address already in use"):
+        Gateway(alone.log, topics(others=1), GatewaySettings(port=alone.gateway.port)).start()
+    elsewhere = GatewaySettings(port=0, gateways=(("127.0.0.1", 1),))
+    with pytest.raises(GatewaySettingsError, match=r"expected 127\.0\.0\.1:"):
+        Gateway(alone.log, topics(others=1), elsewhere).start()
+    assert alone.log.end() == end
