@@ -28,24 +28,30 @@ WITH joins AS (
     SELECT q.source, q.group_id, coalesce(nullif(a.member_id, ''), nullif(q.member_id, '')) AS member_id, q.log_ts,
            a.error_code, get_json_object(q.body, '$.sessionTimeoutMs') AS session_timeout,
            get_json_object(q.body, '$.rebalanceTimeoutMs') AS rebalance_timeout,
-           array_join(array_sort(transform(from_json(q.body, 'protocols ARRAY<STRUCT<name: STRING>>').protocols,
-                                           each -> each.name)), ',')
-               AS assignors
+           CASE WHEN q.api = 'JoinGroup'
+                THEN array_join(array_sort(transform(from_json(q.body, 'protocols ARRAY<STRUCT<name: STRING>>')
+                                                         .protocols, each -> each.name)), ',') END AS assignors,
+           -- Who names none is content with the group's.
+           CASE WHEN a.error_code = 0 THEN get_json_object(q.body, '$.serverAssignor') END AS server_assignor
     FROM request_log q LEFT JOIN group_responses a
-    ON a.source = q.source AND a.request_id = q.request_id AND a.api = 'JoinGroup'
-    WHERE q.api = 'JoinGroup' AND q.group_id IS NOT NULL
+    ON a.source = q.source AND a.request_id = q.request_id AND a.api = q.api
+    WHERE q.group_id IS NOT NULL AND (q.api = 'JoinGroup' OR (
+        q.api = 'ConsumerGroupHeartbeat' AND get_json_object(q.body, '$.serverAssignor') IS NOT NULL))
 ), mixes AS (
     SELECT source, group_id, count(DISTINCT session_timeout) AS timeouts, count(DISTINCT assignors) AS lists,
-           count(DISTINCT rebalance_timeout) AS rebalance_timeouts,
+           count(DISTINCT server_assignor) AS server_assignors,
+           array_join(array_sort(collect_set(server_assignor)), ' / ') AS server_assignor_texts,
+           count(DISTINCT CASE WHEN assignors IS NOT NULL THEN rebalance_timeout END) AS rebalance_timeouts,
            array_join(array_sort(collect_set(session_timeout)), ', ') AS timeout_texts,
-           array_join(array_sort(collect_set(rebalance_timeout)), ', ') AS rebalance_timeout_texts,
+           array_join(array_sort(collect_set(CASE WHEN assignors IS NOT NULL THEN rebalance_timeout END)), ', ')
+               AS rebalance_timeout_texts,
            array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts,
            -- A group waits as long as the member that may take the longest.
-           max(CAST(rebalance_timeout AS BIGINT)) AS rebalance_ms
+           max(CASE WHEN assignors IS NOT NULL THEN CAST(rebalance_timeout AS BIGINT) END) AS rebalance_ms
     FROM joins WHERE true AND is_of_a_member_within(joins) GROUP BY source, group_id
 ), sessions AS (
     SELECT source, group_id, member_id, min(CAST(session_timeout AS BIGINT)) AS session_ms
-    FROM joins WHERE error_code = 0 GROUP BY source, group_id, member_id
+    FROM joins WHERE error_code = 0 AND session_timeout IS NOT NULL GROUP BY source, group_id, member_id
 ), heard AS (
     SELECT source, group_id, client_id, member_id, partition, log_ts,
            lag(log_ts) OVER own AS before_ts, lag(api) OVER own AS before_api
@@ -70,14 +76,23 @@ WITH joins AS (
 ), names AS (
     SELECT source, group_id, member_id, max(name) AS name FROM incarnations GROUP BY source, group_id, member_id
 ), waits AS (
-    SELECT source, group_id, coalesce(name, client_id, member_id, 'one that is not told') AS who, started, waited_ms,
-           lag_ms, expelled, rebalance_ms, finding
-    FROM waited_for LEFT JOIN mixes USING (source, group_id) LEFT JOIN names USING (source, group_id, member_id)
+    SELECT source, group_id, coalesce(name, client_id, member_id, 'one that is not told') AS who, started,
+           CASE WHEN kind = 'classic' THEN waited_ms ELSE held_up_ms END AS waited_ms,
+           CASE WHEN kind = 'classic' THEN lag_ms ELSE held_up_ms END AS lag_ms, expelled, rebalance_ms, kind, finding
+    FROM (SELECT source, group_id, kind, started, until, waited_ms, lag_ms, expelled, outcome, held_up_ms,
+                 holder_revoke_lag_ms,
+                 -- In a consumer group those wait who shall have what another has yet.
+                 CASE WHEN kind = 'classic' THEN how ELSE holder_how END AS how,
+                 CASE WHEN kind = 'classic' THEN member_id ELSE holder_member_id END AS member_id,
+                 CASE WHEN kind = 'classic' THEN client_id ELSE holder_client_id END AS client_id
+          FROM waited_for)
+    LEFT JOIN mixes USING (source, group_id) LEFT JOIN names USING (source, group_id, member_id)
     LATERAL VIEW explode(array(
         -- Nobody waited who lived on where a timer put out all.
-        CASE WHEN how = 'expelled' AND kind = 'classic' AND outcome <> 'Empty'
+        CASE WHEN how = 'expelled' AND (kind <> 'classic' OR outcome <> 'Empty')
              THEN 'dead member held up the group' END,
-        CASE WHEN how IN ('joined', 'left') AND kind = 'classic' AND lag_ms >= {_SLOW_MS}
+        CASE WHEN (kind = 'classic' AND how IN ('joined', 'left') AND lag_ms >= {_SLOW_MS})
+                  OR (how <> 'expelled' AND holder_revoke_lag_ms >= {_SLOW_MS})
              THEN 'slow member held up the group' END,
         CASE WHEN how = 'joined' AND kind = 'classic' AND waited_ms >= rebalance_ms * {_NEAR}
              THEN 'joined again close to the rebalance timeout' END,
@@ -112,11 +127,15 @@ WITH joins AS (
                             WHEN 'joined again close to the rebalance timeout' THEN waited_ms END) AS cost_ms,
            CASE finding
                WHEN 'dead member held up the group'
-               THEN concat('all waited for ', array_join(array_sort(collect_set(who)), ', '),
+               THEN concat(CASE WHEN bool_or(kind = 'classic') THEN 'all waited for '
+                                ELSE 'others waited for partitions of ' END,
+                           array_join(array_sort(collect_set(who)), ', '),
                            CASE WHEN count(DISTINCT who) > 1 THEN ', each' ELSE ',' END,
-                           ' silent until a timer put it out')
+                           CASE WHEN bool_or(kind = 'classic') THEN ' silent' ELSE '' END,
+                           ' until a timer put it out')
                WHEN 'slow member held up the group'
-               THEN concat('all others had joined again and waited for ',
+               THEN concat(CASE WHEN bool_or(kind = 'classic') THEN 'all others had joined again and waited for '
+                                ELSE 'others waited for partitions that were slowly given up by ' END,
                            array_join(array_sort(collect_set(who)), ', '), ', for up to ',
                            CAST(round(max(lag_ms) / 1000, 1) AS STRING), ' s')
                WHEN 'joined again close to the rebalance timeout'
@@ -129,9 +148,11 @@ WITH joins AS (
            min(started) AS first_at, 'waited_for' AS shown_in,
            CASE finding
                WHEN 'dead member held up the group'
-               THEN 'how = "expelled" AND kind = "classic" AND outcome <> "Empty"'
+               THEN concat('((how = "expelled" AND kind = "classic" AND outcome <> "Empty") ',
+                           'OR (holder_how = "expelled" AND held_up_ms > 0))')
                WHEN 'slow member held up the group'
-               THEN 'how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}'
+               THEN concat('((how IN ("joined", "left") AND kind = "classic" AND lag_ms >= {_SLOW_MS}) ',
+                           'OR (holder_how <> "expelled" AND holder_revoke_lag_ms >= {_SLOW_MS}))')
                WHEN 'joined again close to the rebalance timeout'
                THEN concat('how = "joined" AND kind = "classic" AND waited_ms >= ',
                            CAST(ceil(max(rebalance_ms) * {_NEAR}) AS STRING))
@@ -236,20 +257,28 @@ WITH joins AS (
     GROUP BY source, group_id HAVING count(*) >= 3
     UNION ALL
     SELECT source, group_id, finding,
-           CASE finding WHEN 'mixed assignors' THEN lists WHEN 'mixed session timeouts' THEN timeouts
+           CASE finding WHEN 'mixed assignors' THEN greatest(lists, server_assignors)
+                        WHEN 'mixed session timeouts' THEN timeouts
                         ELSE rebalance_timeouts END, NULL,
            CASE finding
-               WHEN 'mixed assignors' THEN concat('members name assignors ', assignor_texts)
+               WHEN 'mixed assignors'
+               THEN concat('members name assignors ',
+                           CASE WHEN lists > 1 THEN assignor_texts ELSE server_assignor_texts END,
+                           CASE WHEN lists > 1 THEN '' ELSE ', and the one that most name is taken' END)
                WHEN 'mixed session timeouts' THEN concat('members have session timeouts of ', timeout_texts, ' ms')
                ELSE concat('members have rebalance timeouts of ', rebalance_timeout_texts,
                            ' ms, and all wait for as long as the longest') END,
-           CASE finding WHEN 'mixed assignors' THEN 'partition.assignment.strategy'
-                        WHEN 'mixed session timeouts' THEN 'session.timeout.ms' ELSE 'max.poll.interval.ms' END, NULL,
+           CASE WHEN finding = 'mixed assignors' AND lists > 1 THEN 'partition.assignment.strategy'
+                WHEN finding = 'mixed assignors' THEN 'group.remote.assignor'
+                WHEN finding = 'mixed session timeouts' THEN 'session.timeout.ms' ELSE 'max.poll.interval.ms' END, NULL,
            'request_log',
-           'api = "JoinGroup"'
+           CASE WHEN finding = 'mixed assignors' AND lists <= 1
+                THEN 'api = "ConsumerGroupHeartbeat" AND get_json_object(body, "$.serverAssignor") IS NOT NULL'
+                ELSE 'api = "JoinGroup"' END
     FROM mixes LATERAL VIEW explode(array(CASE WHEN timeouts > 1 THEN 'mixed session timeouts' END,
                                           CASE WHEN rebalance_timeouts > 1 THEN 'mixed rebalance timeouts' END,
-                                          CASE WHEN lists > 1 THEN 'mixed assignors' END)) AS finding
+                                          CASE WHEN lists > 1 OR server_assignors > 1 THEN 'mixed assignors' END))
+        AS finding
     WHERE finding IS NOT NULL
     UNION ALL
     SELECT source, group_id, 'silent for most of a session', count(*), NULL,

@@ -58,13 +58,16 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "leader_error": "why the leader could compute no assignment, in its words (docs/client-extensions.md)",
     "resyncs": "how often the leader replaced the generation's assignment without a join round",
     "number": "counts the group's rebalances from 1",
-    "how": "joined, left or expelled; gone where the offsets topic alone tells: it left or was put out",
+    "how": "joined, left or expelled; gone where the offsets topic alone tells: it left or was put out; of consumer "
+    "groups reconciled (it reached the epoch and had all that it shall have), overtaken (it had not when the next "
+    "epoch began) or unfinished (it had not when the evidence ended, or the coordinator went away)",
     "event": "joined, came back, left, expelled, never joined, assignment refused; gone (left or was put out: the "
     "offsets topic doesn't say)",
     "rule": "what it came or went by: MEMBER_ADDED, STATIC_MEMBER_REPLACED, MEMBER_LEFT, SESSION_EXPIRED, "
     "SYNC_EXPIRED, JOIN_EXPIRED, REBALANCE_EXPIRED, PENDING_MEMBER_EXPIRED, ASSIGNMENT_REFUSED; GONE where only the "
     "offsets topic tells",
-    "rejoins.rule": "how it went: MEMBER_LEFT, SESSION_EXPIRED, SYNC_EXPIRED, JOIN_EXPIRED, GONE; null where it joined",
+    "rejoins.rule": "how it went: MEMBER_LEFT, SESSION_EXPIRED, SYNC_EXPIRED, JOIN_EXPIRED, GONE; "
+    "of consumer groups also REBALANCE_EXPIRED; null where it joined or was in the epoch",
     "waited_for.rule": "how it went: MEMBER_LEFT, SESSION_EXPIRED, SYNC_EXPIRED, JOIN_EXPIRED, REBALANCE_EXPIRED, "
     "GONE; null where it joined or reconciled",
     "expulsions.rule": "SESSION_EXPIRED, SYNC_EXPIRED (no SyncGroup within the rebalance timeout), JOIN_EXPIRED (no "
@@ -73,20 +76,35 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "waited_for.waited_ms": "from started to until",
     "second_client_id": "the second-last that all waited for",
     "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "
-    "when the next one began), or not told (a broker's own log doesn't say)",
+    "when the next one began), unfinished (nor when the evidence ended, or the coordinator went away), or not told (a "
+    "broker's own log doesn't say)",
+    "holder_member_id": "of consumer groups: who had partitions for which others waited, the longest; else null",
+    "holder_client_id": "as that client calls itself",
+    "holder_how": "how it came through the rebalance, as how in rejoins",
+    "holder_revoke_lag_ms": "how long it was to give partitions up and had not; null where it wasn't told to",
+    "held_up": "the members that waited for partitions that it had; null where none did, and of classic groups",
+    "held_up_ms": "from when the first of them waited until the last of them did no longer, or the next epoch began",
     "waited_for.member_id": "the last that all waited for; null only where how is not told",
     "waited_for.at": "when the wait for it ended",
     "waited_for.lag_ms": "how long after the second-last",
     "waited_for.expelled": "all whom timers put out during it",
-    "join_lag_ms": "from the trigger to its first JoinGroup",
-    "sync_lag_ms": "from the end of the join phase to its SyncGroup",
-    "retries": "how often it asked again meanwhile",
+    "join_lag_ms": "from the trigger to its first JoinGroup; null of consumer groups",
+    "sync_lag_ms": "from the end of the join phase to its SyncGroup; null of consumer groups",
+    "told_lag_ms": "of consumer groups: from the trigger to the heartbeat whose answer told it what it shall have, or "
+    "shall give up; else null",
+    "revoke_lag_ms": "of consumer groups: how long in this epoch it was to give partitions up and had not; null where "
+    "there was nothing to give up",
+    "assign_lag_ms": "of consumer groups: how long in this epoch it had reached it and waited for partitions that "
+    "others had yet; null where it waited for none",
+    "reached_lag_ms": "of consumer groups: from the trigger to when it had reached the epoch, with all that it shall "
+    "have; null where it hadn't",
+    "retries": "how often it asked again meanwhile; null of consumer groups",
     "was_member": "whether it was a member before",
     "asked": "when it was asked",
-    "rejoins.asked": "when it first asked to join in the rebalance",
+    "rejoins.asked": "when it first asked to join in the rebalance; null of consumer groups",
     "gone": "when it left or was put out during the rebalance",
     "gone_after_ms": "from the trigger to then",
-    "settled_ts": "when it was clear how it ended, in ms since 1970",
+    "settled_ts": "when it was clear how it ended, in ms since 1970; null where it was overtaken or is unfinished",
     "at": "when it happened",
     "client_host": "from where its requests came",
     "ts": "the same moment in ms since 1970",

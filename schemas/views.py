@@ -13,9 +13,10 @@ from schemas.extension_views import RESYNCS
 from schemas.findings_views import FINDINGS
 from schemas.incident_views import ASSIGNMENT_HISTORY, REFUSED, STORMS
 from schemas.membership_views import EXPULSIONS, INCARNATIONS
-from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, REJOINS, TOPIC_CHANGES, WAITED_FOR
+from schemas.rebalance_views import MEMBER_EVENTS, REBALANCES, TOPIC_CHANGES
 from schemas.reliability_views import GAPS, RELIABILITY
 from schemas.requests import CONTROL_APIS
+from schemas.waiting_views import REJOINS, WAITED_FOR
 
 #: The function that `MEMBERS` needs: (protocol type, protocol, subscription, assignment) ->
 #: struct<topics, partitions, details, error>.

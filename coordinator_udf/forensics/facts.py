@@ -43,6 +43,10 @@ class Rebalance:
     lag_ms: int | None
     expelled: tuple[str, ...]
     members_left: tuple[str, ...] | None = ()
+    #: In a consumer group: who had partitions for which others waited, for how long.
+    holder_client_id: str | None = None
+    holder_member_id: str | None = None
+    held_up_ms: int | None = None
 
 
 @dataclass(frozen=True)

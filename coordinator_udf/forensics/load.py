@@ -21,7 +21,7 @@ from schemas.findings_views import findings_between
 
 _REBALANCES = """
 SELECT r.*, w.how, w.client_id AS waited_client_id, w.member_id AS waited_member_id, w.lag_ms,
-       coalesce(w.expelled, array()) AS expelled
+       w.holder_client_id, w.holder_member_id, w.held_up_ms, coalesce(w.expelled, array()) AS expelled
 FROM rebalances r LEFT JOIN waited_for w
 ON w.source = r.source AND w.group_id = r.group_id AND w.number = r.number
 """

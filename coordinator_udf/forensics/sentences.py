@@ -49,6 +49,9 @@ _ENDINGS: Final = {
 #: A sentence names so many members; half and double make it half and twice as long.
 _MOST_NAMED: Final = 10
 _MS: Final = 1000
+#: That a member has partitions yet is told from here on: until its next heartbeat it doesn't know that it shall give
+#: them up, and these come every 5 s (group.consumer.heartbeat.interval.ms' default).
+_LONG_HELD_MS: Final = 5000
 #: What was done at once has moments that are as near.
 _AT_ONCE: Final = timedelta(milliseconds=50)
 
@@ -70,6 +73,9 @@ def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
     waited = _waited(r, facts)
     if waited is not None:
         parts.append(waited)
+    held = _held(r, facts)
+    if held is not None:
+        parts.append(held)
     if r.outcome in _OUTCOMES:
         parts.append(_OUTCOMES[r.outcome])
     return "; ".join(parts)
@@ -125,11 +131,19 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
         return f"all waited for {who}, until it left{lag}"
     if r.how == "initial delay":
         return f"the initial delay ran out; last to join was {who}"
-    if r.how == "overtaken":
+    if r.how in {"overtaken", "unfinished"}:
         return f"{who} didn't have its partitions yet"
     if r.how == "reconciled":
         return f"last to have its partitions was {who}{lag}"
     return f"all waited for {who}, the last to join again{lag}"
+
+
+def _held(r: Rebalance, facts: GroupFacts) -> str | None:
+    """Tells who had partitions for which others waited, where that took longer than a heartbeat."""
+    if not r.held_up_ms or r.held_up_ms < _LONG_HELD_MS:
+        return None
+    who = facts.name_of(r.holder_member_id, r.holder_client_id) or "one that is not told"
+    return f"others waited {seconds(r.held_up_ms)} for partitions that {who} had yet"
 
 
 def overview(facts: GroupFacts) -> str:
