@@ -72,6 +72,8 @@ class WhatIfResult(msgspec.Struct, frozen=True):
 
     Attributes:
         unknown: what the log doesn't tell, in words.
+        nothing_counted: why nothing of it is counted, in words, if nothing is.
+        without_effect: what of the change makes no difference to it, in words.
     """
 
     calibration: Calibration
@@ -80,6 +82,8 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     spread: Spread
     unknown: tuple[str, ...]
     refused_members: RefusedMembers = RefusedMembers()
+    nothing_counted: str | None = None
+    without_effect: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Returns what is counted, before and after, each with what chance might make of it."""
@@ -101,6 +105,8 @@ class _Group(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...]
     # Absent in files of before.
     refused_members: RefusedMembers = RefusedMembers()
+    nothing_counted: str | None = None
+    without_effect: tuple[str, ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -125,6 +131,8 @@ def read_what_if(path: Path) -> dict[str, WhatIfResult]:
                 group.spread,
                 group.unknown,
                 group.refused_members,
+                group.nothing_counted,
+                group.without_effect,
             )
             for group_id, group in read.groups.items()
         }

@@ -34,6 +34,7 @@ from coordinator_udf.forensics.what_if import (
     RefusedMembers,
     Spread,
     WhatIfResult,
+    read_what_if,
 )
 from coordinator_udf.forensics.window import Window
 from schemas.view_comments import COLUMN_COMMENTS
@@ -284,3 +285,24 @@ def test_who_would_be_refused_under_other_settings_is_told_beside_what_they_woul
     page = render([facts], form, what_if={facts.group_id: told})
     said = "efused for good under the changed settings (in 25 % of the worlds): java-1/1: GroupMaxSizeReachedException"
     assert said in page
+
+
+@pytest.mark.parametrize("form", [ReportFormat.HTML, ReportFormat.MARKDOWN])
+def test_what_a_prediction_does_not_count_or_change_is_told_beside_its_figures(
+    facts: GroupFacts, form: ReportFormat, tmp_path: Path
+) -> None:
+    figures = {"rebalances": 0, "unowned_s": 0, "moves": 0, "expulsions": 0}
+    ranges = {name: [0, 0] for name in figures}
+    group = {
+        "calibration": {"recorded": 4, "simulated": 4, "matched": 4},
+        "spread": {"base": ranges, "changed": ranges},
+        "unknown": [],
+        "nothing_counted": "the log ends before the group is through",
+        "without_effect": ["group.max.size: no member speaks the protocol classic"],
+    }
+    path = tmp_path / "what-if.json"
+    name = facts.group_id
+    path.write_text(json.dumps({"base": {name: figures}, "changed": {name: figures}, "groups": {name: group}}))
+    page = render([facts], form, what_if=read_what_if(path))
+    assert "say nothing of it: the log ends before the group is through." in page
+    assert "Makes no difference to this group: group.max.size: no member speaks the protocol classic." in page
