@@ -11,6 +11,7 @@ import pytest
 from coordinator_udf.gateway.settings import GatewaySettings
 from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.in_process import Front, topics
+from tests.waiting import wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -21,9 +22,6 @@ PLACES: set[Place] = {("t1", i) for i in range(4)} | {("t2", i) for i in range(2
 #: took 0.052 of a slow one.
 IDLE_SHARE = 0.1
 IDLE_S = 6
-#: How long, and how often, it is looked whether what they did before is over.
-SETTLING_S = 2
-SETTLING_LOOKS = 12
 
 #: Kafka's consumer heartbeats as often as this lets it. What Kafka hasn't got is switched on: nobody may notice.
 FAST = {
@@ -36,13 +34,17 @@ EXTENDED = GatewaySettings(port=0, client_assignors=True, classic_extensions=Tru
 
 
 def assert_idle(members: Sequence[Member]) -> None:
-    """Once they are quiet, as a JVM is that has compiled what it ran before, they stay so."""
-    looks = (shares(members, SETTLING_S) for _ in range(SETTLING_LOOKS))
-    settled = next((look for look in looks if max(look.values()) < IDLE_SHARE), None)
-    then = shares(members, IDLE_S)
-    told = "\n".join(member.tail() for member in members)
-    assert settled is not None, f"nothing happens, and of a core they take {then}\n{told}"
-    assert max(then.values()) < IDLE_SHARE, f"nothing happens, they were quiet, and of a core they take {then}\n{told}"
+    """Sooner or later all are quiet for a while, as a JVM that has compiled what it ran before; who spins never is."""
+    taken: dict[str, float] = {}
+
+    def are_quiet() -> bool:
+        taken.update(shares(members, IDLE_S))
+        return max(taken.values()) < IDLE_SHARE
+
+    def story() -> str:
+        return f"nothing happens, and of a core they take {taken}\n" + "\n".join(member.tail() for member in members)
+
+    wait(are_quiet, f"all are quiet for {IDLE_S} s", story)
 
 
 def shares(members: Sequence[Member], of_s: float) -> dict[str, float]:

@@ -78,12 +78,13 @@ def test_answers_keep_the_order_of_a_connections_requests(alone: Alone) -> None:
 def test_nothing_passes_a_join_group_that_waits(alone: Alone) -> None:
     with alone.wire() as wire, alone.wire() as other:
         wire.send("JoinGroup", 5, join())
+        # Of what two clients send at one moment either may come first.
+        (waiting,) = alone.wait_for_requests(1)
         wire.send("Heartbeat", 4, HEARTBEAT)
         other.send("Heartbeat", 4, HEARTBEAT)
-        rows = alone.wait_for_requests(2)
+        alone.wait_for_requests(2)
         time.sleep(0.3)
         assert [row["api"] for row in alone.requests()] == ["JoinGroup", "Heartbeat"]
-        waiting = next(row for row in rows if row["api"] == "JoinGroup")
         alone.answer(waiting, generationId=1, protocolName="range", leader="m", memberId="m", members=[])
         assert wire.receive()["memberId"] == "m"
         alone.wait_for_requests(3)
@@ -163,6 +164,8 @@ def test_topics_that_change_are_seen_by_clients_and_by_the_log(alone: Alone) -> 
     alone.gateway.set_topics(KNOWN)
     alone.gateway.set_topics(topics(t1=8))
     rows = pa.Table.from_batches(list(alone.log.read(0, alone.log.end()))).to_pylist()
+    # Of a machine that had no time for this process for some seconds.
+    rows = [row for row in rows if row["api"] != "Downtime"]
     assert [row["api"] for row in rows] == ["TopicMetadata"] * (2 * PARTITIONS)
     assert msgspec.json.decode(rows[-1]["body"]) == {"topics": [{"name": "t1", "partitions": 8, "id": topic_id("t1")}]}
     with alone.wire() as wire:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator_udf.members.driver.member import DrivenMember
+from coordinator_udf.members.driver.member import DrivenMember, MemberError
 from coordinator_udf.members.driver.transport import BrokerTransport
 from coordinator_udf.members.inputs import TopicPartition
 
@@ -52,8 +52,13 @@ async def main(config: dict[str, Any]) -> None:
         order = json.loads(line)
         if order["do"] == "commit":
             topic, partition = order["place"]
-            await member.commit({TopicPartition(topic, partition): order["offset"]})
-            _say("committed", place=order["place"], offset=order["offset"])
+            try:
+                await member.commit({TopicPartition(topic, partition): order["offset"]})
+            except MemberError as error:
+                # It lives on, and who ordered it decides what that means.
+                _say("refused", error=str(error))
+            else:
+                _say("committed", place=order["place"], offset=order["offset"])
         elif order["do"] == "close":
             await member.close()
             _say("closed")

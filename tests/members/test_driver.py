@@ -22,9 +22,9 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.slow
 
 PROPERTIES: dict[str, dict[str, Any]] = {
-    "range": {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 300},
+    "range": {"session.timeout.ms": 8_000, "heartbeat.interval.ms": 300},
     "cooperative": {
-        "session.timeout.ms": 3_000,
+        "session.timeout.ms": 8_000,
         "heartbeat.interval.ms": 300,
         "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     },
@@ -36,8 +36,8 @@ PROPERTIES: dict[str, dict[str, Any]] = {
 }
 _SETTINGS = {
     "group.min.session.timeout.ms": 1_000,
-    "group.consumer.session.timeout.ms": 3_000,
-    "group.consumer.min.session.timeout.ms": 3_000,
+    "group.consumer.session.timeout.ms": 8_000,
+    "group.consumer.min.session.timeout.ms": 8_000,
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.client.assignors.enable": True,

@@ -23,7 +23,7 @@ from tests.waiting import wait
 pytestmark = pytest.mark.slow
 
 _PARTS = {"slice": 12}
-_PROPERTIES = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 300}
+_PROPERTIES = {"session.timeout.ms": 8_000, "heartbeat.interval.ms": 300}
 
 
 @pytest.fixture

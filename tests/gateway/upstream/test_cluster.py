@@ -196,7 +196,7 @@ def test_a_group_outlives_its_broker_and_reads_on_when_that_is_back(tmp_path: Pa
                 "bootstrap.servers": front.address,
                 "group.id": "g",
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": 10_000,
                 "heartbeat.interval.ms": 500,
                 "log_level": 0,
             }
@@ -209,7 +209,7 @@ def test_a_group_outlives_its_broker_and_reads_on_when_that_is_back(tmp_path: Pa
         assert _poll(consumer, 2) == 2
         broker.kill()
         # It heartbeats for longer than its session, and commits, while there is no broker.
-        assert _poll(consumer, 1, 8) == 0
+        assert _poll(consumer, 1, 12) == 0
         consumer.commit(offsets=[TopicPartition("t1", 0, 1)], asynchronous=False)
         broker.start()
         producer.produce("t1", b"one more", partition=1)
