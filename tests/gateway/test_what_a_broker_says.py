@@ -105,6 +105,18 @@ def test_fetch_from_before_the_beginning(wire: Wire) -> None:
     assert [(place["errorCode"], place["highWatermark"]) for place in topic["partitions"]] == [(1, -1)]
 
 
+def test_fetch_and_list_offsets_of_nothing_and_of_topics_twice(wire: Wire) -> None:
+    (topic,) = fetch(place={"partition": 9})["topics"]
+    twice = wire.ask("Fetch", 16, fetch(topics=[topic, topic]))["responses"]
+    assert [(one["topicId"], [place["errorCode"] for place in one["partitions"]]) for one in twice] == [(T1, [3])]
+    assert twice[0]["partitions"][0]["abortedTransactions"] == []
+    assert wire.ask("Fetch", 16, fetch(topics=[{**topic, "partitions": []}]))["responses"] == []
+    asked = places(8, (0, -1))
+    (told,) = wire.ask("ListOffsets", 8, {**asked, "topics": asked["topics"] * 2})["topics"]
+    assert [place["errorCode"] for place in told["partitions"]] == [INVALID_REQUEST]
+    assert wire.ask("ListOffsets", 8, places(8))["topics"] == []
+
+
 @pytest.mark.parametrize(("endpoint", "error"), [(1, 0), (2, 114), (0, 115), (9, 115)])
 def test_describe_cluster_of_other_endpoints(wire: Wire, endpoint: int, error: int) -> None:
     asked = {"includeClusterAuthorizedOperations": False, "endpointType": endpoint}

@@ -7,7 +7,7 @@ further: a consumer that comes back with a committed offset finds itself in the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from coordinator_udf.gateway.apis.cluster import LEADER_EPOCH
@@ -30,6 +30,8 @@ _UNSUPPORTED: Final = 2**15
 #: How a fetch session begins and ends; with all other epochs one goes on (FetchMetadata).
 _SESSION_OUTSIDE: Final = frozenset((0, -1))
 _READ_UNCOMMITTED: Final = 0
+#: From this version on a Fetch names topics by their ids.
+_TOPIC_ID_VERSION: Final = 13
 
 #: kafka-go takes an answer without records for broken unless its reader stands at the end, and connects anew for ever.
 #: It asks in this version, so in this one a partition ends where its reader stands.
@@ -49,16 +51,24 @@ def list_offsets(
         (entry["name"], place["partitionIndex"]) for entry in request["topics"] for place in entry["partitions"]
     )
     topics = []
-    for entry in request["topics"]:
-        topic = catalog.named(entry["name"])
-        # Of a partition that is asked for twice is told once.
-        places = {place["partitionIndex"]: place for place in entry["partitions"]}
+    for name, places in _told_once(request["topics"], "name", "partitionIndex").items():
+        topic = catalog.named(name)
         partitions = [
-            _place(topic, place, ends, version, is_repeated=asked[entry["name"], index] > 1)
-            for index, place in places.items()
+            _place(topic, place, ends, version, is_repeated=asked[name, index] > 1) for index, place in places.items()
         ]
-        topics.append({"name": entry["name"], "partitions": partitions})
+        topics.append({"name": name, "partitions": partitions})
     return answer("ListOffsets", version, topics=topics)
+
+
+def _told_once(
+    asked: Iterable[Mapping[str, Any]], topic_field: str, partition_field: str
+) -> dict[str, dict[int, Mapping[str, Any]]]:
+    """Returns the partitions of each topic: Kafka tells of each once, and of no topic of which none is asked for."""
+    topics: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for entry in asked:
+        for place in entry["partitions"]:
+            topics.setdefault(entry[topic_field], {})[place[partition_field]] = place
+    return topics
 
 
 def _place(
@@ -87,13 +97,18 @@ def fetch(version: int, request: Mapping[str, Any], catalog: TopicCatalog, ends:
     if _has_session(request):
         return answer("Fetch", version, errorCode=int(Errors.FETCH_SESSION_ID_NOT_FOUND), sessionId=0)
     responses = []
-    for entry in request["topics"]:
-        topic, missing = _fetched_topic(entry, catalog)
-        partitions = [_nothing(version, topic, partition, missing, ends) for partition in entry["partitions"]]
+    field = "topicId" if version >= _TOPIC_ID_VERSION else "topic"
+    for name, places in _told_once(request["topics"], field, "partition").items():
+        topic, missing = _fetched_topic({field: name}, catalog)
+        partitions = [_nothing(version, topic, place, missing, ends) for place in places.values()]
         if request["isolationLevel"] == _READ_UNCOMMITTED:
-            partitions = [{**partition, "abortedTransactions": None} for partition in partitions]
-        responses.append({"topic": entry.get("topic"), "topicId": entry.get("topicId"), "partitions": partitions})
+            partitions = [_without_aborted(partition) for partition in partitions]
+        responses.append({field: name, "partitions": partitions})
     return answer("Fetch", version, errorCode=0, sessionId=0, responses=responses)
+
+
+def _without_aborted(partition: dict[str, Any]) -> dict[str, Any]:
+    return partition if partition["errorCode"] else {**partition, "abortedTransactions": None}
 
 
 def fetch_wait_ms(request: Mapping[str, Any], catalog: TopicCatalog) -> int:
