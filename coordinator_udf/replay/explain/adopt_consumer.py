@@ -187,27 +187,38 @@ def _as_told(member: ConsumerMember, view: tuple[int, int, Partitions] | None) -
 
 
 def _member(told: GroupTold, at: Place, member_id: str) -> ConsumerMember | None:
-    """Returns a member as its last subscription before the place says, else as its next one does; None without."""
+    """Returns a member as its last subscription before the place says, else as its next one does; None without.
+
+    One that was refused changed nothing: who asked is subscribed to something else, of which the log has nothing.
+    """
+    refused: ConsumerMember | None = None
     for item in (*told.before(at.first), *told.since(at.first, at.until)):
         if item.member_id != member_id:
             continue
         if item.api == "JoinGroup" and item.request.get("protocols"):
             return _classic_member(item)
-        names, regex = item.request.get("subscribedTopicNames"), item.request.get("subscribedTopicRegex")
-        if item.api == "ConsumerGroupHeartbeat" and (names is not None or regex is not None):
-            return ConsumerMember(
-                member_id,
-                item.epoch or 0,
-                instance_id=item.request.get("instanceId"),
-                rack_id=item.request.get("rackId"),
-                rebalance_timeout_ms=item.request.get("rebalanceTimeoutMs", -1),
-                client_id=item.step.row["client_id"] or "",
-                client_host=item.step.row["client_host"] or "",
-                subscribed_topic_names=tuple(sorted(set(names or ()))),
-                subscribed_topic_regex=regex or "",
-                server_assignor=item.request.get("serverAssignor"),
-            )
-    return None
+        asked = item.request.get("subscribedTopicNames"), item.request.get("subscribedTopicRegex")
+        if item.api == "ConsumerGroupHeartbeat" and asked != (None, None):
+            if item.error == Errors.NONE:
+                return _subscribed(item)
+            refused = refused or replace(_subscribed(item), subscribed_topic_names=(), subscribed_topic_regex="")
+    return refused
+
+
+def _subscribed(item: Told) -> ConsumerMember:
+    """Returns a member as its heartbeat says that has a subscription."""
+    return ConsumerMember(
+        item.member_id,
+        item.epoch or 0,
+        instance_id=item.request.get("instanceId"),
+        rack_id=item.request.get("rackId"),
+        rebalance_timeout_ms=item.request.get("rebalanceTimeoutMs", -1),
+        client_id=item.step.row["client_id"] or "",
+        client_host=item.step.row["client_host"] or "",
+        subscribed_topic_names=tuple(sorted(set(item.request.get("subscribedTopicNames") or ()))),
+        subscribed_topic_regex=item.request.get("subscribedTopicRegex") or "",
+        server_assignor=item.request.get("serverAssignor"),
+    )
 
 
 def _classic_member(item: Told) -> ConsumerMember:
