@@ -99,6 +99,62 @@ def test_a_group_begins_with_the_members_that_are_older_than_the_log(tmp_path: P
     assert source.notes == {"groups that were there before the log began, begun with what answers tell": 1}
 
 
+def test_a_member_older_than_the_log_has_no_subscription_that_was_refused(tmp_path: Path) -> None:
+    log = KafkaLog()
+    for number in range(2):
+        beat(log, "m-1", 5, 5, arrives=1_000 * number)
+    request = {"groupId": "g", "memberId": "m-1", "memberEpoch": 5, "rebalanceTimeoutMs": -1}
+    message = "SubscribedTopicRegex `(` is not a valid regular expression: missing closing )."
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 128, "errorMessage": message, "memberId": None, "memberEpoch": 0,
+        "heartbeatIntervalMs": 0, "assignment": None,
+    }  # fmt: skip
+    log.add("CONSUMER_GROUP_HEARTBEAT", {**request, "subscribedTopicRegex": "("}, answer, version=1, arrives=2_000)
+    beat(log, "m-1", 5, 5, arrives=3_000)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.different == {}
+    assert verdict.identical[("answer", "ConsumerGroupHeartbeat", "INVALID_REGULAR_EXPRESSION")] == 1
+
+
+def describe(log: KafkaLog, member_id: str, metadata: str, assignment: str, **place: Any) -> str:
+    """Group g is described, with one member that has these."""
+    member = {
+        "memberId": member_id, "groupInstanceId": None, "clientId": "a", "clientHost": "/10.0.0.1",
+        "memberMetadata": metadata, "memberAssignment": assignment,
+    }  # fmt: skip
+    group = {
+        "errorCode": 0, "errorMessage": None, "groupId": "g", "groupState": "Stable", "protocolType": "consumer",
+        "protocolData": "range", "members": [member], "authorizedOperations": -2147483648,
+    }  # fmt: skip
+    request = {"groups": ["g"], "includeAuthorizedOperations": False}
+    return log.add("DESCRIBE_GROUPS", request, {"throttleTimeMs": 0, "groups": [group]}, version=6, **place)
+
+
+def test_what_a_member_older_than_the_log_joined_with_is_undecided_until_it_joins(tmp_path: Path) -> None:
+    log = KafkaLog()
+    log.heartbeat("m-1", generation=4, arrives=0)
+    older = "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="
+    offset = {"partitionIndex": 0, "committedOffset": 7, "committedLeaderEpoch": -1}
+    commits = {"groupId": "g", "generationIdOrMemberEpoch": 4, "memberId": "m-1", "groupInstanceId": None}
+    committed = {"throttleTimeMs": 0, "topics": [{"name": "t1", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]}
+    topics = [{"name": "t1", "partitions": [offset]}]
+    log.add("OFFSET_COMMIT", {**commits, "topics": topics}, committed, arrives=500, version=7)
+    describe(log, "m-1", "AAEAAAABAAJ0Mf////8AAAAB", older, arrives=1_000)
+    log.heartbeat("m-1", 27, generation=4, arrives=2_000)
+    log.join("m-1", "m-1", generation=5, arrives=2_010, takes=20)
+    sync = {
+        "groupId": "g", "generationId": 5, "memberId": "m-1", "groupInstanceId": None,
+        "assignments": [{"memberId": "m-1", "assignment": older}],
+    }  # fmt: skip
+    log.add("SYNC_GROUP", sync, {"throttleTimeMs": 0, "errorCode": 0, "assignment": older}, version=3, arrives=2_050)
+    log.heartbeat("m-1", generation=5, arrives=2_100)
+    describe(log, "m-1", "AAEAAAABAAJ0Mf////8AAAAA", older, arrives=3_000)
+    wrong = describe(log, "m-1", "AAEAAAABAAJ0Mf////8AAAAB", older, arrives=3_100)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.undecided[OLDER][("answer", "DescribeGroups", "NONE")] == 1
+    assert [d.request_id for d in verdict.differences if d.undecided is None] == [wrong]
+
+
 def test_groups_older_than_the_log_are_undecided_and_others_decided(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     mine = {"groupId": "g", "protocolType": "consumer", "groupState": "Stable"}

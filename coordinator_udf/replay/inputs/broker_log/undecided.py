@@ -32,6 +32,9 @@ _ASK_GROUPS: Final = frozenset(
 )
 #: The APIs that tell a member of a rebalance that others began.
 _TELL_OF_OTHERS: Final = frozenset({"Heartbeat", "SyncGroup"})
+#: What a description tells of a member of the classic protocol as it joined, and what it was assigned then.
+_OF_JOINS: Final = ("memberMetadata", "clientId", "clientHost")
+_OF_SYNCS: Final = ("memberAssignment",)
 #: What is answered where a shard isn't there: whoever doesn't wait is told nothing else.
 _OF_SHARDS: Final = frozenset(
     {Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR}
@@ -130,6 +133,9 @@ class LogFacts:
         self._committed: dict[tuple[str, str], int] = {}
         #: By group, when a JoinGroup was answered with a generation (us).
         self._joins: defaultdict[str, list[int]] = defaultdict(list)
+        #: By group and member, when it was first told a generation, and an assignment (us).
+        self._joined: dict[tuple[str, str], int] = {}
+        self._synced: dict[tuple[str, str], int] = {}
         #: The generations that answers to a JoinGroup told, by group, each with when it did (us).
         self._generations: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         #: By group, when a member asked that was told that all is well (us).
@@ -181,6 +187,9 @@ class LogFacts:
             if entry.api == "JoinGroup" and error == Errors.NONE:
                 self._joins[group_id].append(entry.answered_us)
                 self._generations[group_id].append((entry.answered_us, answer.get("generationId", -1)))
+                self._joined.setdefault((group_id, str(answer.get("memberId"))), entry.answered_us)
+        if entry.api == "SyncGroup" and error == Errors.NONE:
+            self._synced.setdefault((group_id, str(request.get("memberId"))), entry.answered_us)
         if entry.api == "Heartbeat" and error == Errors.NONE:
             self._calm[group_id].append(entry.arrived_us)
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
@@ -226,13 +235,30 @@ class LogFacts:
         return any(entry.answered_us - _US <= at_us <= last_us and g < told for at_us, g in self._generations[group_id])
 
     def _without_older(self, entry: Entry, body: Mapping[str, Any]) -> Any:
-        """Returns an answer without the groups that the log has said nothing about so far."""
+        """Returns an answer without what is older than the log: groups of which it has said nothing so far, and more.
+
+        That is what members came with to a classic group of which the log has neither this nor a later join.
+        """
         canonical = canonical_answer(entry.api, body, of_many_shards=True)
         cut: dict[str, Any] = dict(canonical)
         for field in ("groups", "results"):
             if field in cut:
                 cut[field] = [group for group in cut[field] if self._has(entry, group)]
+        if entry.api == "DescribeGroups":
+            cut["groups"] = [self._without_older_joins(entry, group) for group in cut["groups"]]
         return cut
+
+    def _without_older_joins(self, entry: Entry, group: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a described group; of members that are older than the log without what they joined with then."""
+        members = []
+        for member in group.get("members") or ():
+            place = (str(group["groupId"]), str(member.get("memberId")))
+            unknown: tuple[str, ...] = ()
+            if place[1] not in self._members and self._older.may_have_member(*place):
+                unknown += _OF_JOINS if self._joined.get(place, _NEVER_US) > entry.arrived_us else ()
+                unknown += _OF_SYNCS if self._synced.get(place, _NEVER_US) > entry.arrived_us else ()
+            members.append({name: value for name, value in member.items() if name not in unknown})
+        return {**group, "members": members}
 
     def _has(self, entry: Entry, group: Mapping[str, Any]) -> bool:
         return self.knows(entry, group["groupId"])
