@@ -12,6 +12,7 @@ from coordinator_udf.groups.model.timers import JOIN, KEY, REBALANCE, SESSION, S
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.in_virtual_time import Answer, VirtualTimeShard
@@ -33,6 +34,10 @@ class Answered(msgspec.Struct, frozen=True):
     request: Request
     ts_ms: int
     body: Mapping[str, Any]
+
+
+#: What a commit is refused with for a topic that is gone.
+_NO_TOPIC = frozenset({Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.UNKNOWN_TOPIC_ID})
 
 
 def acknowledged_commits(answer: Answered, names: Mapping[str, str]) -> Iterator[Commit]:
@@ -57,6 +62,11 @@ def refused_partitions(answer: Answered, names: Mapping[str, str]) -> Iterator[T
         for place in topic["partitions"]:
             if place["errorCode"]:
                 yield TopicPartition(topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
+
+
+def misses_topic(answer: Answered) -> bool:
+    """Tells whether an answer to an OffsetCommit refuses a topic, or a partition, that there is not."""
+    return any(place["errorCode"] in _NO_TOPIC for topic in answer.body["topics"] for place in topic["partitions"])
 
 
 class MemberIds:

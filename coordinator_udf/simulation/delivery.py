@@ -15,6 +15,7 @@ from coordinator_udf.simulation.coordinator import (
     Answered,
     SimulatedCoordinator,
     acknowledged_commits,
+    misses_topic,
     refused_partitions,
 )
 from coordinator_udf.simulation.history import AnsweredRequest, History
@@ -173,6 +174,8 @@ class Delivery:
                 names = self._topics.names()
                 for commit in acknowledged_commits(answer, names):
                     self._history.acknowledge(commit)
+                if misses_topic(answer):
+                    self._history.refused_topic_ms[connection.member] = answer.ts_ms
                 if any(refused_partitions(answer, names)):
                     self._history.refused.append((answer.ts_ms, answer.request.body["groupId"]))
             process = self._processes[connection.member]

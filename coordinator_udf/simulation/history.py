@@ -13,6 +13,9 @@ from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
 from coordinator_udf.simulation.plan import WorldPlan
 
+#: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
+_LONGEST_RETRY_MS = 30_000
+
 
 class ApplicationEvent(msgspec.Struct, frozen=True):
     """Something that a member's application did or was told.
@@ -53,6 +56,7 @@ class Commit(msgspec.Struct, frozen=True):
     Attributes:
         ts_ms: in milliseconds since the epoch.
         is_late: whether its process had given up the connection on which it came.
+        is_retry: whether a commit of its process had been refused shortly before, for a topic was gone.
     """
 
     ts_ms: int
@@ -61,6 +65,7 @@ class Commit(msgspec.Struct, frozen=True):
     offset: int
     process: str
     is_late: bool = False
+    is_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class History:
         overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
         lost: acknowledged commits that are not there in the end.
         refused: when which group's commits were refused, be it one partition of them.
+        refused_topic_ms: when a process's commit was last refused because a topic was gone.
         waiting: the processes that in the end are neither settled nor gone.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
@@ -139,6 +145,7 @@ class History:
     overtaken: list[tuple[Commit, Commit]] = field(default_factory=list)
     lost: list[Commit] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
+    refused_topic_ms: dict[str, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
@@ -187,7 +194,9 @@ class History:
         """Takes note of a commit that was acknowledged."""
         before = self.commits.get((commit.group_id, commit.partition))
         if before is not None and commit.offset < before.offset:
-            self.overtaken.append((before, commit))
+            refused_ms = self.refused_topic_ms.get(commit.process)
+            is_retry = refused_ms is not None and commit.ts_ms - refused_ms <= _LONGEST_RETRY_MS
+            self.overtaken.append((before, msgspec.structs.replace(commit, is_retry=is_retry)))
         self.commits[commit.group_id, commit.partition] = commit
 
     def count(self, api: str, number: int = 1) -> None:

@@ -29,8 +29,10 @@ LOST_JOIN = "lost join"
 KEPT_UNAWARES = "kept unawares"
 #: A commit of a connection that its member has given up comes after one of the next connection.
 LATE_COMMIT = "late commit"
+#: A commit that is tried again, for a topic of it is gone, holds what its member had read when it was refused.
+OLD_RETRY = "old retry"
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
-KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT})
+KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT, OLD_RETRY})
 
 
 def violations(history: History) -> list[Violation]:
@@ -137,8 +139,10 @@ def _commits(history: History) -> Iterator[Violation]:
         detail = (
             f"{after.process} committed {after.offset} of {where} after {before.process} had committed {before.offset}"
         )
-        is_own = after.is_late and before.process == after.process
-        yield Violation(after.ts_ms, after.group_id, LATE_COMMIT if is_own else "overtaken commit", detail)
+        kind = "overtaken commit"
+        if before.process == after.process and (after.is_late or after.is_retry):
+            kind = LATE_COMMIT if after.is_late else OLD_RETRY
+        yield Violation(after.ts_ms, after.group_id, kind, detail)
     for commit in history.lost:
         where = f"{commit.partition.topic}-{commit.partition.partition}"
         detail = f"offset {commit.offset} of {where}, which {commit.process} committed, is not there at the end"

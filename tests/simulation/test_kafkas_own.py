@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, violations
+from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, OLD_RETRY, violations
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
@@ -73,3 +73,14 @@ def test_a_commit_of_a_connection_that_was_given_up_comes_after_a_later_one() ->
     assert _kinds(plan) == {LATE_COMMIT}
     faster = replace(slow, slow=(Slow(49_000, 9_200, 4_000),))
     assert _kinds(replace(plan, members=(faster, joins))) == set()
+
+
+def test_a_commit_that_is_tried_again_for_a_topic_is_gone_holds_what_was_read_before_it_was_refused() -> None:
+    # Kafka's own members against Kafka's own coordinator do the same where a topic is deleted.
+    consumer = {"group.protocol": "consumer", "metadata.max.age.ms": 10_000}
+    members = tuple(MemberPlan(name, 1, "g", ("gone", "kept"), 0, consumer) for name in ("a", "b"))
+    topics = TopicPlan("gone", 4, records_s=10.0), TopicPlan("kept", 4, records_s=10.0)
+    plan = WorldPlan(members, topics, 90_000, network=NetworkPlan((1, 5)))
+    deleted = replace(plan, topics=(*topics, TopicPlan("gone", 0, 34_000, records_s=10.0)))
+    assert _kinds(deleted) == {OLD_RETRY}
+    assert _kinds(plan) == set()
