@@ -156,3 +156,12 @@ def test_two_topics_without_a_name_share_none(tmp_path: Path) -> None:
     log = subscribed(KafkaLog(), "orders", ["3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw"])
     _, verdict = run_and_compare(read(log, tmp_path))
     assert len(verdict.differences) == 1
+
+
+def test_partitions_that_came_with_a_growth_are_not_there_before_it(tmp_path: Path) -> None:
+    log = KafkaLog()
+    commit(log, {"name": "t1"}, 0, partition=1, arrives=0, version=9)
+    grown = {"topics": [{"name": "t1", "count": 4}]}, {"results": [{"name": "t1", "errorCode": 0}]}
+    log.add("CREATE_PARTITIONS", *grown, arrives=10, takes=5, connection="b")
+    commit(log, {"name": "t1"}, 0, partition=3, arrives=30, version=9)
+    assert topics_by_time(read(log, tmp_path)) == [[("t1", 2)], [("t1", 4)]]

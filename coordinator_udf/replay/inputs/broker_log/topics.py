@@ -79,20 +79,21 @@ class TopicHistory(msgspec.Struct, frozen=True):
 
 
 class AnsweredChange(NamedTuple):
-    """A creation, growth or deletion that was answered without an error."""
+    """A creation, growth or deletion that was answered without an error, and when it was asked for."""
 
     ts_us: int
     kind: str
     name: str
     partitions: int
     topic_id: str
+    arrived_us: int
 
 
 def topic_history(
     traces: TopicTraces,
     changes: Sequence[AnsweredChange],
     entries: Callable[[], Iterable[Entry]],
-    given: Iterable[Topic] = (),
+    given: Sequence[Topic] = (),
 ) -> TopicHistory:
     """Returns what the log tells of topics.
 
@@ -123,11 +124,25 @@ def topic_history(
         name = made.get(topic_id, topic_id)
         name = topic_id if name in topics or name in created else name
         topics[name] = Topic(name, counts_of_id[topic_id], topic_id)
+    stated = {topic.name: topic.partitions for topic in given}
+    grown = _grown(changes)
     for name, topic in topics.items():
         partitions = max(topic.partitions, counts_of_id.get(topic.id, 0))
+        if name in grown:
+            # What was seen later may have come with the growth.
+            before = traces.count_before(name, topic.id, grown[name].arrived_us)
+            partitions = max(before, stated.get(name, 1))
         topics[name] = _with_id(Topic(name, partitions, topic.id))
     replayed = _replayed(topics, [_identified(change, ids) for change in changes])
     return TopicHistory(tuple(topics.values()), replayed, nameless, _offsets_partitions(changes), matched)
+
+
+def _grown(changes: Iterable[AnsweredChange]) -> dict[str, AnsweredChange]:
+    """Returns the first growth of each topic that was neither made nor deleted before, by the topic's name."""
+    first: dict[str, AnsweredChange] = {}
+    for change in changes:
+        first.setdefault(change.name, change)
+    return {name: change for name, change in first.items() if change.kind == "grow"}
 
 
 def _match(
@@ -180,7 +195,7 @@ def _replayed(topics: dict[str, Topic], changes: Iterable[AnsweredChange]) -> li
 def topic_changes(entry: Entry) -> Iterator[AnsweredChange]:
     """Yields what a request changed of the topics."""
     answer: dict[str, Any] = entry.response or {}
-    ts_us = entry.answered_us
+    ts_us, arrived_us = entry.answered_us, entry.arrived_us
     if entry.request.get("validateOnly"):
         return
     if entry.api == "CreateTopics":
@@ -189,14 +204,16 @@ def topic_changes(entry: Entry) -> Iterator[AnsweredChange]:
             wanted = asked.get(topic["name"], {})
             counts = (topic.get("numPartitions"), wanted.get("numPartitions"), len(wanted.get("assignments") or ()))
             partitions = next((count for count in counts if count and count > 0), 1)
-            yield AnsweredChange(ts_us, "create", topic["name"], partitions, topic.get("topicId") or ZERO_UUID)
+            topic_id = topic.get("topicId") or ZERO_UUID
+            yield AnsweredChange(ts_us, "create", topic["name"], partitions, topic_id, arrived_us)
     elif entry.api == "CreatePartitions":
         counts_of = {topic["name"]: topic["count"] for topic in entry.request.get("topics") or ()}
         for topic in _without_error(answer.get("results")):
-            yield AnsweredChange(ts_us, "grow", topic["name"], counts_of[topic["name"]], "")
+            yield AnsweredChange(ts_us, "grow", topic["name"], counts_of[topic["name"]], "", arrived_us)
     elif entry.api == "DeleteTopics":
         for topic in _without_error(answer.get("responses")):
-            yield AnsweredChange(ts_us, "delete", topic["name"], 0, topic.get("topicId") or ZERO_UUID)
+            topic_id = topic.get("topicId") or ZERO_UUID
+            yield AnsweredChange(ts_us, "delete", topic["name"], 0, topic_id, arrived_us)
 
 
 def _without_error(items: Any) -> Iterator[dict[str, Any]]:
@@ -216,6 +233,8 @@ class TopicTraces:
         #: By name and by id, how often each partition was seen.
         self._by_name: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._by_id: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        #: By name or id, when each partition was told first (us).
+        self._first_us: defaultdict[str, dict[int, int]] = defaultdict(dict)
         #: Topic name -> when its id was told last, and the id.
         self._ids: dict[str, tuple[int, str]] = {}
         #: Ids that were asked for and of which no partition need have been seen.
@@ -232,6 +251,15 @@ class TopicTraces:
         by_name = {name: _count(partitions) for name, partitions in self._by_name.items()}
         by_id = {topic_id: _count(partitions) for topic_id, partitions in self._by_id.items()}
         return by_name, by_id
+
+    def count_before(self, name: str, topic_id: str, before_us: int) -> int:
+        """Returns the number of a topic's partitions by what was told before a time; 0 if nothing was."""
+        counts = [0]
+        for seen, key in ((self._by_name, name), (self._by_id, topic_id)):
+            first_us = self._first_us.get(key, {})
+            told = {p: often for p, often in seen.get(key, {}).items() if first_us[p] < before_us}
+            counts += [_count(Counter(told))] if told else []
+        return max(counts)
 
     def note(self, entry: Entry) -> None:
         """Takes note of an entry's topics."""
@@ -263,6 +291,9 @@ class TopicTraces:
         for mine, others in ((self._by_name, later._by_name), (self._by_id, later._by_id)):
             for topic, partitions in others.items():
                 mine[topic].update(partitions)
+        for topic, first_us in later._first_us.items():
+            for partition, at_us in first_us.items():
+                self._note_first(topic, partition, at_us)
         for name, (ts_us, topic_id) in later._ids.items():
             self._name(name, topic_id, ts_us)
         self.mentioned |= later.mentioned
@@ -281,10 +312,16 @@ class TopicTraces:
         name, topic_id = topic.get("name"), topic.get("topicId")
         if name:
             self._by_name[name][partition] += 1
+            self._note_first(name, partition, entry.answered_us)
         if topic_id and topic_id != ZERO_UUID:
             self._by_id[topic_id][partition] += 1
+            self._note_first(topic_id, partition, entry.answered_us)
             if name:
                 self._name(name, topic_id, entry.arrived_us)
+
+    def _note_first(self, topic: str, partition: int, at_us: int) -> None:
+        first_us = self._first_us[topic]
+        first_us[partition] = min(at_us, first_us.get(partition, at_us))
 
 
 def _count(partitions: Counter[int]) -> int:
