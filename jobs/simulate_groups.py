@@ -16,11 +16,16 @@ from coordinator_udf.replay.tasks.session import replay_session
 from coordinator_udf.simulation.charts import check_plot, load_chart
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.planning import fleet_load, load_lines
-from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.scenario import LAST_SEED, draw_world, read_scenario
 from coordinator_udf.simulation.shrink import run
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
 from coordinator_udf.simulation.telling import fewest_events, violation_lines
 from coordinator_udf.user_errors import InputError, UserError
+
+#: As many as a search of worlds takes: tasks for them fit into memory. Of the smallest scenarios they are a week.
+_MOST_WORLDS = 1_000_000
+#: More than all machines that run clients of Kafka.
+_MOST_MEMBERS = 1_000_000_000
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -30,17 +35,23 @@ def main(
     *,
     scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files (conf/scenarios).")],
     out: Annotated[Path | None, typer.Option(help="The folder for the tables.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many worlds of each scenario.")] = 100,
-    first_seed: Annotated[int, typer.Option(min=0, help="The seed of the first.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=_MOST_WORLDS, help="How many worlds of each scenario.")] = 100,
+    first_seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The seed of the first.")] = 0,
     replay: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Run the world of this seed alone, and find the shortest list of events that shows it."
+            min=0,
+            max=LAST_SEED,
+            help="Run the world of this seed alone, and find the shortest list of events that shows it.",
         ),
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option(min=1, help="Reckon from the worlds what a fleet of so many members asks of its coordinators."),
+        typer.Option(
+            min=1,
+            max=_MOST_MEMBERS,
+            help="Reckon from the worlds what a fleet of so many members asks of its coordinators.",
+        ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw that load over time, as SVG, PNG or HTML by its suffix.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,6 +13,17 @@ from coordinator_udf.replay.inputs.detect import Format
 #: A person is told first not to believe tables if more of their input, most of it that is, is unreadable or
 #: contradicted.
 DEFAULT_DOUBT_FROM: Final = 0.5
+
+#: Partitions of __consumer_offsets, of which there are 50; a cluster of Kafka's has some 200,000 partitions at most.
+_MOST_SHARDS: Final = 200_000
+
+
+def _number(value: float) -> float:
+    """Refuses what is no number, which no bounds do."""
+    if isnan(value):
+        raise typer.BadParameter("nan is no number, expected a share from 0 to 1.")
+    return value
+
 
 TimeZone = Annotated[str, typer.Option(metavar="ZONE", help="The time zone of times in logs that name none.")]
 State = Annotated[
@@ -40,7 +52,8 @@ BrokerSetting = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
 ]
 Shards = Annotated[
-    int | None, typer.Option(min=1, help="Shards of a broker's log; by default what the log tells, else 50.")
+    int | None,
+    typer.Option(min=1, max=_MOST_SHARDS, help="Shards of a broker's log; by default what the log tells, else 50."),
 ]
 JsonLines = Annotated[str | None, typer.Option(metavar="FILE|URI", help="All answers and records as JSON lines.")]
 Differences = Annotated[
@@ -51,6 +64,12 @@ Explain = Annotated[
 ]
 FailOnDifference = Annotated[bool, typer.Option(help="Exit with status 1 if anything differs.")]
 DoubtFrom = Annotated[
-    float, typer.Option(min=0, max=1, help="Exit with status 3 if more of an input is unreadable or contradicted.")
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        callback=_number,
+        help="Exit with status 3 if more of an input is unreadable or contradicted.",
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option(help="Replace tables that are there already.")]

@@ -26,6 +26,9 @@ from coordinator_udf.simulation.scenario_checks import WrongField, converted
 from coordinator_udf.simulation.scenario_fields import Fault, MembersFields, Scenario, Span, client_ids
 from coordinator_udf.user_errors import InputError
 
+#: Seeds of more digits are taken for a slip.
+LAST_SEED = 10**18 - 1
+
 
 def read_scenario(path: Path) -> Scenario:
     """Reads a scenario file.
