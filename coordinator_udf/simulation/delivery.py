@@ -109,20 +109,6 @@ class Delivery:
             return (plan.first_assign_delays_ms if is_first else ()) or plan.assign_delays_ms
         return (plan.first_sync_delays_ms if is_first else ()) or plan.sync_delays_ms
 
-    def _refused_until_ms(self, member: str) -> int:
-        """Returns when a broker lets a member connect that none does; a time in the past if they do."""
-        start_ms = self._plan.start_ms
-        return start_ms + self._processes[member].plan.refused_until_ms(self._agenda.now_ms - start_ms)
-
-    def cut_until_ms(self, member: str) -> int:
-        """Returns when a member that is cut off is there again; a time in the past if it is not."""
-        start_ms = self._plan.start_ms
-        return start_ms + self._processes[member].plan.cut_until_ms(self._agenda.now_ms - start_ms)
-
-    def away_until_ms(self, member: str) -> int:
-        """Returns when a member reaches a broker that is cut off or that none lets connect; else a time in the past."""
-        return max(self.cut_until_ms(member), self._refused_until_ms(member))
-
     def arrive(self, connection: Connection, request: Request) -> None:
         """Lets a request arrive at its broker."""
         connection.waiting.append(request)

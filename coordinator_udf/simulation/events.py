@@ -63,6 +63,13 @@ class MetadataArrives(msgspec.Struct, frozen=True):
     is_asked: bool = True
 
 
+class AsksAgain(msgspec.Struct, frozen=True):
+    """A member asks again what the cluster looks like: its last questions, so many, got lost."""
+
+    member: str
+    failed: int
+
+
 class Batch(msgspec.Struct, frozen=True):
     """A micro-batch ends: the coordinator hands out what it has decided since the last one."""
 
@@ -192,6 +199,7 @@ Event = (
     | TimesOut
     | Lost
     | MetadataArrives
+    | AsksAgain
     | Batch
     | TopicGrows
     | TopicsAre
@@ -255,7 +263,14 @@ def member_of(event: Event) -> str | None:
     match event:
         case AnswerArrives(connection) | TimesOut(connection) | Lost(connection):
             return connection.member
-        case MetadataArrives(name) | ConnectionBreaks(name) | Polls(name) | Stalls(name) | Resumes(name):
+        case (
+            MetadataArrives(name)
+            | AsksAgain(name)
+            | ConnectionBreaks(name)
+            | Polls(name)
+            | Stalls(name)
+            | Resumes(name)
+        ):
             return name
         case CallbackOver(name) | Resubscribes(name) | Rejoins(name) | Closes(name) | IsRefused(name):
             return name

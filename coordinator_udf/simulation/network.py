@@ -47,7 +47,11 @@ class Connection:
 
 
 class Network:
-    """All connections of a world. What is drawn comes from the world's own generator."""
+    """All connections of a world. What is drawn comes from the world's own generator.
+
+    Attributes:
+        unanswered: the members whose last question for metadata got lost.
+    """
 
     def __init__(self, plan: NetworkPlan, draws: Random) -> None:
         self._plan = plan
@@ -55,6 +59,7 @@ class Network:
         self._salt = draws.getrandbits(32)
         self._until_loss = self._draw_loss()
         self._connections: dict[tuple[str, str], Connection] = {}
+        self.unanswered: set[str] = set()
 
     def connection(self, member: str, node: str) -> Connection:
         """Returns the member's connection to a node, a new one where there is none."""
@@ -90,7 +95,7 @@ class Network:
     def is_calm(self, now_ms: int, members: Collection[str]) -> bool:
         """Tells whether all that some members have in flight is on its way, and takes no longer than mostly."""
         latest_ms = now_ms + self._plan.latency_ms[1]
-        return all(
+        return self.unanswered.isdisjoint(members) and all(
             connection.there_ms <= latest_ms
             and connection.back_ms <= latest_ms
             and connection.lost.isdisjoint(connection.in_flight)
@@ -114,8 +119,17 @@ class Network:
         return Moment(now_ms + request.timeout_ms)
 
     def metadata(self, member: str, now_ms: int) -> Moment | None:
-        """Returns when a member learns of the cluster that asks for it now; None if it never does."""
+        """Returns when a member learns of the cluster that asks for it now, if nothing is in the way; None: never."""
         return Moment(now_ms + 2 * self.latency_ms(member, now_ms))
+
+    def is_metadata_lost(self, member: str, now_ms: int) -> bool:
+        """Tells whether a connection gets lost with a question for metadata that is sent now.
+
+        It hangs on the time only: how many there are of them in a stretch that is left out, nobody knows.
+        """
+        if self._plan.loss <= 0:
+            return False
+        return drawn_by_time(self._salt, f"metadata of {member}", now_ms) / 2**32 < self._plan.loss
 
     def latency_ms(self, member: str, now_ms: int, *, is_back: bool = False) -> int:
         """Draws how long a message takes that is sent now. It hangs on the time only, not on what was drawn before."""

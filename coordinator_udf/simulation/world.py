@@ -35,6 +35,7 @@ from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import ApplicationEvent, History, Waiting, history_of
 from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
+from coordinator_udf.simulation.metadata_requests import MetadataRequests
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
@@ -85,6 +86,9 @@ class World:
             history=self.history,
             draws=self._draws,
             watcher=watcher,
+        )
+        self._metadata = MetadataRequests(
+            plan, agenda=self._agenda, network=self._network, processes=self._processes, jitter=self._jitter
         )
         self._applications = self._make_applications()
         self._skipping = self._make_skipping(settings) if skips and repeats_itself(plan) else None
@@ -250,6 +254,8 @@ class World:
                 self._lose(connection)
             case e.MetadataArrives(member, is_asked) if member in self._processes:
                 self._to_member(member, inputs.Metadata(self._topics.view(), is_asked))
+            case e.AsksAgain(member, failed):
+                self._metadata.ask(member, failed)
             case e.Batch():
                 self._delivery.end_batch()
             case _:
@@ -328,10 +334,7 @@ class World:
                         process.joined_ms = self._agenda.now_ms
                 self._delivery.send(self._network.connection(name, output.to), output)
             case MetadataRequest():
-                asked_ms = max(self._agenda.now_ms, self._delivery.away_until_ms(name))
-                moment = self._network.metadata(name, asked_ms)
-                if moment is not None:
-                    self._agenda.at(moment.ts_ms, e.MetadataArrives(name), place=moment.place)
+                self._metadata.ask(name)
             case Hangup(node):
                 process.join_req = None
                 self._network.close(name, node)

@@ -1,0 +1,71 @@
+"""Takes members' questions for metadata to a broker and answers back: late, cut off or lost, and asked again then.
+
+They go over connections of their own, so that nothing of the coordinator's is lost with them. NetworkClient gives one
+up after request.timeout.ms, or when its connection is lost, and asks again with backoff (Metadata.failedUpdate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from coordinator_udf.members.backoff import ExponentialBackoff
+from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.agenda import Agenda
+from coordinator_udf.simulation.network import Network
+from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.process import Process
+
+
+class MetadataRequests:
+    """The questions for metadata of a world's members, of which each has one under way at most."""
+
+    def __init__(
+        self,
+        plan: WorldPlan,
+        *,
+        agenda: Agenda,
+        network: Network,
+        processes: Mapping[str, Process],
+        jitter: Callable[[str], float],
+    ) -> None:
+        """Takes the random factor of a process's backoff from ``jitter``."""
+        self._plan = plan
+        self._agenda = agenda
+        self._network = network
+        self._processes = processes
+        self._jitter = jitter
+
+    def ask(self, name: str, failed: int = 0) -> None:
+        """Sends a process's question, the last ``failed`` of which got lost.
+
+        Where no broker lets it connect, the question goes out as soon as one does.
+        """
+        process = self._processes[name]
+        self._network.unanswered.discard(name)
+        if not process.lives:
+            return
+        plan, start_ms = process.plan, self._plan.start_ms
+        asked_ms = max(self._agenda.now_ms, start_ms + plan.refused_until_ms(self._agenda.now_ms - start_ms))
+        moment = self._network.metadata(name, asked_ms)
+        if moment is None:
+            return
+        asked_at_ms = asked_ms - start_ms
+        there_at_ms = asked_at_ms + (moment.ts_ms - asked_ms) // 2 + plan.slowed_by_ms(asked_at_ms)
+        back_ms = moment.ts_ms + plan.slowed_by_ms(asked_at_ms) + plan.slowed_by_ms(there_at_ms)
+        given_up_ms = asked_ms + process.config.request_timeout_ms
+        is_cut = plan.cut_until_ms(asked_at_ms) > asked_at_ms or plan.cut_until_ms(there_at_ms) > there_at_ms
+        if is_cut or back_ms > given_up_ms:
+            self._ask_again(process, given_up_ms, failed)
+        elif self._network.is_metadata_lost(name, asked_ms):
+            self._ask_again(process, start_ms + there_at_ms, failed)
+        else:
+            self._agenda.at(back_ms, e.MetadataArrives(name), place=moment.place)
+
+    def _ask_again(self, process: Process, lost_ms: int, failed: int) -> None:
+        """Plans the next attempt, after the loss is seen and the backoff over."""
+        self._network.unanswered.add(process.name)
+        config = process.config
+        backoff = ExponentialBackoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, lambda: self._jitter(process.name)
+        )
+        self._agenda.at(lost_ms + backoff.backoff_ms(failed), e.AsksAgain(process.name, failed + 1))
