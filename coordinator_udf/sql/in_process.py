@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
+from coordinator_udf import stopping
 from coordinator_udf.log.dataframe import request_log_table
 from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
 from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path
@@ -48,6 +49,8 @@ _MACROS: Final = (
 _FRACTIONS: Final = (("SSSSSS", "%f"), ("SSS", "%g"))
 #: As many rows of a result are in memory at once.
 _PIECE_ROWS: Final = 1_000
+#: After so long DuckDB is told again to end, in seconds: few statements take longer to be planned.
+_AGAIN_S: Final = 0.05
 #: sqlglot says of some functions that it doesn't know whether DuckDB has them; the test tells.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -164,12 +167,16 @@ class ViewsInProcess:
 
         Where DuckDB itself works with several threads, the one that asked it hears of no signal until it is done.
         """
-        working = self._worker.submit(work)
+        working: Future[R] | None = None
         try:
+            with stopping.deferred():
+                working = self._worker.submit(work)
             return working.result()
         except BaseException:
-            if not working.done():
+            # DuckDB forgets, as a statement begins, what it was told before.
+            while working is not None and not working.done():
                 self._duck.interrupt()
+                wait([working], _AGAIN_S)
             raise
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gzip
 import re
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlglot
 from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
@@ -92,4 +97,38 @@ def test_tables_that_are_not_there_are_empty_and_have_their_columns(tmp_path: Pa
 def test_nothing_but_results_is_written_while_a_statement_is_computed(tmp_path: Path) -> None:
     views = ViewsInProcess(str(tmp_path))
     assert views.ask("SELECT current_setting('enable_progress_bar') AS is_drawn") == [{"is_drawn": False}]
+    views.close()
+
+
+class Stopped(Exception):
+    """What a signal raises."""
+
+
+def test_a_signal_that_comes_before_duckdb_has_begun_ends_the_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    long = sqlglot.parse_one("SELECT sum(a.range * b.range) AS s FROM range(10000000) a, range(10000000) b", "duckdb")
+    views = ViewsInProcess(str(tmp_path))
+    submit = views._worker.submit
+
+    def submit_late(work: Callable[[], object]) -> Future[object]:
+        def late() -> object:
+            time.sleep(1)
+            return work()
+
+        return submit(late)
+
+    monkeypatch.setattr(views._worker, "submit", submit_late)
+    monkeypatch.setattr("coordinator_udf.sql.in_process._translated", lambda parsed: parsed.sql("duckdb"))
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Stopped):
+            views.rows(long)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    # Waits for DuckDB.
     views.close()
