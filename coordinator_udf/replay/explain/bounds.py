@@ -31,7 +31,9 @@ class Bounds(NamedTuple):
         keep_every: of how many steps one leaves a snapshot.
         rebase_ahead: how many steps behind an answer that nothing explains a state is judged by that it may go on from.
         rebase_candidates: how many such states are tried.
-        rebase_steps: how many steps may be walked in vain for them in a group, by the number of its steps.
+        rebase_glance: so many steps of those are walked first with each.
+        rebase_finalists: with so many of them, those with which the fewest answers differ then, all are walked.
+        rebase_steps: how many steps may be walked in vain for them in a group, by the number of steps that it has gone.
         loaded_differing: how many answers may differ in the usual order with a state that a broker may have loaded,
             for other orders to be looked at.
         loaded_candidates: with how many such states they are.
@@ -53,6 +55,8 @@ class Bounds(NamedTuple):
     keep_every: int = 8
     rebase_ahead: int = 64
     rebase_candidates: int = 100
+    rebase_glance: int = 16
+    rebase_finalists: int = 8
     rebase_steps: int = 100
     loaded_differing: int = 8
     loaded_candidates: int = 4

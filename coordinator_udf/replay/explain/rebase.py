@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,10 +25,6 @@ from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.adopt import Adoption, ArmedTimer, encode_adoption
 from coordinator_udf.shard.shard import PoisonRow
-
-#: After so many answers in a row for which no state was found fewer are tried; then at least one of so many.
-_PATIENCE: Final = 8
-_LONGEST_REST: Final = 32
 
 
 class Chosen(NamedTuple):
@@ -48,11 +44,9 @@ class Rebase:
         #: Steps whose answers nothing explains.
         self.given_up: set[int] = set()
         self.group_id = group_id
-        self._steps_left = walk.bounds.tries + walk.bounds.rebase_steps * len(walk.steps)
+        #: How many steps were walked in vain.
+        self._wasted = 0
         self._settings = settings
-        #: How many times in a row no state made the next answers agree; and for how many answers none is looked for.
-        self._fruitless = 0
-        self._rest = 0
         #: How many steps were walked for the answer at hand.
         self._walked = 0
 
@@ -64,10 +58,7 @@ class Rebase:
         The walk is where it was afterwards.
         """
         walk = self._walk
-        if self._steps_left <= 0:
-            return 0
-        if self._rest > 0:
-            self._rest -= 1
+        if self._steps_left() <= 0:
             return 0
         here = walk.point()
         tail = walk.tail(here)
@@ -76,6 +67,14 @@ class Rebase:
         if not differing:
             self._note(is_fruitful=True)
         return differing
+
+    def _steps_left(self) -> int:
+        """Returns how many steps may be walked in vain here: the more, the farther the group has come.
+
+        Else what begins badly, as the rest of a log does, would use up what all that follows needs.
+        """
+        bounds = self._walk.bounds
+        return bounds.tries + bounds.rebase_steps * self._walk.first - self._wasted
 
     def _until(self) -> int:
         return min(self._walk.first + self._walk.bounds.rebase_ahead, len(self._walk.steps))
@@ -99,24 +98,46 @@ class Rebase:
                 continue
             walk.forward_to(here, tail)
             walk.back_to(start)
-            own_tail = walk.tail(start)
-            own, seen = walk.machine.assignments(self.group_id), set()
-            for candidate in self._candidates(until):
-                body = encode_adoption(replace(candidate, assignments={**own, **candidate.assignments}))
-                if body in seen:
-                    continue
-                seen.add(body)
-                differing = self._differing(until, body, fewest)
-                walk.forward_to(start, own_tail)
+            for body, differing in self._tried(start, until, fewest):
                 if differing < fewest:
                     chosen, fewest = Chosen(start, body, differing), differing
-                if not differing or len(seen) >= walk.bounds.rebase_candidates:
-                    break
             if not fewest:
                 break
         walk.forward_to(here, tail)
         self._note(is_fruitful=not fewest)
         return chosen
+
+    def _tried(self, start: Point, until: int, fewest: int) -> Iterator[tuple[str, int]]:
+        """Yields states to go on from at a point, and how many answers differ with each; the last one if none does.
+
+        Those with which the next few answers agree, and of the others those with which the fewest of these differ.
+        """
+        walk = self._walk
+        tail = walk.tail(start)
+        own = walk.machine.assignments(self.group_id)
+        glance = min(walk.first + walk.bounds.rebase_glance, until)
+
+        def differing(body: str, end: int) -> int:
+            found = self._differing(end, body, fewest)
+            walk.forward_to(start, tail)
+            return found
+
+        at_first: dict[str, int] = {}
+        for candidate in self._candidates(until):
+            body = encode_adoption(replace(candidate, assignments={**own, **candidate.assignments}))
+            if body in at_first:
+                continue
+            at_first[body] = differing(body, glance)
+            if not at_first[body]:
+                found = differing(body, until)
+                yield body, found
+                if not found:
+                    return
+            if len(at_first) >= walk.bounds.rebase_candidates:
+                break
+        others = (body for body in sorted(at_first, key=at_first.__getitem__) if at_first[body])
+        for body in islice(others, walk.bounds.rebase_finalists):
+            yield body, differing(body, until)
 
     def differing_as_it_is(self, until: int) -> int:
         """Returns how many answers differ up to a step if the group goes on as it is; it stays where it was."""
@@ -150,7 +171,7 @@ class Rebase:
         found: list[tuple[int, str]] = []
         most = walk.bounds.loaded_differing
         for body in bodies:
-            if self._steps_left <= 0:
+            if self._steps_left() <= 0:
                 break
             differing = self._differing(until, body, most)
             walk.forward_to(load, own_tail)
@@ -160,16 +181,10 @@ class Rebase:
         return sorted(found, key=_first)[: walk.bounds.loaded_candidates]
 
     def _note(self, *, is_fruitful: bool) -> None:
-        """Notes whether all answers agree soon; where that fails again and again, fewer answers are tried.
-
-        No state makes up for other settings than the broker had, and a wrong one makes more answers differ.
-        """
-        self._fruitless = 0 if is_fruitful else self._fruitless + 1
+        """Notes whether all answers agree soon: what was walked for it was not walked in vain then."""
         if is_fruitful:
-            self._steps_left += self._walked
+            self._wasted -= self._walked
         self._walked = 0
-        if self._fruitless >= _PATIENCE:
-            self._rest = min(2 ** (self._fruitless - _PATIENCE), _LONGEST_REST)
 
     def _differing(self, until: int, body: str | None, most: int) -> int:
         """Returns how many answers differ up to a step, from where the walk is."""
@@ -179,7 +194,7 @@ class Rebase:
             if body is not None:
                 differing += walk.adopt(self.group_id, body)
             while walk.first < until and differing < most and (option := walk.usual()) is not None:
-                self._steps_left -= 1
+                self._wasted += 1
                 self._walked += 1
                 differing += sum(mismatch.place not in self.given_up for mismatch in walk.take(option))
                 differing += walk.excused_now
