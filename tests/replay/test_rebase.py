@@ -12,6 +12,7 @@ from coordinator_udf.replay.explain.points import Point
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
+from tests.groups.bodies import consumer_heartbeat
 from tests.replay.broker_log import KafkaLog, one_member, read
 
 
@@ -156,3 +157,26 @@ def test_a_timer_is_as_late_as_its_shard_stood_still(tmp_path: Path, *, stands: 
     log.add("HEARTBEAT", other, unknown, arrives=3_050, takes=690 if stands else 1, connection="b")
     told = log.heartbeat("m-1", 27, generation=0, arrives=3_400, takes=345, connection="c")
     assert different(read(log, tmp_path)) == ([] if stands else [told])
+
+
+def beat(log: KafkaLog, member_id: str, epoch: int, arrives: int, answer: dict[str, Any], **said: Any) -> str:
+    """Adds a ConsumerGroupHeartbeat of a connection of the member's own."""
+    nothing = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": None, "memberEpoch": 0,
+        "heartbeatIntervalMs": 0, "assignment": None,
+    }  # fmt: skip
+    body = consumer_heartbeat("g", member_id, epoch, **said)
+    return log.add("CONSUMER_GROUP_HEARTBEAT", body, nothing | answer, arrives=arrives, connection=member_id, version=1)
+
+
+def test_a_static_member_that_only_refusals_name_was_there_before(tmp_path: Path) -> None:
+    log = KafkaLog()
+    taken = "Static member b with instance id i cannot join the group because the instance id is owned by x member."
+    for number in range(8):
+        same = {"memberId": "d", "memberEpoch": 3, "heartbeatIntervalMs": 5_000}
+        said = {"subscribedTopicNames": ["t0"], "rebalanceTimeoutMs": 5_000, "topicPartitions": []}
+        at_ms = 1_000 + 1_000 * number
+        beat(log, "d", 3, at_ms, same, **said)
+        joins = {**said, "instanceId": "i"}
+        beat(log, "b", 0, at_ms + 500, {"errorCode": 111, "errorMessage": taken}, **joins)
+    assert different(read(log, tmp_path)) == []

@@ -174,6 +174,14 @@ def _members(
             made = _member(told, at, member_id)
             if made is not None:
                 members[member_id] = made
+    for instance_id, owner in told.owners_since(at.first, at.until).items():
+        for member_id in [m.member_id for m in members.values() if m.instance_id == instance_id]:
+            if member_id != owner:
+                del members[member_id]
+        if owner not in members:
+            # Of one who says nothing any more the log may have nothing else; a member has an epoch above 0.
+            made = _member(told, at, owner) or ConsumerMember(owner, member_epoch=1)
+            members[owner] = replace(made, instance_id=instance_id, member_epoch=max(made.member_epoch, 1))
     return [_as_told(member, views.get(member.member_id)) for member in members.values()]
 
 

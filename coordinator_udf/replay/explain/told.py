@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -24,6 +25,9 @@ _OF_MEMBERS = frozenset(
     }
 )
 _MEMBER_APIS = frozenset({"Heartbeat", "SyncGroup", "JoinGroup", "OffsetCommit", "ConsumerGroupHeartbeat"})
+
+#: How Kafka tells who a static member's instance id belongs to (ConsumerGroup.throwIfInstanceIdIsUnreleased).
+_OWNER = re.compile(r"the instance id is owned by (\S+) member\.$")
 
 #: Topic id -> partitions.
 Partitions = dict[str, tuple[int, ...]]
@@ -106,6 +110,23 @@ class GroupTold:
             elif told.is_member is not None:
                 found[told.member_id] = told.is_member
         return {member_id: said for member_id, said in found.items() if said is not None}
+
+    def owners_since(self, place: int, until: int) -> dict[str, str]:
+        """Returns for each instance id that is refused to others who has it at a step, by member id.
+
+        That may be somebody who asks for nothing any more, whom only refusals name.
+        """
+        found: dict[str, str | None] = {}
+        for told in self.since(place, until):
+            instance_id = told.request.get("instanceId")
+            if told.api != "ConsumerGroupHeartbeat" or not instance_id or instance_id in found:
+                continue
+            if told.error == Errors.UNRELEASED_INSTANCE_ID:
+                owner = _OWNER.search(str(told.answer.get("errorMessage") or ""))
+                found[instance_id] = owner[1] if owner is not None else None
+            elif told.error == Errors.NONE:
+                found[instance_id] = None
+        return {instance_id: owner for instance_id, owner in found.items() if owner is not None}
 
 
 def _told(step: Step) -> Told | None:
