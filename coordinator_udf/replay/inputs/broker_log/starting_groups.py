@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.silences import Silences
 
 #: What a member is answered that the coordinator knows.
 _KNOWN: Final = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
@@ -19,6 +20,7 @@ _KNOWN: Final = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
 _SESSION_MS: Final = 45_000
 _REBALANCE_MS: Final = 300_000
 _VALUE_VERSION: Final = 3
+_US: Final = 1_000
 #: Of a group's first answers so many are asked for its generation; so many of them outvote one that came before.
 _ASKED: Final = 8
 _OUTVOTE: Final = 2
@@ -34,13 +36,17 @@ class _Told(NamedTuple):
 class _Group:
     """What the log tells of one group so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, began_ms: int) -> None:
+        """Begins where the log does."""
+        self.silences = Silences(began_ms)
         #: Ids that the log shows being given to new members.
         self.given: set[str] = set()
         #: Members that were there before, in the order in which they are told of.
         self.older: dict[str, Entry | None] = {}
         self.joins: dict[str, Mapping[str, Any]] = {}
         self.listed: dict[str, Mapping[str, Any]] = {}
+        #: What DescribeGroups first says of each, by instance id or else member id.
+        self.described: dict[str, Mapping[str, Any]] = {}
         self.instances: dict[str, str] = {}
         self._told: list[_Told] = []
         #: The first generation that each member named, and those that the log shows it being let into.
@@ -146,7 +152,9 @@ def starting_groups(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     for entry in entries:
         # Nobody is a member of the group without a name.
         for group_id in filter(None, _named(entry)):
-            _note(groups.setdefault(group_id, _Group()), group_id, entry)
+            if group_id not in groups:
+                groups[group_id] = _Group(entries[0].log_ts)
+            _note(groups[group_id], group_id, entry)
     found = ((group_id, _value(group)) for group_id, group in groups.items())
     return [
         {"key": {"type": "GroupMetadata", "group": group_id}, "valueVersion": _VALUE_VERSION, "value": value}
@@ -179,29 +187,39 @@ def _note(group: _Group, group_id: str, entry: Entry) -> None:
     if entry.api == "JoinGroup":
         _note_join(group, entry, answer)
     elif entry.api == "DescribeGroups":
-        _note_description(group, group_id, answer)
+        _note_description(group, group_id, entry, answer)
     elif entry.api == "ConsumerGroupHeartbeat":
         group.is_consumer |= answer.get("errorCode") == Errors.NONE
         if answer.get("errorCode") == Errors.GROUP_ID_NOT_FOUND and "not found" in (answer.get("errorMessage") or ""):
             group.is_absent()
     elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") in _KNOWN:
         group.is_known(request["memberId"], entry)
+        group.silences.hear(_name(request), entry)
         group.names(request["memberId"], request.get("generationId"))
         group.tells(request.get("generationId"), request.get("generationId"))
         group.is_assigned(request["memberId"], request.get("generationId"), answer.get("assignment"))
     elif entry.api in {"Heartbeat", "SyncGroup"} and answer.get("errorCode") == Errors.UNKNOWN_MEMBER_ID:
         group.is_unknown(request["memberId"], request.get("groupInstanceId"))
+        group.silences.is_absent(_name(request), entry.log_ts)
     elif entry.api == "OffsetCommit" and request.get("generationIdOrMemberEpoch", request.get("generationId", -1)) >= 0:
         topics = answer.get("topics") or ()
         if {part.get("errorCode") for topic in topics for part in topic.get("partitions") or ()} == {Errors.NONE}:
             group.is_known(request.get("memberId", ""), entry)
+            group.silences.hear(_name(request), entry)
     elif entry.api == "LeaveGroup" and answer.get("errorCode") == Errors.NONE:
         for member in answer.get("members") or ():
             if member.get("errorCode") == Errors.NONE:
                 group.is_known(member.get("memberId") or "", None)
+                group.silences.leaves(_name(member))
     instance, member_id = request.get("groupInstanceId"), request.get("memberId")
     if instance and member_id:
         group.instances[member_id] = instance
+
+
+def _name(member: Mapping[str, Any]) -> str:
+    """Returns by what a member is known for good."""
+    name: str = member.get("groupInstanceId") or member.get("memberId") or ""
+    return name
 
 
 def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
@@ -213,6 +231,7 @@ def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
             group.is_absent()
     elif code in _KNOWN:
         group.is_known(member_id, entry)
+        group.silences.hear(_name(entry.request), entry)
     if code not in _KNOWN:
         return
     group.joins.setdefault(member_id or answer["memberId"], entry.request)
@@ -223,20 +242,24 @@ def _note_join(group: _Group, entry: Entry, answer: Mapping[str, Any]) -> None:
         group.first_answer = answer
     group.lets_in(entry, member_id or answer["memberId"], answer["generationId"])
     group.tells(answer["generationId"], answer["generationId"] - 1)
-    if answer.get("members") and not group.listed:
-        group.listed = {member["memberId"]: member for member in answer["members"]}
+    listed = {member["memberId"]: member for member in answer.get("members") or ()}
+    if listed:
+        group.silences.lists([_name(member) for member in listed.values()], entry.answered_us // _US)
+        group.listed = group.listed or listed
 
 
-def _note_description(group: _Group, group_id: str, answer: Mapping[str, Any]) -> None:
+def _note_description(group: _Group, group_id: str, entry: Entry, answer: Mapping[str, Any]) -> None:
     for described in answer.get("groups") or ():
         if described["groupId"] != group_id or described.get("errorCode") != Errors.NONE:
             continue
         if described.get("groupState") == "Dead":
             group.is_absent()
         group.described_protocol = group.described_protocol or described.get("protocolData") or None
+        group.silences.lists([_name(member) for member in described.get("members") or ()], entry.log_ts)
         for member in described.get("members") or ():
             group.is_known(member["memberId"], None)
             group.listed.setdefault(member["memberId"], {**member, "metadata": member.get("memberMetadata")})
+            group.described.setdefault(_name(member), member)
 
 
 def _value(group: _Group) -> dict[str, Any] | None:
@@ -266,29 +289,32 @@ def _first_protocol(group: _Group) -> str | None:
 
 def _members(group: _Group, protocol: str | None) -> Iterator[dict[str, Any]]:
     usual = next(iter(group.joins.values()), {})
+    sessions_ms = list(dict.fromkeys(filter(None, (each.get("sessionTimeoutMs") for each in group.joins.values()))))
     for member_id, entry in group.older.items():
         join, listed = group.joins.get(member_id), group.listed.get(member_id, {})
-        timeouts = join or usual
-        session_ms = timeouts.get("sessionTimeoutMs") or _SESSION_MS
+        timeouts, session_ms = join or usual, (join or {}).get("sessionTimeoutMs")
         instance = group.instances.get(member_id) or listed.get("groupInstanceId")
+        described = group.described.get(instance or member_id, {})
+        own_host = None if entry is None else entry.client_host
         # The coordinator goes on calling a static member as its first process called itself.
-        client_id = listed.get("clientId") if instance or entry is None else entry.client_id
+        own_name = entry.client_id if entry is not None and instance is None else None
         yield {
             "memberId": member_id,
             "groupInstanceId": instance,
-            "clientId": client_id or "",
-            "clientHost": entry.client_host if entry is not None else listed.get("clientHost") or "",
+            "clientId": own_name or described.get("clientId") or "",
+            "clientHost": described.get("clientHost") or own_host or "",
             "rebalanceTimeout": timeouts.get("rebalanceTimeoutMs") or _REBALANCE_MS,
-            "sessionTimeout": session_ms,
+            "sessionTimeout": session_ms or group.silences.session_ms(instance or member_id, sessions_ms),
             "subscription": _subscription(join, protocol) or listed.get("metadata") or _subscription(usual, protocol),
             "assignment": listed.get("memberAssignment") or group.assignment(member_id, instance),
         }
     for instance, entry in group.replaced():
+        described = group.described.get(instance, {})
         yield {
             "memberId": f"{instance}-unknown",
             "groupInstanceId": instance,
-            "clientId": "",
-            "clientHost": "",
+            "clientId": described.get("clientId", ""),
+            "clientHost": described.get("clientHost", ""),
             "rebalanceTimeout": entry.request.get("rebalanceTimeoutMs") or _REBALANCE_MS,
             "sessionTimeout": entry.request.get("sessionTimeoutMs") or _SESSION_MS,
             "subscription": _subscription(entry.request, protocol),
