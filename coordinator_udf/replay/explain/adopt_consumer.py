@@ -22,7 +22,8 @@ from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.explain.adopt_classic import Place
-from coordinator_udf.replay.explain.told import GroupTold, Partitions, Told, base64_bytes, partitions_of
+from coordinator_udf.replay.explain.old_members import REBALANCE_TIMEOUT_MS, without_subscription
+from coordinator_udf.replay.explain.told import GroupTold, Partitions, Told, assigned_in, base64_bytes, partitions_of
 from coordinator_udf.shard.adopt import Adoption, ArmedTimer
 
 #: How many epochs that are told later are looked at.
@@ -31,6 +32,10 @@ _EPOCHS = 3
 _LATEST = 16
 #: How many moments are tried at which the next assignment may have been made.
 _MOMENTS = 12
+#: In which field an answer tells its member's epoch.
+_EPOCH_IN = {"ConsumerGroupHeartbeat": "memberEpoch", "JoinGroup": "generationId"}
+#: What a member was told: its epoch, the epoch before that, and its partitions if anything told of these.
+View = tuple[int, int, Partitions | None]
 _ASSIGNING = frozenset({"ConsumerGroupHeartbeat", "JoinGroup"})
 
 
@@ -65,7 +70,7 @@ def consumer_adoptions(
     described = _described(told, at)
     if described is not None:
         yield _adoption(told, at, _as_described(told, at, ours, described), timers, world)
-    views = _views(told, at)
+    views = _views(told, at, world.topics)
     later = told.since(at.first, at.until)
     for epoch in _epochs(told, at, ours):
         targets = _targets(later, epoch)
@@ -73,7 +78,7 @@ def consumer_adoptions(
             group = ConsumerGroup(at.group_id, group_epoch, assignment_epoch=epoch, assignment_timestamp=assigned_ms)
             if ours is not None:
                 group.resolved_regexes = ours.resolved_regexes
-            for member in _members(told, at, ours, views):
+            for member in _members(told, at, ours, views, world.topics):
                 target = targets.get(member.member_id)
                 if target is None:
                     target = _flat(ours.targets.get(member.member_id, {})) if ours is not None else {}
@@ -86,21 +91,18 @@ def consumer_adoptions(
 # -- what is told ---------------------------------------------------------------------------------------------------
 
 
-def _views(told: GroupTold, at: Place) -> dict[str, tuple[int, int, Partitions]]:
+def _views(told: GroupTold, at: Place, topics: Mapping[str, Topic]) -> dict[str, View]:
     """Returns what each member was told before the place: its epoch, the epoch before that, and its partitions."""
-    views: dict[str, tuple[int, int, Partitions]] = {}
+    views: dict[str, View] = {}
     for item in told.all:
         if item.place >= at.first:
             break
-        if item.api != "ConsumerGroupHeartbeat" or item.error != Errors.NONE:
+        epoch = item.epoch if item.api == "SyncGroup" else item.answer.get(_EPOCH_IN.get(item.api, ""))
+        if item.error != Errors.NONE or not isinstance(epoch, int):
             continue
-        epoch = item.answer.get("memberEpoch")
-        if not isinstance(epoch, int):
-            continue
-        last, before, held = views.get(item.member_id, (epoch, -1, {}))
-        assignment = item.answer.get("assignment")
-        now = held if assignment is None else partitions_of(assignment)
-        views[item.member_id] = (epoch, last if epoch != last else before, now)
+        last, before, held = views.get(item.member_id, (epoch, -1, None))
+        now = assigned_in(item, topics)
+        views[item.member_id] = (epoch, last if epoch != last else before, held if now is None else now)
     return views
 
 
@@ -164,9 +166,10 @@ def _targets(later: Sequence[Told], epoch: int) -> dict[str, Partitions]:
 
 
 def _members(
-    told: GroupTold, at: Place, ours: ConsumerGroup | None, views: Mapping[str, tuple[int, int, Partitions]]
+    told: GroupTold, at: Place, ours: ConsumerGroup | None, views: Mapping[str, View], topics: Mapping[str, Topic]
 ) -> list[ConsumerMember]:
     members = {} if ours is None else dict(ours.members)
+    unknown: list[str] = []
     for member_id, said in told.members_since(at.first, at.until).items():
         if not said:
             members.pop(member_id, None)
@@ -174,6 +177,9 @@ def _members(
             made = _member(told, at, member_id)
             if made is not None:
                 members[member_id] = made
+            elif told.is_consumer(member_id):
+                unknown.append(member_id)
+    members.update(without_subscription(told, at, unknown, members.values(), topics))
     for instance_id, owner in told.owners_since(at.first, at.until).items():
         for member_id in [m.member_id for m in members.values() if m.instance_id == instance_id]:
             if member_id != owner:
@@ -185,11 +191,13 @@ def _members(
     return [_as_told(member, views.get(member.member_id)) for member in members.values()]
 
 
-def _as_told(member: ConsumerMember, view: tuple[int, int, Partitions] | None) -> ConsumerMember:
+def _as_told(member: ConsumerMember, view: View | None) -> ConsumerMember:
     """Returns the member with the epoch and the partitions that it was told, if that isn't what it has."""
     if view is None or view[0] == member.member_epoch or view[0] < 0:
         return member
     epoch, before, held = view
+    if held is None:
+        return replace(member, member_epoch=epoch, previous_member_epoch=before)
     assigned = {topic_id: dict.fromkeys(own, epoch) for topic_id, own in held.items()}
     return replace(member, member_epoch=epoch, previous_member_epoch=before, assigned=assigned)
 
@@ -201,7 +209,8 @@ def _member(told: GroupTold, at: Place, member_id: str) -> ConsumerMember | None
     """
     refused: ConsumerMember | None = None
     for item in (*told.before(at.first), *told.since(at.first, at.until)):
-        if item.member_id != member_id:
+        if item.member_id != member_id or (item.epoch or 0) < 0:
+            # Who leaves says no subscription any more.
             continue
         if item.api == "JoinGroup" and item.request.get("protocols"):
             return _classic_member(item)
@@ -273,13 +282,7 @@ def _flat(assigned: Mapping[str, Any]) -> Partitions:
 def _described(told: GroupTold, at: Place) -> dict[str, Any] | None:
     """Returns the group as a ConsumerGroupDescribe right before the place tells it; None where that came not last."""
     last = next(told.before(at.first), None)
-    if last is None or last.api != "ConsumerGroupDescribe":
-        return None
-    for group in last.answer.get("groups") or ():
-        if group.get("groupId") == at.group_id and group.get("errorCode") == Errors.NONE:
-            found: dict[str, Any] = group
-            return found
-    return None
+    return None if last is None else told.described_at(last.place)
 
 
 def _as_described(told: GroupTold, at: Place, ours: ConsumerGroup | None, said: Mapping[str, Any]) -> ConsumerGroup:
@@ -290,7 +293,7 @@ def _as_described(told: GroupTold, at: Place, ours: ConsumerGroup | None, said: 
     for described in said["members"]:
         member_id = described["memberId"]
         known = ours.members.get(member_id) if ours is not None else None
-        member = known or _member(told, at, member_id) or ConsumerMember(member_id)
+        member = known or _member(told, at, member_id) or _voting(member_id, said["assignorName"])
         target, held = partitions_of(described["targetAssignment"]), partitions_of(described["assignment"])
         epoch = described["memberEpoch"]
         if known is None or known.member_epoch != epoch or _held(known) != held:
@@ -298,12 +301,21 @@ def _as_described(told: GroupTold, at: Place, ours: ConsumerGroup | None, said: 
             member = replace(member, member_epoch=epoch, assigned=assigned, pending_revocation={})
         member = replace(
             member,
+            instance_id=described["instanceId"],
+            rack_id=described["rackId"],
+            client_id=described["clientId"],
+            client_host=described["clientHost"],
             subscribed_topic_names=tuple(sorted(described["subscribedTopicNames"])),
             subscribed_topic_regex=described["subscribedTopicRegex"],
         )
         group.targets[member_id] = target
         group.put(_in_state(member, group.assignment_epoch, target))
     return group
+
+
+def _voting(member_id: str, assignor: str) -> ConsumerMember:
+    """Returns a member of whose subscription the log has nothing; the group's assignor is the one that it asked for."""
+    return ConsumerMember(member_id, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS, server_assignor=assignor)
 
 
 def _held(member: ConsumerMember) -> Partitions:
@@ -332,7 +344,24 @@ def _adoption(
         if timer is not None:
             found.append(ArmedTimer(kinds.SESSION, member.member_id, timer.deadline_ms, timer.data))
             continue
-        own_ms = world.session_ms if member.classic is None else member.classic.session_timeout_ms
-        heard = (item.at_ms for item in told.before(at.first) if item.member_id == member.member_id)
-        found.append(ArmedTimer(kinds.SESSION, member.member_id, max(at.now_ms, next(heard, at.now_ms) + own_ms)))
+        ends_ms = _session_end_ms(told, at, group, member, world)
+        found.append(ArmedTimer(kinds.SESSION, member.member_id, max(at.now_ms, ends_ms)))
     return Adoption(at.group_id, group, tuple(found))
+
+
+def _session_end_ms(
+    told: GroupTold, at: Place, group: ConsumerGroup, member: ConsumerMember, world: Surroundings
+) -> int:
+    """Returns when a member's session ends unless it is heard: at the latest when answers tell that it is gone.
+
+    When a member was heard last that was silent before the log began, only that tells. A member's end is a new epoch.
+    """
+    own_ms = world.session_ms if member.classic is None else member.classic.session_timeout_ms
+    heard = (item.at_ms for item in told.before(at.first) if item.member_id == member.member_id)
+    ends_ms = next(heard, at.now_ms) + own_ms
+    goes = told.goes(member.member_id, at.first)
+    if goes is None or ends_ms < goes.gone_ms:
+        return ends_ms
+    first, epoch = goes.described or (at.first, group.group_epoch)
+    rises = (item.at_ms for item in told.since(first, at.until) if (_epoch_told(item) or 0) > epoch)
+    return min(next(rises, goes.gone_ms), goes.gone_ms) - 1

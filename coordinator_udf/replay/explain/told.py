@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
 
+from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol, decode_assignment
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.explain.steps import Step
 from coordinator_udf.replay.judge.compare import answer_error
 
@@ -75,6 +78,18 @@ class Told(NamedTuple):
         return True if self.error in _OF_MEMBERS else None
 
 
+class Going(NamedTuple):
+    """How a member goes that says nothing any more.
+
+    Attributes:
+        described: the step that describes it last, with the group's epoch then; None if none does.
+        gone_ms: when it was first described as gone.
+    """
+
+    described: tuple[int, int] | None
+    gone_ms: int
+
+
 class GroupTold:
     """All requests of one group that were answered."""
 
@@ -91,13 +106,75 @@ class GroupTold:
         """Tells whether anybody asks as a member of KIP-848; else the group is never of that kind."""
         return any(told.api == "ConsumerGroupHeartbeat" for told in self.all)
 
+    @cached_property
+    def _consumers(self) -> frozenset[str]:
+        return frozenset(told.member_id for told in self.all if told.api == "ConsumerGroupHeartbeat")
+
+    def is_consumer(self, member_id: str) -> bool:
+        """Tells whether a member asks as one of KIP-848."""
+        return member_id in self._consumers
+
+    @cached_property
+    def _descriptions(self) -> dict[int, dict[str, Any]]:
+        """Returns the group as each ConsumerGroupDescribe tells it, by the step's place."""
+        return {
+            told.place: group
+            for told in self.all
+            if told.api == "ConsumerGroupDescribe"
+            for group in told.answer.get("groups") or ()
+            if group.get("groupId") == told.step.group_id and group.get("errorCode") == Errors.NONE
+        }
+
+    def described_at(self, place: int) -> dict[str, Any] | None:
+        """Returns the group as the ConsumerGroupDescribe of a step tells it, if it is one that tells it."""
+        return self._descriptions.get(place)
+
+    def described_member(self, member_id: str, place: int) -> tuple[dict[str, Any], str | None]:
+        """Returns what the next ConsumerGroupDescribe says of a member, or else the last one, and the group's assignor.
+
+        Nothing, and None, where none tells of the member.
+
+        Args:
+            place: the step from which on a description is the next.
+        """
+        later = [group for at, group in self._descriptions.items() if at >= place]
+        before = [group for at, group in self._descriptions.items() if at < place]
+        for group in (*later, *reversed(before)):
+            for member in group.get("members") or ():
+                if member.get("memberId") == member_id:
+                    return member, group.get("assignorName") or None
+        return {}, None
+
+    def goes(self, member_id: str, place: int) -> Going | None:
+        """Returns how a member of a step goes that says nothing any more: it is described, and later it isn't."""
+        last: tuple[int, int] | None = None
+        for told in self.since(place, len(self._steps)):
+            if told.member_id == member_id or any(m.get("memberId") == member_id for m in _leaving(told)):
+                return None
+            group = self.described_at(told.place)
+            if group is None:
+                continue
+            if all(m.get("memberId") != member_id for m in group.get("members") or ()):
+                return Going(last, told.at_ms)
+            last = told.place, group["groupEpoch"]
+        return None
+
+    def instance_of(self, member_id: str) -> str | None:
+        """Returns the instance id that a member names anywhere in the log."""
+        named = (told.request.get("instanceId") for told in self.all if told.member_id == member_id)
+        return next(filter(None, named), None)
+
     def before(self, place: int) -> Iterator[Told]:
         """Yields what was told before a step, the last first."""
-        return (told for told in reversed(self.all) if told.place < place)
+        return (self.all[number] for number in range(self._number(place) - 1, -1, -1))
 
     def since(self, place: int, until: int) -> list[Told]:
         """Returns what is told from the step ``place`` on, up to the step ``until``, which is left out."""
-        return [told for told in self.all if place <= told.place < until]
+        return self.all[self._number(place) : self._number(until)]
+
+    def _number(self, place: int) -> int:
+        """Returns how much was told before a step."""
+        return bisect_left(self.all, place, key=_place)
 
     def members_since(self, place: int, until: int) -> dict[str, bool]:
         """Returns for each member id whether it is a member at a step, as far as later answers tell."""
@@ -129,6 +206,15 @@ class GroupTold:
         return {instance_id: owner for instance_id, owner in found.items() if owner is not None}
 
 
+def _place(told: Told) -> int:
+    return told.place
+
+
+def _leaving(told: Told) -> Sequence[dict[str, Any]]:
+    """Returns the members that a LeaveGroup takes out."""
+    return told.request.get("members") or () if told.api == "LeaveGroup" else ()
+
+
 def _told(step: Step) -> Told | None:
     if step.answer is None:
         return None
@@ -146,6 +232,24 @@ def partitions_of(assignment: Any) -> Partitions:
     """Returns the partitions, by topic id, in an assignment of a ConsumerGroupHeartbeat or a ConsumerGroupDescribe."""
     topics = (assignment or {}).get("topicPartitions") or () if not isinstance(assignment, list) else assignment
     return {topic["topicId"]: tuple(sorted(topic["partitions"])) for topic in topics if topic["partitions"]}
+
+
+def assigned_in(item: Told, topics: Mapping[str, Topic]) -> Partitions | None:
+    """Returns the partitions, by topic id, that an answer assigns to its member; None if it says nothing of them.
+
+    Args:
+        topics: by name, those that there are.
+    """
+    assignment = item.answer.get("assignment")
+    if item.api == "ConsumerGroupHeartbeat":
+        return None if assignment is None else partitions_of(assignment)
+    if item.api != "SyncGroup":
+        return None
+    try:
+        by_name = decode_assignment(base64_bytes(assignment)).partitions
+    except MalformedConsumerProtocol:
+        return None
+    return {topics[name].id: tuple(sorted(own)) for name, own in by_name.items() if own and name in topics}
 
 
 def base64_bytes(text: Any) -> bytes:

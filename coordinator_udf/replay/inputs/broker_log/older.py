@@ -17,8 +17,9 @@ _FIRST_EPOCH: Final = 2
 #: What is answered where there is no such member, or no such group.
 _NOBODY: Final = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.GROUP_ID_NOT_FOUND, Errors.INVALID_GROUP_ID})
 _NO_OFFSET: Final = -1
-#: A group that begins in the log has older offsets only if so many are told of.
+#: A group that begins in the log has older offsets only if so many are told of, and one that doesn't such a member.
 _LEAST_TOLD: Final = 2
+_DESCRIBE: Final = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
 
 Place = tuple[str, str, int]
 
@@ -37,6 +38,8 @@ class OlderThings:
         #: By group, and by group and member: how many answers are of one that is there, and how many of one that isn't.
         self._groups: defaultdict[str, Counter[bool]] = defaultdict(Counter)
         self._members: defaultdict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
+        #: By group and member, when each request that it asked, or description that lists it, was handled (ms).
+        self._mentions: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         #: What was told of offsets before anybody committed any.
         self._offsets: defaultdict[Place, list[int]] = defaultdict(list)
         self._committed: dict[Place, int] = {}
@@ -49,6 +52,11 @@ class OlderThings:
         if answer is None:
             return
         group_id = request.get("groupId")
+        if entry.api in _DESCRIBE:
+            for group in answer.get("groups") or ():
+                for member in group.get("members") or ():
+                    self._mentions[str(group.get("groupId")), str(member.get("memberId"))].append(entry.log_ts)
+            return
         if entry.api == "OffsetFetch":
             for place, told in self._fetched(request, answer):
                 if place not in self._committed and told.get("errorCode") == Errors.NONE:
@@ -67,6 +75,7 @@ class OlderThings:
         self._groups[group_id][exists] += 1
         if request.get("memberId"):
             self._members[group_id, request["memberId"]][exists] += 1
+            self._mentions[group_id, request["memberId"]].append(entry.log_ts)
         epoch = answer.get("generationId" if entry.api == "JoinGroup" else "memberEpoch")
         if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error == Errors.NONE and isinstance(epoch, int):
             self._first_epoch.setdefault(group_id, epoch)
@@ -82,6 +91,17 @@ class OlderThings:
     def may_have_group(self, group_id: str) -> bool:
         """Returns whether a group that nobody joins, and commits to, in the log may be older than it."""
         return bool(group_id) and _is_likely(self._groups[group_id])
+
+    def has_new_to_log(self, entry: Entry, group: Mapping[str, Any]) -> bool:
+        """Returns whether a description is the first to tell of a member that is older than the log, and not the last.
+
+        What such a member had, and when its session ends, nothing told before.
+        """
+        group_id = str(group.get("groupId"))
+        mentions = (self._mentions[group_id, str(each.get("memberId"))] for each in group.get("members") or ())
+        return not self._has_begun(group_id) and any(
+            len(at) >= _LEAST_TOLD and min(at) >= entry.log_ts for at in mentions
+        )
 
     def may_have_offsets(self, entry: Entry, difference: Any) -> bool:
         """Returns whether all that differs in an answer to OffsetFetch are offsets older than the log."""

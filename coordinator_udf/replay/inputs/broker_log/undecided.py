@@ -30,6 +30,7 @@ _SOON_US: Final = 1_000_000
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
 )
+_DESCRIBE: Final = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
 #: The APIs that tell a member of a rebalance that others began.
 _TELL_OF_OTHERS: Final = frozenset({"Heartbeat", "SyncGroup"})
 #: What a description tells of a member of the classic protocol as it joined, and what it was assigned then.
@@ -241,12 +242,19 @@ class LogFacts:
         """
         canonical = canonical_answer(entry.api, body, of_many_shards=True)
         cut: dict[str, Any] = dict(canonical)
+        told = (entry.response or {}).get("groups") or ()
+        new = {group.get("groupId") for group in told if entry.api in _DESCRIBE and self._tells_of_new(entry, group)}
         for field in ("groups", "results"):
             if field in cut:
-                cut[field] = [group for group in cut[field] if self._has(entry, group)]
+                cut[field] = [group for group in cut[field] if group["groupId"] not in new and self._has(entry, group)]
         if entry.api == "DescribeGroups":
             cut["groups"] = [self._without_older_joins(entry, group) for group in cut["groups"]]
         return cut
+
+    def _tells_of_new(self, entry: Entry, group: Mapping[str, Any]) -> bool:
+        """Returns whether a description tells of a member that came before the log and that nothing told of before."""
+        older = [each for each in group.get("members") or () if each.get("memberId") not in self._members]
+        return self._older.has_new_to_log(entry, {**group, "members": older})
 
     def _without_older_joins(self, entry: Entry, group: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a described group; of members that are older than the log without what they joined with then."""
