@@ -128,7 +128,7 @@ def test_what_was_loaded_is_looked_for_less_often_where_nothing_explains_many_an
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=5_000)
     log.join("m-1", "", 14, arrives=5_100)
-    wrong = [log.heartbeat("m-1", 82, arrives=5_200 + 10 * number) for number in range(40)]
+    wrong = [log.heartbeat("m-1", 82, arrives=5_200 + 10 * number) for number in range(60)]
     looked_for: list[int] = []
     loaded = Rebase.loaded
 
@@ -138,7 +138,7 @@ def test_what_was_loaded_is_looked_for_less_often_where_nothing_explains_many_an
 
     monkeypatch.setattr(Rebase, "loaded", noted)
     assert search(read(log, tmp_path), Bounds()) == wrong
-    # With each of the first eight, the sixteenth and the thirty-second, and where it is tried to go on behind one.
+    # With each of the first eight, the sixteenth and the thirty-second, and where it is tried to go on behind these.
     assert len(looked_for) < len(wrong) // 2
 
 

@@ -135,9 +135,9 @@ def test_few_states_are_tried_where_none_fits_and_more_once_one_does(
     chosen: list[Point] = []
     choose = Rebase.choose
 
-    def counted(self: Rebase, before: Point | None, fewest: int) -> Chosen | None:
+    def counted(self: Rebase, before: Point | None, fewest: int, until: int) -> Chosen | None:
         chosen.append(self._walk.point())
-        return choose(self, before, fewest)
+        return choose(self, before, fewest, until)
 
     monkeypatch.setattr(Rebase, "choose", counted)
     found = different(read(log, tmp_path))

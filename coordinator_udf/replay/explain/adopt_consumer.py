@@ -193,13 +193,14 @@ def _members(
 
 def _as_told(member: ConsumerMember, view: View | None) -> ConsumerMember:
     """Returns the member with the epoch and the partitions that it was told, if that isn't what it has."""
-    if view is None or view[0] == member.member_epoch or view[0] < 0:
+    if view is None or view[0] < 0:
         return member
     epoch, before, held = view
-    if held is None:
-        return replace(member, member_epoch=epoch, previous_member_epoch=before)
-    assigned = {topic_id: dict.fromkeys(own, epoch) for topic_id, own in held.items()}
-    return replace(member, member_epoch=epoch, previous_member_epoch=before, assigned=assigned)
+    if epoch != member.member_epoch:
+        member = replace(member, member_epoch=epoch, previous_member_epoch=before)
+    if held is None or held == _flat(member.assigned):
+        return member
+    return replace(member, assigned={topic_id: dict.fromkeys(own, epoch) for topic_id, own in held.items()})
 
 
 def _member(told: GroupTold, at: Place, member_id: str) -> ConsumerMember | None:

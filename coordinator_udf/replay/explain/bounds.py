@@ -34,6 +34,10 @@ class Bounds(NamedTuple):
         rebase_glance: so many steps of those are walked first with each.
         rebase_finalists: with so many of them, those with which the fewest answers differ then, all are walked.
         rebase_steps: how many steps may be walked in vain for them in a group, by the number of steps that it has gone.
+        rebase_brief: how many states are tried, for the steps of a glance, once that many were walked: else all answers
+            of a group that parted would differ.
+        patience: after so many answers in a row that nothing explained, or for which no state was found, some are
+            looked at less closely.
         loaded_differing: how many answers may differ in the usual order with a state that a broker may have loaded,
             for other orders to be looked at.
         loaded_candidates: with how many such states they are.
@@ -58,6 +62,15 @@ class Bounds(NamedTuple):
     rebase_glance: int = 16
     rebase_finalists: int = 8
     rebase_steps: int = 100
+    rebase_brief: int = 4
+    patience: int = 8
     loaded_differing: int = 8
     loaded_candidates: int = 4
     points_far_back: int = 40
+
+    def is_patient(self, fruitless: int) -> bool:
+        """Returns whether what comes after so many in a row that were looked at in vain is looked at as closely.
+
+        Then the second, fourth, eighth … of them is: no order makes up for other settings than the broker had.
+        """
+        return fruitless < self.patience or not fruitless & (fruitless - 1)

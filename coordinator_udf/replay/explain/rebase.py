@@ -49,22 +49,30 @@ class Rebase:
         self._settings = settings
         #: How many steps were walked for the answer at hand.
         self._walked = 0
+        #: Whether only the likeliest states are tried for it, and not for long.
+        self.is_brief = False
+        #: How often in a row no state was found with which fewer answers differ.
+        self._fruitless = 0
 
-    def differing_soon(self) -> int:
-        """Returns how many of the next answers differ if the group goes on as it is.
+    def horizon(self) -> int:
+        """Returns up to which step states are judged for the answer at hand; the walk's own where none is looked for.
 
-        0 also where no state is looked for.
+        Where too much was walked in vain, only the likeliest states are tried, and not for long.
+        """
+        bounds, first = self._walk.bounds, self._walk.first
+        self.is_brief = self._steps_left() <= 0
+        if self.is_brief and not bounds.is_patient(self._fruitless):
+            self._fruitless += 1
+            return first
+        return min(first + (bounds.rebase_glance if self.is_brief else bounds.rebase_ahead), len(self._walk.steps))
+
+    def differing_soon(self, until: int) -> int:
+        """Returns how many answers differ up to a step if the group goes on as it is.
 
         The walk is where it was afterwards.
         """
-        walk = self._walk
-        if self._steps_left() <= 0:
-            return 0
-        here = walk.point()
-        tail = walk.tail(here)
-        differing = self._differing(self._until(), None, 10**9)
-        walk.forward_to(here, tail)
-        if not differing:
+        differing = self.differing_as_it_is(until)
+        if not differing and until > self._walk.first:
             self._note(is_fruitful=True)
         return differing
 
@@ -76,10 +84,7 @@ class Rebase:
         bounds = self._walk.bounds
         return bounds.tries + bounds.rebase_steps * self._walk.first - self._wasted
 
-    def _until(self) -> int:
-        return min(self._walk.first + self._walk.bounds.rebase_ahead, len(self._walk.steps))
-
-    def choose(self, before: Point | None, fewest: int) -> Chosen | None:
+    def choose(self, before: Point | None, fewest: int, until: int) -> Chosen | None:
         """Returns the state, from where the walk is or a point before it, with which the fewest answers differ soon.
 
         The walk is where it was afterwards. None if it goes on as it is.
@@ -87,11 +92,11 @@ class Rebase:
         Args:
             before: the point before the answer that differs came to be.
             fewest: how many answers differ if it goes on as it is, more than none.
+            until: up to which step answers count.
         """
         walk = self._walk
         here = walk.point()
         tail = walk.tail(here if before is None else before)
-        until = self._until()
         chosen: Chosen | None = None
         for start in (before, here):
             if start is None:
@@ -105,6 +110,8 @@ class Rebase:
                 break
         walk.forward_to(here, tail)
         self._note(is_fruitful=not fewest)
+        if chosen is not None:
+            self._fruitless = 0
         return chosen
 
     def _tried(self, start: Point, until: int, fewest: int) -> Iterator[tuple[str, int]]:
@@ -123,6 +130,7 @@ class Rebase:
             return found
 
         at_first: dict[str, int] = {}
+        most = walk.bounds.rebase_brief if self.is_brief else walk.bounds.rebase_candidates
         for candidate in self._candidates(until):
             body = encode_adoption(replace(candidate, assignments={**own, **candidate.assignments}))
             if body in at_first:
@@ -133,7 +141,7 @@ class Rebase:
                 yield body, found
                 if not found:
                     return
-            if len(at_first) >= walk.bounds.rebase_candidates:
+            if len(at_first) >= most:
                 break
         others = (body for body in sorted(at_first, key=at_first.__getitem__) if at_first[body])
         for body in islice(others, walk.bounds.rebase_finalists):
@@ -184,6 +192,7 @@ class Rebase:
         """Notes whether all answers agree soon: what was walked for it was not walked in vain then."""
         if is_fruitful:
             self._wasted -= self._walked
+        self._fruitless = 0 if is_fruitful else self._fruitless + 1
         self._walked = 0
 
     def _differing(self, until: int, body: str | None, most: int) -> int:

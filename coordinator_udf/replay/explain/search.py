@@ -10,7 +10,7 @@ The first order that explains the window is taken, and the walk goes on from its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from coordinator_udf.replay.explain.begins import OtherBegins
 from coordinator_udf.replay.explain.points import Mismatch, Point, Tail
@@ -18,10 +18,6 @@ from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.explain.results import Explanation, Outcome, Unexplained
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.explain.window import Path, WindowSearch
-
-#: After so many answers in a row that nothing explained some are looked at less closely: with the second, fourth,
-#: eighth … of them. No order makes up for other settings than the broker had.
-_PATIENCE: Final = 8
 
 
 class _Mark(NamedTuple):
@@ -267,9 +263,7 @@ class Search:
 
     def _is_patient(self) -> bool:
         """Returns whether the answer at hand is looked at as closely as can be."""
-        if self._fruitless < _PATIENCE or not self._follows(self._walk.first):
-            return True
-        return not self._fruitless & (self._fruitless - 1)
+        return not self._follows(self._walk.first) or self._bounds.is_patient(self._fruitless)
 
     def _take(self, path: Path, place: int, tries: int) -> None:
         self._fruitless = 0
@@ -328,8 +322,10 @@ class Search:
 
         That is so where a rebalance goes on of whose beginning the log has nothing.
         """
-        before = self._before(mismatches[0].place)
-        chosen = None if before is None else self._rebase.choose(before, len(mismatches))
+        before, until = self._before(mismatches[0].place), self._rebase.horizon()
+        if before is None or until == self._walk.first:
+            return False
+        chosen = self._rebase.choose(before, len(mismatches), until)
         if chosen is None or chosen.differing or chosen.start is not before:
             return False
         self._go_from(chosen)
@@ -342,10 +338,11 @@ class Search:
             place: the answer that nothing explains; None where the log itself can't tell what is right.
             decided: whether all orders were tried for it.
         """
-        differing = self._rebase.differing_soon()
-        if not differing or self._goes_on_as_it_is(as_if_right=decided):
+        until = self._rebase.horizon()
+        differing = self._rebase.differing_soon(until)
+        if not differing or (not self._rebase.is_brief and self._goes_on_as_it_is(as_if_right=decided)):
             return
-        chosen = self._rebase.choose(None if place is None else self._before(place), differing)
+        chosen = self._rebase.choose(None if place is None else self._before(place), differing, until)
         if chosen is None:
             return
         self._go_from(chosen)
