@@ -240,7 +240,12 @@ WITH joins AS (
                                   WHEN 'crashes' THEN ' (clients that died came back)' ELSE '' END,
                   '; the first was set off by ', coalesce(min_by(first_client_id, started), 'one that is not told'),
                   ' (', min_by(first_trigger, started), ')'),
-           CASE WHEN looks_like = 'deploy' THEN 'group.instance.id' ELSE 'session.timeout.ms' END, min(started),
+           CASE WHEN looks_like = 'deploy' THEN 'group.instance.id'
+                -- Who leaves and comes back did not poll in time, and who is waited for too long is slow to join again.
+                WHEN looks_like = 'chain'
+                     AND min_by(first_trigger, started) IN ('MEMBER_LEFT', 'JOIN_EXPIRED', 'REBALANCE_EXPIRED')
+                THEN 'max.poll.interval.ms'
+                ELSE 'session.timeout.ms' END, min(started),
            'storms',
            concat('looks_like = "', looks_like, '"')
     FROM storms WHERE looks_like NOT IN ('start', 'shutdown') AND within(started, ended)

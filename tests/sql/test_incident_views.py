@@ -100,6 +100,13 @@ def test_findings_name_what_was_done(ask: Ask) -> None:
     } <= found
 
 
+def test_a_storm_names_the_setting_of_what_set_it_off(ask: Ask) -> None:
+    rows = ask("SELECT group_id, finding, setting FROM findings WHERE finding LIKE 'storm: %'")
+    found = {(row["group_id"], row["finding"]): row["setting"] for row in rows}
+    assert found["max-poll-g", "storm: chain"] == "max.poll.interval.ms"
+    assert found["storm-g", "storm: flapping"] == "session.timeout.ms"
+
+
 def test_what_a_brokers_own_log_cannot_tell_is_a_gap(ask: Ask) -> None:
     gaps = ask("SELECT group_id, gap FROM gaps WHERE source LIKE 'crash%' ORDER BY group_id")
     assert [(row["group_id"], row["gap"]) for row in gaps] == [("crash-a", "no requests"), ("crash-b", "no requests")]
