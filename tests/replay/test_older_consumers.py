@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from coordinator_udf.replay.tasks.recorded import run_and_compare
 from tests.replay.broker_log import KafkaLog, beat, read
+from tests.replay.test_odd_lines import MISSING, ODD, body_of, changed, places
 
 
 def member(member_id: str, epoch: int, *, instance_id: str | None = None) -> dict[str, Any]:
@@ -62,3 +67,23 @@ def test_what_is_told_of_a_member_later_is_judged(tmp_path: Path) -> None:
     log, _ = expired([7_000, 8_000])
     wrong = describe(log, 6, [member("m-1", 7)], arrives=21_000)
     assert different(log, tmp_path) == [wrong]
+
+
+#: The first description's place among the lines, and the ways to what it says.
+DESCRIBED: Final = 3
+WAYS: Final = [way for way in places(body_of(expired([7_000])[0].lines[DESCRIBED])) if way[0] == "response"]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(WAYS), st.sampled_from([*ODD, MISSING]))
+def test_whatever_is_odd_in_a_description_the_others_are_read(
+    tmp_path: Path, way: tuple[str | int, ...], value: object
+) -> None:
+    log, told = expired([7_000, 8_000, 12_000])
+    line = log.lines[DESCRIBED]
+    body = body_of(line)
+    log.lines[DESCRIBED] = line.replace(json.dumps(body), json.dumps(changed(body, way, value)))
+    assume(log.lines[DESCRIBED] != line)
+    rows = read(log, tmp_path).rows
+    assert [row["request_id"] for row in rows if row["api"] == "ConsumerGroupDescribe"][-2] == told[-1]
+    different(log, tmp_path)

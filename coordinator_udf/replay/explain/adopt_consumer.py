@@ -307,7 +307,7 @@ def _as_described(told: GroupTold, at: Place, ours: ConsumerGroup | None, said: 
             client_id=described["clientId"],
             client_host=described["clientHost"],
             subscribed_topic_names=tuple(sorted(described["subscribedTopicNames"])),
-            subscribed_topic_regex=described["subscribedTopicRegex"],
+            subscribed_topic_regex=described["subscribedTopicRegex"] or "",
         )
         group.targets[member_id] = target
         group.put(_in_state(member, group.assignment_epoch, target))

@@ -38,8 +38,8 @@ class OlderThings:
         #: By group, and by group and member: how many answers are of one that is there, and how many of one that isn't.
         self._groups: defaultdict[str, Counter[bool]] = defaultdict(Counter)
         self._members: defaultdict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
-        #: By group and member, when each request that it asked, or description that lists it, was handled (ms).
-        self._mentions: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        #: By group and member, how many requests and descriptions tell of it, and when the first was handled (ms).
+        self._mentions: dict[tuple[str, str], tuple[int, int]] = {}
         #: What was told of offsets before anybody committed any.
         self._offsets: defaultdict[Place, list[int]] = defaultdict(list)
         self._committed: dict[Place, int] = {}
@@ -55,7 +55,7 @@ class OlderThings:
         if entry.api in _DESCRIBE:
             for group in answer.get("groups") or ():
                 for member in group.get("members") or ():
-                    self._mentions[str(group.get("groupId")), str(member.get("memberId"))].append(entry.log_ts)
+                    self._mention(str(group.get("groupId")), str(member.get("memberId")), entry)
             return
         if entry.api == "OffsetFetch":
             for place, told in self._fetched(request, answer):
@@ -75,10 +75,14 @@ class OlderThings:
         self._groups[group_id][exists] += 1
         if request.get("memberId"):
             self._members[group_id, request["memberId"]][exists] += 1
-            self._mentions[group_id, request["memberId"]].append(entry.log_ts)
+            self._mention(group_id, request["memberId"], entry)
         epoch = answer.get("generationId" if entry.api == "JoinGroup" else "memberEpoch")
         if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error == Errors.NONE and isinstance(epoch, int):
             self._first_epoch.setdefault(group_id, epoch)
+
+    def _mention(self, group_id: str, member_id: str, entry: Entry) -> None:
+        times, first_ms = self._mentions.get((group_id, member_id), (0, entry.log_ts))
+        self._mentions[group_id, member_id] = times + 1, first_ms
 
     def may_have_member(self, group_id: str, member_id: str) -> bool:
         """Returns whether a member whose coming isn't in the log may be older than it."""
@@ -98,9 +102,10 @@ class OlderThings:
         What such a member had, and when its session ends, nothing told before.
         """
         group_id = str(group.get("groupId"))
-        mentions = (self._mentions[group_id, str(each.get("memberId"))] for each in group.get("members") or ())
+        members = (self._mentions.get((group_id, str(each.get("memberId")))) for each in group.get("members") or ())
+        found = (mentioned for mentioned in members if mentioned is not None)
         return not self._has_begun(group_id) and any(
-            len(at) >= _LEAST_TOLD and min(at) >= entry.log_ts for at in mentions
+            times >= _LEAST_TOLD and first_ms >= entry.log_ts for times, first_ms in found
         )
 
     def may_have_offsets(self, entry: Entry, difference: Any) -> bool:

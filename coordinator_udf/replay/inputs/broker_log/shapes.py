@@ -17,7 +17,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Shape(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    pass
+    """A part of a body; bytes are base64 there."""
 
 
 class _Failure(_Shape, frozen=True):
@@ -123,7 +123,7 @@ class _Commit(_Shape, frozen=True):
 class _JoinedMember(_Shape, frozen=True):
     member_id: str
     group_instance_id: str | None = None
-    metadata: str | None = None
+    metadata: bytes | None = None
 
 
 class _Joined(_Shape, frozen=True):
@@ -185,10 +185,8 @@ class _ToldMember(_Shape, frozen=True):
     client_id: str | None = None
     client_host: str | None = None
     group_instance_id: str | None = None
-    member_metadata: str | None = None
-    member_assignment: str | None = None
-    assignment: _Assignment | None = None
-    target_assignment: _Assignment | None = None
+    member_metadata: bytes | None = None
+    member_assignment: bytes | None = None
 
 
 class _ToldGroup(_Shape, frozen=True):
@@ -200,8 +198,34 @@ class _ToldGroup(_Shape, frozen=True):
 
 
 class _Told(_Shape, frozen=True):
+    groups: list[_ToldGroup]
     error_code: Int32 = 0
-    groups: list[_ToldGroup] | None = None
+
+
+class _DescribedMember(_Shape, frozen=True):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: Int32
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    assignment: _Assignment
+    target_assignment: _Assignment
+
+
+class _DescribedGroup(_Shape, frozen=True):
+    group_id: str
+    error_code: Int32
+    group_epoch: Int32
+    assignment_epoch: Int32
+    assignor_name: str
+    members: list[_DescribedMember]
+
+
+class _Described(_Shape, frozen=True):
+    groups: list[_DescribedGroup]
 
 
 class _DeletedGroup(_Shape, frozen=True):
@@ -280,7 +304,7 @@ _SHAPES: Final[dict[str, tuple[Any, Any]]] = {
     "ListGroups": (_Group, _Told),
     "DeleteGroups": (_Group, _Deleted),
     "ConsumerGroupHeartbeat": (_Group, _Beaten),
-    "ConsumerGroupDescribe": (_Group, _Told),
+    "ConsumerGroupDescribe": (_Group, _Described),
     "CreateTopics": (_Wanted, _Created),
     "CreatePartitions": (_Grown, _Results),
     "DeleteTopics": (dict, _Responses),
