@@ -61,3 +61,17 @@ def test_an_older_static_member_is_called_as_it_is_described_later(tmp_path: Pat
     describe(log, described("m-1", groupInstanceId="i-1", clientId="first"), arrives=5_000)
     _, verdict = run_and_compare(read(log, tmp_path))
     assert verdict.differences == []
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_young_group_whose_member_was_not_seen_coming_is_older_than_the_log(tmp_path: Path, *, older: bool) -> None:
+    log = KafkaLog()
+    if not older:
+        log.join("", "m-1", 79, arrives=0)
+        log.join("m-1", "m-1", arrives=10, takes=3_000)
+    # Somebody who is in no line of the log died: the group is rebalanced.
+    told = log.heartbeat("m-1", 27, generation=1, arrives=8_000)
+    log.join("m-1", "m-1", generation=2, arrives=8_100)
+    log.heartbeat("m-1", generation=2, arrives=10_000)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [each.request_id for each in verdict.differences if each.undecided is None][:1] == ([] if older else [told])

@@ -17,8 +17,14 @@ _FIRST_EPOCH: Final = 2
 #: What is answered where there is no such member, or no such group.
 _NOBODY: Final = frozenset({Errors.UNKNOWN_MEMBER_ID, Errors.GROUP_ID_NOT_FOUND, Errors.INVALID_GROUP_ID})
 _NO_OFFSET: Final = -1
-#: A group that begins in the log has older offsets only if so many are told of, and one that doesn't such a member.
+#: What is answered to members that are there.
+_HERE: Final = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
+#: A group that begins in the log has older offsets only if so many are told of, and one that doesn't such a member; and
+#: none begins in it of which so many requests are of members whose coming isn't in it.
 _LEAST_TOLD: Final = 2
+#: In which fields requests name the generation or epoch of their member; offsets are committed without one, too.
+_EPOCHS: Final = ("generationId", "generationIdOrMemberEpoch", "memberEpoch")
+_COMING: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
 _DESCRIBE: Final = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
 
 Place = tuple[str, str, int]
@@ -40,6 +46,9 @@ class OlderThings:
         self._members: defaultdict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
         #: By group and member, how many requests and descriptions tell of it, and when the first was handled (ms).
         self._mentions: dict[tuple[str, str], tuple[int, int]] = {}
+        #: By group, the members that the log shows coming, and how many requests of others it answers as members'.
+        self._came: set[tuple[str, str]] = set()
+        self._older_requests: Counter[str] = Counter()
         #: What was told of offsets before anybody committed any.
         self._offsets: defaultdict[Place, list[int]] = defaultdict(list)
         self._committed: dict[Place, int] = {}
@@ -73,11 +82,16 @@ class OlderThings:
             error = next((code for code in codes if code), 0)
         exists = error not in _NOBODY
         self._groups[group_id][exists] += 1
+        comes = entry.api in _COMING and (not request.get("memberId") or request.get("memberEpoch") == 0)
+        if comes:
+            self._came.add((group_id, str(answer.get("memberId") or request.get("memberId"))))
         if request.get("memberId"):
             self._members[group_id, request["memberId"]][exists] += 1
             self._mention(group_id, request["memberId"], entry)
+            is_here = error in _HERE and (entry.api == "JoinGroup" or any(request.get(name, 0) > 0 for name in _EPOCHS))
+            self._older_requests[group_id] += is_here and (group_id, request["memberId"]) not in self._came
         epoch = answer.get("generationId" if entry.api == "JoinGroup" else "memberEpoch")
-        if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error == Errors.NONE and isinstance(epoch, int):
+        if entry.api in _COMING and error == Errors.NONE and isinstance(epoch, int):
             self._first_epoch.setdefault(group_id, epoch)
 
     def _mention(self, group_id: str, member_id: str, entry: Entry) -> None:
@@ -90,7 +104,8 @@ class OlderThings:
 
     def _has_begun(self, group_id: str) -> bool:
         """Returns whether a group got its first members in the log."""
-        return 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH
+        is_low = 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH
+        return is_low and self._older_requests[group_id] < _LEAST_TOLD
 
     def may_have_group(self, group_id: str) -> bool:
         """Returns whether a group that nobody joins, and commits to, in the log may be older than it."""
