@@ -134,6 +134,8 @@ FROM (SELECT source, partition, min(ts) AS since_ts, max(ts) AS until_ts,
       FROM consumer_offsets GROUP BY source, partition) held
 JOIN (SELECT DISTINCT source, partition, group_id FROM consumer_offsets WHERE group_id IS NOT NULL) those
     USING (source, partition)
+-- With what was there before, a replay numbers its records as the topic would; its own are all in the table.
+LEFT ANTI JOIN (SELECT DISTINCT source FROM request_log WHERE api = 'LoadGroup') loaded USING (source)
 WHERE missing > 0 GROUP BY source, group_id
 UNION ALL
 SELECT source, group_id, 'diverged', diverged_from, diverged_until,

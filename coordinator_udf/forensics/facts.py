@@ -236,6 +236,25 @@ class GroupFacts:
         return [life for life in self.lives if life.until is None]
 
     @cached_property
+    def _beginning(self) -> Gap | None:
+        """What the evidence can't show of the beginning, where it begins when the group was there already."""
+        return next((gap for gap in self.gaps if gap.gap == "begins in the middle"), None)
+
+    @property
+    def begins_in_the_middle(self) -> bool:
+        """Whether the evidence begins when the group was there already."""
+        return self._beginning is not None
+
+    @property
+    def certain_from(self) -> datetime | None:
+        """From when on what is told is certain where the evidence begins in the middle; None where nothing is."""
+        return None if self._beginning is None else self._beginning.until
+
+    def is_certain(self, at: datetime) -> bool:
+        """Returns whether what is told of a moment doesn't rest on what was before the evidence."""
+        return not self.begins_in_the_middle or (self.certain_from is not None and at >= self.certain_from)
+
+    @cached_property
     def last_gone(self) -> Life | None:
         """Who went last, where nobody was left; None where somebody may be in it yet.
 
@@ -245,8 +264,7 @@ class GroupFacts:
         if self.stayed or not gone:
             return None
         last = max(self.rebalances, key=lambda r: r.started, default=None)
-        is_known = not any(gap.gap == "begins in the middle" for gap in self.gaps)
-        if not is_known and (last is None or last.member_count != 0):
+        if self.begins_in_the_middle and (last is None or last.member_count != 0):
             return None
         return max(gone, key=itemgetter(0))[1]
 

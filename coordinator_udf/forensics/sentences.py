@@ -26,7 +26,7 @@ TRIGGERS: Final = {
     "SYNC_FAILURE_EXPIRED": "the leader, who could compute no assignment, did not join again in time",
     "RESYNC_REFUSED": "{who} could not replace the assignment, for not all members understand that",
     "RESYNC_ABORTED": "{who} asked for an assignment while others were still to be told theirs",
-    "LOADED": "it was under way when the evidence begins",
+    "LOADED": "what set it off is not in the evidence",
     "EPOCH_BUMPED": "a subscription or a topic changed",
     "GONE": "{who} left or was put out",
     "NOT_TOLD": "a rebalance was through; what set it off is not told",
@@ -67,7 +67,7 @@ def counted(number: int, word: str) -> str:
 
 
 def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
-    """Returns what set a rebalance off, for whom all waited, and how it ended."""
+    """Returns what set a rebalance off, for whom all waited, and how it ended; and whether that is not certain."""
     r = rebalance
     parts = [_trigger(r, facts)]
     waited = _waited(r, facts)
@@ -78,7 +78,7 @@ def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
         parts.append(held)
     if r.outcome in _OUTCOMES:
         parts.append(_OUTCOMES[r.outcome])
-    return "; ".join(parts)
+    return "; ".join(parts) + ("" if facts.is_certain(r.started) else " (not certain)")
 
 
 def _trigger(r: Rebalance, facts: GroupFacts) -> str:
@@ -154,6 +154,17 @@ def overview(facts: GroupFacts) -> str:
         f"{counted(len(facts.expulsions), 'expulsion')}, "
         f"{counted(sum(refused.times for refused in facts.refused), 'request')} refused"
     )
+
+
+def doubt(facts: GroupFacts, *, with_date: bool = False) -> str | None:
+    """Returns what is not certain of a group; None where all is, as far as the beginning of the evidence goes."""
+    if not facts.begins_in_the_middle:
+        return None
+    told = "The evidence begins when the group was there already"
+    if facts.certain_from is None:
+        return f"{told}: nothing that is told of it is certain, least of all when members that were silent expired"
+    since = clock(facts.certain_from, with_date=with_date)
+    return f"{told}: what is told of it before {since} is not certain, nor when members expired that were silent then"
 
 
 def ending(life: Life) -> str:

@@ -159,6 +159,7 @@ def test_what_a_cut_took_away_is_not_told_otherwise(
         _, later, _ = cut(recording, tmp_path / f"in{line}", line)
         _, alone = tables([later], tmp_path / f"later{line}", settings)
         assert any(row["reliable_from"] is not None for row in alone["reliability"])
+        assert "compacted" not in {row["gap"] for row in alone["gaps"]}
         assert list(contradictions(alone, all_of_it)) == []
 
 

@@ -88,6 +88,24 @@ def facts() -> GroupFacts:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("form", [ReportFormat.HTML, ReportFormat.MARKDOWN])
+@pytest.mark.parametrize(
+    ("certain_from", "said", "uncertain"),
+    [(None, "nothing that is told of it is certain", 3), (at(15), "before 06:52:15.000 is not certain", 1)],
+)
+def test_what_rests_on_what_was_before_the_evidence_is_said_to_be_uncertain(
+    facts: GroupFacts, form: ReportFormat, certain_from: datetime | None, said: str, uncertain: int
+) -> None:
+    assert "certain" not in render([facts], form, [])
+    gap = Gap("begins in the middle", at(0), certain_from, "who was in it before is not told")
+    text = render([replace(facts, gaps=[gap])], form, [])
+    assert said in text
+    assert [rebalance_sentence(r, replace(facts, gaps=[gap])).endswith(" (not certain)") for r in facts.rebalances] == [
+        number < uncertain for number in range(3)
+    ]
+    assert text.count("(not certain)") == uncertain
+
+
 def test_a_partition_stands_idle_when_its_owner_is_dead_or_has_left(facts: GroupFacts) -> None:
     left = replace(facts.lives[1], until=at(18), ended_by="left")
     held = [facts.ownership[0], replace(facts.ownership[1], until=at(20.5))]
