@@ -166,6 +166,12 @@ def call_instead(action: Callable[[], None]) -> None:
         _stopping.watch()
 
 
+def take_back() -> None:
+    """Has signals come here again, where a library said meanwhile what they do."""
+    if threading.current_thread() is threading.main_thread():
+        _stopping.listen()
+
+
 def first_end(end: Callable[[], None]) -> None:
     """Says what is ended, by a thread of its own, before the contexts of a command that was told to stop are left."""
     _stopping.first.append(end)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delta import configure_spark_with_delta_pip
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from coordinator_udf import stopping
@@ -84,21 +85,26 @@ def delta_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {**({} if submitted else _local(settings or {}, jvm_options)), **DELTA_SETTINGS, **(settings or {})}
-    builder = SparkSession.Builder().appName(app_name)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    for name, value in HADOOP_SETTINGS.items():
-        builder = builder.config(f"spark.hadoop.{name}", settings.get(f"spark.hadoop.{name}", value))
+    hadoop = {f"spark.hadoop.{name}": value for name, value in HADOOP_SETTINGS.items()}
+    local = {} if submitted else _local(settings or {}, jvm_options)
+    settings = {"spark.app.name": app_name, **hadoop, **local, **DELTA_SETTINGS, **(settings or {})}
+    builder = SparkSession.Builder()
+    jars: str | None = ""
     if not submitted:
         jars = _jars(is_at_home=_has_delta_at_home(settings), with_kafka=with_kafka)
         more_jars, more_packages = (settings.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
         if jars is None:
             builder = configure_spark_with_delta_pip(builder, [name for name in more_packages.split(",") if name])
         elif jars:
-            builder = builder.config("spark.jars", ",".join(filter(None, (jars, more_jars))))
+            settings["spark.jars"] = ",".join(filter(None, (jars, more_jars)))
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     # A JVM that comes up when nobody waits for it says so at length.
     with stopping.deferred(), _driver_java(submitted=submitted):
+        if jars is not None:
+            SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+            # Else Ctrl-C is PySpark's until there is a session, whose handler asks the JVM in the midst of a question.
+            stopping.take_back()
         session = builder.getOrCreate()
     stopping.first_end(lambda: _end_quietly(session))
     return session

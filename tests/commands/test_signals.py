@@ -206,3 +206,30 @@ def stop(case: Case, place: Place) -> None:
     left = [path for path in place.work.rglob("*") if case.name != "live" and path != place.work / "out"]
     assert left == []
     wait(lambda: not list(place.temporary.iterdir()), "nothing temporary is left", place.story)
+
+
+#: Gets Ctrl-C when there is Spark's context, and its session is being made.
+_TOLD_AS_A_SESSION_IS_MADE = """
+import os, signal
+from pyspark.sql import SparkSession
+from coordinator_udf import stopping
+from coordinator_udf.tables.spark_session import delta_session
+
+make = SparkSession.__init__
+
+def told(self, *arguments, **named):
+    os.kill(os.getpid(), signal.SIGINT)
+    make(self, *arguments, **named)
+
+SparkSession.__init__ = told
+stopping.run(lambda: delta_session("told", {"spark.master": "local[1]"}).range(1).collect())
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("hears_of_ctrl_c")
+def test_ctrl_c_is_ours_as_a_session_is_made() -> None:
+    command = [sys.executable, "-c", _TOLD_AS_A_SESSION_IS_MADE]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    said = [line for line in ran.stderr.splitlines() if not line.startswith("NOTE: Picked up")]
+    assert (ran.returncode, ran.stdout, said) == (130, "", [])
