@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import Final
+from importlib.metadata import version
+from typing import Annotated, Final
 
 import typer
 
@@ -85,9 +86,25 @@ def _app(named: str | None) -> typer.Typer:
         command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
         app.command(name, help=None if wanted else help_text, epilog=_epilog(name))(command)
     offsets = import_module("coordinator_udf.commands.offsets").app if named == "offsets" else typer.Typer()
-    bring = "Bring offsets to and from tables, Kafka's topic of them, and a cluster."
+    bring = "Bring offsets to and from tables and clusters."
     app.add_typer(offsets, name="offsets", help=bring, epilog=_epilog("offsets"))
+    app.callback(help=_EXAMPLES)(_options)
     return app
+
+
+def _tell_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"muster {version('muster')}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version, and end.")
+    ] = False,
+) -> None:
+    """Stands before each command."""
 
 
 def _epilog(command: str) -> str:

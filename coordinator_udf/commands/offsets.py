@@ -45,7 +45,10 @@ def migrate(
         Path | None, typer.Option(metavar="FILE", help="A file of --security; its [upstream] is for the gateway.")
     ] = None,
 ) -> None:
-    """Bring a group's committed offsets over from a cluster to Muster, or back. Tells what it would do, first."""
+    """Bring a group's offsets from a cluster, or back.
+
+    What it would do is told first.
+    """
     cluster = GroupCoordinator(f"the cluster at {upstream}", _settings(upstream, upstream_security), group)
     ours = GroupCoordinator(f"the gateway at {gateway}", _settings(gateway, gateway_security), group)
     source, target = (cluster, ours) if to is To.gateway else (ours, cluster)

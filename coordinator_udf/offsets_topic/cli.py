@@ -43,7 +43,10 @@ def export_records(
         ),
     ] = None,
 ) -> None:
-    """Write the records of one source, by partition and offset, with Kafka's own key and value bytes."""
+    """Write the records of one source to a file.
+
+    They stand by partition and offset, with Kafka's own key and value bytes.
+    """
     try:
         name = source if source is not None else store.only_source(tables)
         lines = store.export_lines(tables, name)

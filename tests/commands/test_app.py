@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,25 @@ def test_each_commands_help_has_examples_to_copy(command: str) -> None:
             assert any(re.match(rf"  (-\w, )?{option}\b|  {option},", line) for line in explained), option
 
 
-def help_lines(*words: str) -> list[str]:
+def told(*words: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    arguments = [sys.executable, "-c", _MUSTER, *words, "--help"]
-    ran = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
-    return ran.stdout.splitlines()
+    arguments = [sys.executable, "-c", _MUSTER, *words]
+    return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def help_lines(*words: str) -> list[str]:
+    return told(*words, "--help").splitlines()
+
+
+@pytest.mark.parametrize("words", [(), ("offsets",)])
+def test_what_commands_do_is_told_whole(words: tuple[str, ...]) -> None:
+    listed = told(*words, "--help").partition("Commands:")[2].partition("Examples:")[0]
+    assert listed
+    assert "..." not in listed
+
+
+def test_the_version_is_told() -> None:
+    assert told("--version") == f"muster {version('muster')}\n"
 
 
 def test_all_commands_have_examples() -> None:
