@@ -38,7 +38,7 @@ def without_subscription(
     """Yields members of whose subscription the log has nothing, by their ids.
 
     Each is subscribed as a description of the group says; else to the topics whose partitions it has, or where it has
-    none, to those that members are told of. Nobody is yielded who names no epoch.
+    none, to those that members are told of shortly before and after. Nobody is yielded who names no epoch.
 
     Args:
         unknown: their ids.
@@ -48,7 +48,8 @@ def without_subscription(
     if not unknown:
         return
     names = {topic.id: name for name, topic in topics.items()}
-    of_group = {topic_id for item in told.all for topic_id in assigned_in(item, topics) or ()}
+    near = told.since(2 * at.first - at.until, at.until)
+    of_group = {topic_id for item in near for topic_id in assigned_in(item, topics) or ()}
     taken = {(topic_id, n) for member in others for topic_id, own in member.assigned.items() for n in own}
     found = [known for member_id in unknown if (known := _known(told, at, member_id, topics)) is not None]
     # What one may have is what nobody has for certain.
@@ -63,7 +64,7 @@ def without_subscription(
             first.member_id,
             epoch,
             epoch,
-            instance_id=described.get("instanceId") or told.instance_of(first.member_id),
+            instance_id=described.get("instanceId") or told.instances.get(first.member_id),
             rack_id=described.get("rackId"),
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             client_id=first.step.row["client_id"] or "",

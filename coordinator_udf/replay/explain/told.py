@@ -7,6 +7,7 @@ from base64 import b64decode
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -125,6 +126,11 @@ class GroupTold:
             if group.get("groupId") == told.step.group_id and group.get("errorCode") == Errors.NONE
         }
 
+    @cached_property
+    def _described(self) -> list[int]:
+        """Returns the steps that describe the group."""
+        return list(self._descriptions)
+
     def described_at(self, place: int) -> dict[str, Any] | None:
         """Returns the group as the ConsumerGroupDescribe of a step tells it, if it is one that tells it."""
         return self._descriptions.get(place)
@@ -137,32 +143,43 @@ class GroupTold:
         Args:
             place: the step from which on a description is the next.
         """
-        later = [group for at, group in self._descriptions.items() if at >= place]
-        before = [group for at, group in self._descriptions.items() if at < place]
-        for group in (*later, *reversed(before)):
+        first = bisect_left(self._described, place)
+        later, before = self._described[first:], self._described[:first]
+        for at in chain(later, reversed(before)):
+            group = self._descriptions[at]
             for member in group.get("members") or ():
                 if member.get("memberId") == member_id:
                     return member, group.get("assignorName") or None
         return {}, None
 
+    @cached_property
+    def _spoke(self) -> dict[str, list[int]]:
+        """Returns the steps in which each member asks something, or is taken out."""
+        found: dict[str, list[int]] = {}
+        for told in self.all:
+            leaving = (str(member.get("memberId")) for member in _leaving(told))
+            for member_id in dict.fromkeys((told.member_id, *leaving)):
+                found.setdefault(member_id, []).append(told.place)
+        return found
+
     def goes(self, member_id: str, place: int) -> Going | None:
         """Returns how a member of a step goes that says nothing any more: it is described, and later it isn't."""
+        spoke, described = self._spoke.get(member_id, ()), self._described
+        next_spoke = bisect_left(spoke, place)
+        until = spoke[next_spoke] if next_spoke < len(spoke) else len(self._steps)
         last: tuple[int, int] | None = None
-        for told in self.since(place, len(self._steps)):
-            if told.member_id == member_id or any(m.get("memberId") == member_id for m in _leaving(told)):
-                return None
-            group = self.described_at(told.place)
-            if group is None:
-                continue
-            if all(m.get("memberId") != member_id for m in group.get("members") or ()):
-                return Going(last, told.at_ms)
-            last = told.place, group["groupEpoch"]
+        for at in described[bisect_left(described, place) : bisect_left(described, until)]:
+            group = self._descriptions[at]
+            if all(member.get("memberId") != member_id for member in group.get("members") or ()):
+                return Going(last, self.all[self._number(at)].at_ms)
+            last = at, group["groupEpoch"]
         return None
 
-    def instance_of(self, member_id: str) -> str | None:
-        """Returns the instance id that a member names anywhere in the log."""
-        named = (told.request.get("instanceId") for told in self.all if told.member_id == member_id)
-        return next(filter(None, named), None)
+    @cached_property
+    def instances(self) -> dict[str, str]:
+        """Returns the instance ids that members name anywhere in the log, by member id."""
+        named = ((told.member_id, told.request.get("instanceId")) for told in self.all)
+        return {member_id: instance_id for member_id, instance_id in named if instance_id}
 
     def before(self, place: int) -> Iterator[Told]:
         """Yields what was told before a step, the last first."""
