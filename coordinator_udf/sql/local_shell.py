@@ -6,6 +6,7 @@ queries, go to Spark, which takes seconds to start.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,11 @@ from schemas.views import VIEWS
 
 #: DuckDB's words for a function that it doesn't have, which Spark may have.
 _NO_FUNCTION: Final = ("unction with name", "No function matches")
+
+
+#: Statements that change a table.
+_CHANGES: Final = (exp.Alter, exp.Delete, exp.Drop, exp.Insert, exp.Merge, exp.TruncateTable, exp.Update)
+_SHOW: Final = re.compile(r"show\s+(tables|views)\s*", re.IGNORECASE)
 
 
 class NeedsSpark(Exception):
@@ -73,10 +79,13 @@ class LocalShell(Statements):
 
     def _answer(self, statement: str) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
         refuse_unknown_beginning(statement)
+        if (show := _SHOW.fullmatch(statement)) is not None and not self._is_of_spark():
+            return self._show(show[1].lower())
         try:
             parsed = sqlglot.parse_one(statement, read="spark")
         except sqlglot.ParseError as error:
             raise NeedsSpark from error
+        _refuse_changes(parsed)
         if (described := _described(parsed)) is not None:
             return self._describe(described)
         # A function that gives rows, such as range, has other columns in DuckDB.
@@ -105,6 +114,12 @@ class LocalShell(Statements):
         """Returns whether statements were run that may have made tables and views in Spark."""
         return self._spark_shell is not None
 
+    def _show(self, what: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Returns the tables and views, or the views alone, as Spark tells them."""
+        tables = [] if what == "views" else self._tables()
+        rows = [("", name, True) for name in sorted({*tables, *VIEWS})]
+        return ["namespace", "viewName" if what == "views" else "tableName", "isTemporary"], rows
+
     def _describe(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Returns the columns of a table or view.
 
@@ -126,9 +141,7 @@ class LocalShell(Statements):
 
     def _current(self) -> ViewsInProcess:
         """Returns the tables as they are now: a running coordinator goes on writing."""
-        names = [name for name in SHAPES if deltalake.DeltaTable.is_deltatable(table_path(self._folder, name))]
-        if not names:
-            raise NoTables(f"no table in {self._folder}: expected Delta tables such as {next(iter(SHAPES))}")
+        names = self._tables()
         versions = (*names, *table_versions(self._folder, names))
         if self._views is None or versions != self._versions or self._log is not None:
             if self._views is not None:
@@ -136,10 +149,37 @@ class LocalShell(Statements):
             self._views, self._versions = ViewsInProcess(self._folder, self._log), versions
         return self._views
 
+    def _tables(self) -> list[str]:
+        """Returns the tables that there are.
+
+        Raises:
+            NoTables: there are none in the folder.
+        """
+        names = [name for name in SHAPES if deltalake.DeltaTable.is_deltatable(table_path(self._folder, name))]
+        if not names:
+            raise NoTables(f"no table in {self._folder}: expected Delta tables such as {next(iter(SHAPES))}")
+        return names
+
     def _spark(self) -> Shell:
         if self._spark_shell is None:
             self._spark_shell = Shell(self._start_spark(), self._folder, self._results, self._log)
         return self._spark_shell
+
+
+def _refuse_changes(parsed: exp.Expr) -> None:
+    """Refuses to change what a coordinator or a replay wrote; the names are those of views of it.
+
+    Raises:
+        BadStatement: that is what a statement is to do.
+    """
+    if not isinstance(parsed, _CHANGES):
+        return
+    table = parsed.find(exp.Table)
+    if table is not None and not table.db and table.name.lower() in NAMES:
+        raise BadStatement(
+            f"{table.name.lower()} is a view of what was written, and nothing changes it here; a Delta table itself is "
+            f"delta.`PATH`"
+        )
 
 
 def _described(parsed: exp.Expr) -> str | None:

@@ -55,6 +55,39 @@ def test_every_view_and_table_can_be_asked(tables: Path, capsys: pytest.CaptureF
         assert capsys.readouterr().out.startswith("source,"), name
 
 
+def test_the_tables_that_there_are_and_the_views_are_shown(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell(tables, OutputFormat.CSV).run_all("show tables; SHOW  VIEWS")
+    printed = capsys.readouterr().out.splitlines()
+    views = printed.index("namespace,viewName,isTemporary")
+    assert {",request_log,True", ",rebalances,True"} <= set(printed[1:views])
+    assert ",violations,True" not in printed
+    assert ",rebalances,True" in printed[views:]
+    assert ",request_log,True" not in printed[views:]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE request_log",
+        "DROP VIEW IF EXISTS rebalances",
+        "DELETE FROM request_log WHERE source = 'x'",
+        "UPDATE Request_Log SET source = 'x'",
+        "INSERT INTO request_log SELECT * FROM request_log",
+        "TRUNCATE TABLE request_log",
+        "ALTER TABLE request_log ADD COLUMN x INT",
+        "MERGE INTO request_log USING gaps ON true WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_nothing_changes_what_was_written(tables: Path, statement: str) -> None:
+    with pytest.raises(BadStatement, match="is a view of what was written, and nothing changes it here"):
+        shell(tables).run(statement)
+
+
+def test_a_table_by_its_path_is_changed_by_spark(tables: Path) -> None:
+    with pytest.raises(SparkWasStarted):
+        shell(tables).run(f"DELETE FROM delta.`{tables}/request_log` WHERE source = 'x'")
+
+
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
