@@ -25,7 +25,8 @@ _LEAST_TOLD: Final = 2
 #: In which fields requests name the generation or epoch of their member; offsets are committed without one, too.
 _EPOCHS: Final = ("generationId", "generationIdOrMemberEpoch", "memberEpoch")
 _COMING: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
-_DESCRIBE: Final = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
+#: The APIs whose answers list a group's members.
+DESCRIBE: Final = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
 
 Place = tuple[str, str, int]
 
@@ -61,7 +62,7 @@ class OlderThings:
         if answer is None:
             return
         group_id = request.get("groupId")
-        if entry.api in _DESCRIBE:
+        if entry.api in DESCRIBE:
             for group in answer.get("groups") or ():
                 for member in group.get("members") or ():
                     self._mention(str(group.get("groupId")), str(member.get("memberId")), entry)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.inputs.broker_log.older import OlderThings
+from coordinator_udf.replay.inputs.broker_log.older import DESCRIBE, OlderThings
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, answer_error
@@ -30,7 +30,6 @@ _SOON_US: Final = 1_000_000
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
 )
-_DESCRIBE: Final = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
 #: The APIs that tell a member of a rebalance that others began.
 _TELL_OF_OTHERS: Final = frozenset({"Heartbeat", "SyncGroup"})
 #: What a description tells of a member of the classic protocol as it joined, and what it was assigned then.
@@ -243,7 +242,7 @@ class LogFacts:
         canonical = canonical_answer(entry.api, body, of_many_shards=True)
         cut: dict[str, Any] = dict(canonical)
         told = (entry.response or {}).get("groups") or ()
-        new = {group.get("groupId") for group in told if entry.api in _DESCRIBE and self._tells_of_new(entry, group)}
+        new = {group.get("groupId") for group in told if entry.api in DESCRIBE and self._tells_of_new(entry, group)}
         for field in ("groups", "results"):
             if field in cut:
                 cut[field] = [group for group in cut[field] if group["groupId"] not in new and self._has(entry, group)]
