@@ -69,7 +69,7 @@ def main() -> None:
     named = next((word for word in _words() if not word.startswith("-")), None)
 
     def run() -> None:
-        _app(named)()
+        app_of(named)()
 
     try:
         # Loading takes a second, in which Ctrl-C is to be as quiet.
@@ -79,7 +79,8 @@ def main() -> None:
         sys.exit(1)
 
 
-def _app(named: str | None) -> typer.Typer:
+def app_of(named: str | None) -> typer.Typer:
+    """Returns the command line, with the command that is named; None for those that stand before one."""
     app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None)
     for name, help_text in COMMANDS.items():
         wanted = name == named

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from coordinator_udf.commands.app import COMMANDS as MUSTER
+from coordinator_udf.commands.app import app_of
 from coordinator_udf.gateway.security.settings import Acl, Quota, SecuritySettings
 from coordinator_udf.settings.coordinator import FIELDS
 from coordinator_udf.sql.shapes import SHAPES
@@ -32,6 +33,8 @@ COMMANDS = {
     **{f"muster {name}": f"coordinator_udf.commands.{name}" for name in MUSTER},
     "muster offsets": "coordinator_udf.commands.offsets",
 }
+#: Where the options stand that `muster` has before a command.
+MUSTER_ITSELF = "coordinator_udf.commands.app"
 PROGRAM = re.compile(r"(jobs|scripts)/[\w/]+\.py")
 #: Where a path of a page may start.
 ROOMS = (ROOT, ROOT / "coordinator_udf")
@@ -78,7 +81,7 @@ def program_in(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
             return COMMANDS[name], words[at + 1 :]
         if word == "muster" and at + 1 < len(words):
             if words[at + 1].startswith("-"):
-                return "coordinator_udf.commands.app", words[at + 1 :]
+                return MUSTER_ITSELF, words[at + 1 :]
             raise AssertionError(f"{' '.join(words)}: no such command")
         if PROGRAM.fullmatch(word):
             assert (ROOT / word).exists(), f"{word} is not there"
@@ -142,6 +145,8 @@ def options(module: str) -> frozenset[str]:
 
 def _app(name: str) -> typer.Typer:
     module = import_module(name)
+    if name == MUSTER_ITSELF:
+        return app_of(None)
     if isinstance(app := getattr(module, "app", None), typer.Typer):
         return app
     app = typer.Typer()
