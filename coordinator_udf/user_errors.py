@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class UserError(Exception):
-    """An error whose message says what is wrong and what to do. A command prints it in one line and ends with 1."""
+    """An error whose message says what is wrong and what to do. A command prints it in one line."""
+
+    #: What a command ends with: 1 where what was asked failed, 2 where it can't be, and nothing was done.
+    status: ClassVar[int] = 1
 
 
 class InputError(UserError):
     """An input that can't be read at all, or a place for output that can't be used; the message names it."""
+
+    status: ClassVar[int] = 2
+
+
+def status_of(error: Exception) -> int:
+    """Returns what a command ends with for an error, which may be that of a library."""
+    return error.status if isinstance(error, UserError) else UserError.status

@@ -81,7 +81,7 @@ def main(
         )
     except UserError as error:
         tell(f"gateway: {error}", logging.ERROR)
-        raise typer.Exit(1) from error
+        raise typer.Exit(error.status) from error
 
 
 if __name__ == "__main__":

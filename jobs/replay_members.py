@@ -42,7 +42,7 @@ def main(
             verdicts += [verdict for verdict in map(judge_in_world, traces) if verdict is not None]
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.status) from error
     different = [verdict for verdict in verdicts if verdict.difference is not None]
     if differences is not None:
         lines = (msgspec.json.encode(difference_line(verdict), enc_hook=repr) + b"\n" for verdict in different)

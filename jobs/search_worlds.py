@@ -42,7 +42,7 @@ def main(
         searched = search(scenarios, _range(seeds), done, processes, lambda one: _tell(one, paths[one.scenario]))
     except UserError as error:
         typer.echo(f"search-worlds: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.status) from error
     ours = False
     for scenario in dict.fromkeys(one.scenario for one in searched):
         of_scenario = [one for one in searched if one.scenario == scenario]

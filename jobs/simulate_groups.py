@@ -79,7 +79,7 @@ def main(
             found = simulate(spark, request, _say)
     except UserError as error:
         typer.echo(f"simulate: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.status) from error
     for line in violation_lines(found, request, Path(__file__), _say):
         typer.echo(line)
     if any(one.violation.kind not in KAFKAS_OWN for one in found):
@@ -105,7 +105,7 @@ def _reckon(scenarios: list[Path], members: int, worlds: int, plot: Path | None)
                 load_chart(load).save(str(plot))
     except UserError as error:
         typer.echo(f"simulate: {error}", err=True)
-        return 2
+        return error.status
     return 0
 
 
@@ -117,7 +117,7 @@ def _replay(scenarios: list[Path], seed: int) -> int:
             plan = draw_world(read_scenario(path), seed)
         except UserError as error:
             typer.echo(f"simulate: {error}", err=True)
-            return 2
+            return error.status
         found = run(plan, seed)
         typer.echo(f"{path.stem}, seed {seed}: {len(found)} violations")
         for kind in dict.fromkeys(violation.kind for violation in found):

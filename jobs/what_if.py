@@ -113,7 +113,7 @@ def main(
         outcomes = _compared(groups, change, seeds, span)
     except UserError as error:
         typer.echo(f"what-if: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.status) from error
     left_out = others if group is None else {}
     for line in report_lines(outcomes, left_out):
         typer.echo(line)
@@ -137,7 +137,7 @@ def _write_json(json_file: Path, figures: dict[str, Any]) -> None:
         write_file(json_file, msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n", "--json")
     except UserError as error:
         typer.echo(f"what-if: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.status) from error
 
 
 def _check(groups: list[GroupLog], change: Change, span: Span) -> None:

@@ -76,7 +76,7 @@ def main() -> None:
         stopping.run(run)
     except UserError as error:
         typer.echo(f"{named}: {error}", err=True)
-        sys.exit(1)
+        sys.exit(error.status)
 
 
 def app_of(named: str | None) -> typer.Typer:

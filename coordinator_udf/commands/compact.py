@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from coordinator_udf.offsets_topic.compaction import Compaction, CompactionConflictError, Removed, compact, pack_files
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.user_errors import InputError
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
@@ -53,8 +54,8 @@ def main(
     """
     table = f"{absolute(tables)}/consumer_offsets"
     if not DeltaTable.is_deltatable(table):
-        typer.echo(f"compact_offsets: {table} is no Delta table; --tables expects the folder that holds it", err=True)
-        raise typer.Exit(1)
+        typer.echo(f"compact: {table} is no Delta table; --tables expects the folder that holds it", err=True)
+        raise typer.Exit(InputError.status)
     spark = delta_session("muster-compact-offsets", SETTINGS)
     try:
         wanted = Compaction(
@@ -62,7 +63,7 @@ def main(
         )
         removed = compact(spark, table, wanted, attempts=attempts)
     except CompactionConflictError as error:
-        typer.echo(f"compact_offsets: {error}", err=True)
+        typer.echo(f"compact: {error}", err=True)
         raise typer.Exit(1) from error
     _tell(removed)
     if pack:

@@ -43,7 +43,6 @@ from coordinator_udf.commands.live_options import (
 from coordinator_udf.gateway.driver_gateway import DriverGateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
-from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace
@@ -58,6 +57,7 @@ from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
 from coordinator_udf.streaming.sink import DEFAULT_LARGE_BATCH_ROWS
 from coordinator_udf.streaming.startup import StartupPhases
+from coordinator_udf.user_errors import InputError
 
 
 def main(
@@ -158,12 +158,12 @@ def _coordinate(
 def _refuse_mixed(source: Source, log: str | None, kafka_config: Path | None) -> None:
     """Refuses a topic that is read as something else, and the other way round."""
     if (source is Source.kafka) != (log is not None and is_kafka(log)):
-        raise LogError(
+        raise InputError(
             f"--source is {source.value} and --log {log}, expected kafka://HOST:PORT,.../TOPIC with --source kafka and "
             "only there"
         )
     if kafka_config is not None and source is not Source.kafka:
-        raise LogError(f"--kafka-config is {kafka_config} and --source {source.value}, expected --source kafka")
+        raise InputError(f"--kafka-config is {kafka_config} and --source {source.value}, expected --source kafka")
 
 
 class _Told:

@@ -90,7 +90,7 @@ def main() -> None:
         stopping.run(lambda: app(prog_name="offsets"))
     except UserError as error:
         typer.echo(f"offsets: {error}", err=True)
-        sys.exit(1)
+        sys.exit(error.status)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def main(
             stage.send()
     except UserError as error:
         typer.echo(f"replay: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.status) from error
     for line in [*(explanation_lines(reports) if explain else ()), *summary(reports)]:
         typer.echo(line)
     _judge(reports, doubt_from, fail_on_difference=fail_on_difference)

@@ -33,7 +33,7 @@ from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.pipes import STANDARD
 from coordinator_udf.tables.places import is_directory, is_uri
 from coordinator_udf.tables.staging import staging
-from coordinator_udf.user_errors import InputError, UserError
+from coordinator_udf.user_errors import InputError, UserError, status_of
 
 #: What a report is called where nobody names it.
 _NAMES: Final = {
@@ -116,7 +116,7 @@ def main(
             _end(page, output, groups)
     except (UserError, PySparkException) as error:
         typer.echo(f"report: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(status_of(error)) from error
     if evidence.status:
         raise typer.Exit(evidence.status)
 

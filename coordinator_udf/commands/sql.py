@@ -31,7 +31,7 @@ from coordinator_udf.sql.shell import Shell, Statements, in_a_line
 from coordinator_udf.streaming.session import read_spark_conf
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.spark_session import delta_session
-from coordinator_udf.user_errors import InputError, UserError
+from coordinator_udf.user_errors import InputError, UserError, status_of
 from schemas.tables import TABLES
 
 #: What the endpoint calls the schema of its tables.
@@ -101,7 +101,7 @@ def main(
         if log is not None and not is_kafka(log):
             raise InputError(f"--log is {log}, expected kafka://HOST:PORT,.../TOPIC; the embedded one is under --root")
     except InputError as error:
-        raise _refused(error, status=2) from error
+        raise _refused(error) from error
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
     try:
         look_for_tables(folder)
@@ -138,13 +138,13 @@ def _ask(shell: Statements, text: str | None) -> None:
         raise typer.Exit(1)
 
 
-def _refused(error: Exception, file: Path | None = None, *, status: int = 1) -> typer.Exit:
+def _refused(error: Exception, file: Path | None = None) -> typer.Exit:
     """Tells of what was asked in vain, maybe in a file, and returns how to end then."""
     told = (
         f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else in_a_line(error)
     )
     typer.echo(f"sql: {told}", err=True)
-    return typer.Exit(status)
+    return typer.Exit(InputError.status if isinstance(error, OSError | UnicodeDecodeError) else status_of(error))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 from coordinator_udf.offsets_topic import import_export as store
 from coordinator_udf.offsets_topic.codec import CodecError
 from coordinator_udf.tables.staging import staging
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import UserError, status_of
 
 app = typer.Typer(
     add_completion=False,
@@ -97,7 +97,7 @@ def import_records(
 
 def _fail(error: Exception) -> NoReturn:
     typer.echo(f"offsets: {error}", err=True)
-    raise typer.Exit(1) from error
+    raise typer.Exit(status_of(error)) from error
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from coordinator_udf.offsets_topic.records import END_TXN_MARKER
 from coordinator_udf.offsets_topic.rows import TYPED_COLUMNS
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError
 from schemas.tables import table_arrow
 
 OFFSETS: Final = "consumer_offsets"
@@ -40,7 +40,7 @@ _APPEND_ATTEMPTS: Final = 10
 Folder = Path | str
 
 
-class StoreError(UserError):
+class StoreError(InputError):
     """An import or export that can't be done. Says what is in the way and what to do."""
 
 

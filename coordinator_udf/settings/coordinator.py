@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from coordinator_udf.assignors import UnknownAssignorError, configured_assignors
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError
 
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
@@ -22,7 +22,7 @@ _LONG_MAX: Final = 2**63 - 1
 _MOST_NEAR: Final = 3
 
 
-class SettingsError(UserError, ValueError):
+class SettingsError(InputError, ValueError):
     """A setting that doesn't exist or can't have this value."""
 
 

@@ -15,7 +15,7 @@ from coordinator_udf.log.dataframe import request_log
 from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path, views_named
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError
 from schemas.requests import REQUEST_LOG_TABLE
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import INCIDENT_VIEWS, READ_EMBEDDED_PROTOCOL, VIEWS
@@ -36,7 +36,7 @@ _EMBEDDED: Final = StructType(
 )
 
 
-class NoTables(UserError):
+class NoTables(InputError):
     """There is nothing to ask about where the tables should be."""
 
 

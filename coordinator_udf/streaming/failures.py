@@ -27,12 +27,12 @@ _TOLD_BY_SPARK = (
 
 @contextmanager
 def told_in_words(job: str) -> Iterator[None]:
-    """Ends the process with status 1 and one line on stderr for an error that says itself what to do."""
+    """Ends the process with one line on stderr for an error that says itself what to do, and with its status."""
     try:
         yield
     except UserError as error:
         tell(f"{job}: {error}", logging.ERROR)
-        raise SystemExit(1) from None
+        raise SystemExit(error.status) from None
     except StreamingQueryException as error:
         tell(f"{job}: the query failed: {_words_of(str(error))}", logging.ERROR)
         raise SystemExit(1) from None

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_udf.streaming import worker_daemon
 from coordinator_udf.tables.spark_session import delta_session
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK_CONF: Final = ROOT / "conf" / "spark.conf"
@@ -33,7 +33,7 @@ REQUIRED: Final = {
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1",)
 
 
-class SparkConfError(UserError, ValueError):
+class SparkConfError(InputError, ValueError):
     """A line of a Spark settings file that isn't ``name value``."""
 
 

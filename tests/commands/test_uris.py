@@ -182,7 +182,7 @@ def test_offsets_are_imported_and_exported_by_uri(s3: str, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert gzip.decompress(got(out)) == gzip.decompress(EXCERPT.read_bytes())
     done = run("offsets", "export", "--tables", tables, "--out", out)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "exists" in done.stderr
     done = run("offsets", "export", "--tables", tables, "--out", (tmp_path / "x.jsonl").as_uri())
     assert done.returncode == 0, done.stderr

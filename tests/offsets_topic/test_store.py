@@ -104,11 +104,11 @@ def test_lines_that_are_no_record_are_kept_and_exported_in_their_places(tmp_path
 def test_a_source_is_imported_once(tmp_path: Path) -> None:
     assert run("import", EXCERPT, "--tables", tmp_path, "--source", "a").exit_code == 0
     again = run("import", EXCERPT, "--tables", tmp_path, "--source", "a")
-    assert again.exit_code == 1
+    assert again.exit_code == 2
     assert "has rows of source 'a' already. Choose another name with --source" in again.output
     assert run("import", EXCERPT, "--tables", tmp_path, "--source", "b").exit_code == 0
     which = run("export", "--tables", tmp_path)
-    assert which.exit_code == 1
+    assert which.exit_code == 2
     assert "has the sources: a, b. Name one with --source" in which.output
     assert run("export", "--tables", tmp_path, "--source", "b").stdout == text_of(EXCERPT)
 
@@ -120,12 +120,12 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl.gz"
     broken.write_bytes(EXCERPT.read_bytes()[:1000])
     told = run("import", broken, "--tables", tmp_path)
-    assert told.exit_code == 1
+    assert told.exit_code == 2
     assert "can't be read" in told.output
     run("import", EXCERPT, "--tables", tmp_path)
     there = tmp_path / "there"
     there.write_text("mine")
     told = run("export", "--tables", tmp_path, "--out", there)
-    assert told.exit_code == 1
+    assert told.exit_code == 2
     assert "exists. Name another file" in told.output
     assert there.read_text() == "mine"

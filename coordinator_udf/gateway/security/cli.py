@@ -63,7 +63,7 @@ def main() -> None:
         app()
     except UserError as error:
         typer.echo(f"users: {error}", err=True)
-        sys.exit(1)
+        sys.exit(error.status)
 
 
 if __name__ == "__main__":

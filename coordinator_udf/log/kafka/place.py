@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka.security import PLAINTEXT, KafkaSecurity
+from coordinator_udf.user_errors import InputError
 
 _SCHEME: Final = "kafka://"
 #: What Kafka takes for a topic's name, with room for what the topic of answers is called by.
@@ -46,9 +46,9 @@ def parse_place(text: str, security: KafkaSecurity = PLAINTEXT) -> KafkaPlace:
     """Reads the place of a request log.
 
     Raises:
-        LogError: it isn't one of a Kafka topic.
+        InputError: it isn't one of a Kafka topic.
     """
     brokers, _, topic = text.removeprefix(_SCHEME).partition("/")
     if not is_kafka(text) or not _TOPIC.fullmatch(topic) or not all(map(_BROKER.fullmatch, brokers.split(","))):
-        raise LogError(f"the request log is {text!r}, expected kafka://HOST:PORT,HOST:PORT/TOPIC")
+        raise InputError(f"the request log is {text!r}, expected kafka://HOST:PORT,HOST:PORT/TOPIC")
     return KafkaPlace(brokers, topic, security)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from coordinator_udf.log.file import LogError
+from coordinator_udf.user_errors import InputError
 
 _PEM_KEY: Final = "PRIVATE KEY-----"
 
@@ -96,7 +96,7 @@ def read_kafka_security(path: Path | None) -> KafkaSecurity:
     """Reads the file of --kafka-config; without one brokers are spoken to in plain text.
 
     Raises:
-        LogError: it can't be read, or something in it can't be; the message names it, and no secret.
+        InputError: it can't be read, or something in it can't be; the message names it, and no secret.
     """
     if path is None:
         return PLAINTEXT
@@ -104,11 +104,11 @@ def read_kafka_security(path: Path | None) -> KafkaSecurity:
         document = tomllib.loads(path.read_text("utf-8-sig"))
         read = msgspec.convert(_flat(document), KafkaSecurity)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise LogError(f"the file of --kafka-config {path} can't be read: {error}") from error
+        raise InputError(f"the file of --kafka-config {path} can't be read: {error}") from error
     except msgspec.ValidationError as error:
-        raise LogError(f"the file of --kafka-config {path}: {error}") from None
+        raise InputError(f"the file of --kafka-config {path}: {error}") from None
     if read.has_sasl and None in (read.username, read.password):
-        raise LogError(
+        raise InputError(
             f"the file of --kafka-config {path}: sasl.username and sasl.password.location are "
             f"{read.username!r} and {read.password!r}, expected both, as security.protocol is {read.protocol}"
         )
@@ -133,7 +133,7 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise LogError(f"{path}, which the file of --kafka-config names, can't be read: {error}") from error
+        raise InputError(f"{path}, which the file of --kafka-config names, can't be read: {error}") from error
 
 
 def _key_and_certificates(path: str) -> tuple[str, str]:
@@ -146,7 +146,7 @@ def _key_and_certificates(path: str) -> tuple[str, str]:
             blocks[-1] += line + "\n"
     keys = [block for block in blocks if _PEM_KEY in block]
     if len(keys) != 1 or len(blocks) < 2:
-        raise LogError(f"ssl.keystore.location {path} has {len(keys)} private keys, expected one and certificates")
+        raise InputError(f"ssl.keystore.location {path} has {len(keys)} private keys, expected one and certificates")
     return keys[0], "".join(block for block in blocks if _PEM_KEY not in block)
 
 

@@ -16,12 +16,12 @@ from coordinator_udf.streaming.packing import PACKED_REQUESTS, pack_requests
 from coordinator_udf.streaming.sources import clock as clock_source
 from coordinator_udf.streaming.sources import embedded as log_source
 from coordinator_udf.tables.places import is_uri
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import InputError
 from schemas.request_row import Request
 from schemas.requests import ADDED_LATER, LIVE, NEVER_NULL, REQUEST_COLUMNS, REQUEST_LOG, request_log_arrow
 
 
-class SourceError(UserError, ValueError):
+class SourceError(InputError, ValueError):
     """A source that can't be read as asked; the message says what is wrong and what to do."""
 
 

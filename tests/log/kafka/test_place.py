@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_udf.log.file import LogError
 from coordinator_udf.log.kafka.place import parse_place
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace
+from coordinator_udf.user_errors import InputError
 
 PEM = "-----BEGIN CERTIFICATE-----\nAA\n-----END CERTIFICATE-----\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nBB\n-----END PRIVATE KEY-----\n"
@@ -25,7 +25,7 @@ def test_a_place_names_brokers_and_a_topic() -> None:
 
 @pytest.mark.parametrize("text", ["kafka://", "kafka://a:9092", "kafka://a/t", "kafka://a:9092/", "kafka://a:1/b c"])
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(LogError, match="expected kafka://HOST:PORT,HOST:PORT/TOPIC"):
+    with pytest.raises(InputError, match="expected kafka://HOST:PORT,HOST:PORT/TOPIC"):
         parse_place(text)
 
 
@@ -62,5 +62,5 @@ def test_the_file_speaks_to_both_clients(tmp_path: Path) -> None:
 def test_a_file_that_can_not_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "ca.pem").write_text(PEM)
     (tmp_path / "kafka.toml").write_text(text)
-    with pytest.raises(LogError, match=said):
+    with pytest.raises(InputError, match=said):
         read_kafka_security(tmp_path / "kafka.toml")
