@@ -165,9 +165,13 @@ WITH joins AS (
                              ', '), '), ',
                   coalesce(concat('after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING), ' s of silence; '),
                            'after a silence that is not told; '),
-                  CASE WHEN bool_or(shares_client_id AND came_back_as IS NULL)
+                  CASE WHEN bool_or(shares_client_id AND came_back_as IS NULL AND replaced_by IS NULL)
                        THEN 'several members share a client id, so that who came back is not told'
-                       ELSE concat(count(came_back_as), ' came back') END),
+                       ELSE concat(count(coalesce(came_back_as, replaced_by)), ' came back',
+                                   CASE WHEN count(replaced_by) > 0
+                                        THEN concat(', ', count(replaced_by),
+                                                    ' of them before its last process was put out')
+                                        ELSE '' END) END),
            CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
                 ELSE 'session.timeout.ms' END, min(at),
            'expulsions',

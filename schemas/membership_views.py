@@ -48,9 +48,11 @@ SELECT source, group_id, at, member_id, client_id, coalesce(current_client_id, c
        timestamp_millis(last_ts) AS last_request, last_api, ts - last_ts AS silence_ms,
        session_ms AS session_timeout_ms, rebalance_ms AS rebalance_timeout_ms,
        state = 'PreparingRebalance' AS while_others_waited,
-       -- Who came while it was dead, and not put out yet, is not told to have come after it.
        CASE WHEN back_ts >= ts THEN member_id_after END AS came_back_as,
-       CASE WHEN back_ts >= ts THEN back_ts - ts END AS came_back_after_ms, reason, ts, seq,
+       CASE WHEN back_ts >= ts THEN back_ts - ts END AS came_back_after_ms,
+       -- Who came while it was dead, and not put out yet, is not told to have come after it.
+       CASE WHEN back_ts < ts THEN member_id_after END AS replaced_by,
+       CASE WHEN back_ts < ts THEN ts - back_ts END AS replaced_before_ms, reason, ts, seq,
        coalesce(name, current_client_id, client_id, member_id) AS name,
        coalesce(shares_client_id, false) AS shares_client_id
 FROM expelled

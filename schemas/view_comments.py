@@ -74,7 +74,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "JoinGroup), REBALANCE_EXPIRED (partitions not given up; consumer groups)",
     "waited_for.until": "when the join phase ended, or all members had what they shall",
     "waited_for.waited_ms": "from started to until",
-    "second_client_id": "the second-last that all waited for",
+    "second_client_id": "whom all waited for until then, before the last",
     "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "
     "when the next one began), unfinished (nor when the evidence ended, or the coordinator went away), or not told (a "
     "broker's own log doesn't say)",
@@ -86,7 +86,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "held_up_ms": "from when the first of them waited until the last of them did no longer, or the next epoch began",
     "waited_for.member_id": "the last that all waited for; null only where how is not told",
     "waited_for.at": "when the wait for it ended",
-    "waited_for.lag_ms": "how long after the second-last",
+    "waited_for.lag_ms": "how long after the last of all others",
     "waited_for.expelled": "all whom timers put out during it",
     "join_lag_ms": "from the trigger to its first JoinGroup; null of consumer groups",
     "sync_lag_ms": "from the end of the join phase to its SyncGroup; null of consumer groups",
@@ -125,6 +125,9 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "shares_client_id": "whether others with its client id were there at the same time: then nothing says which of "
     "them a later process is",
     "came_back_after_ms": "how long after the expulsion",
+    "replaced_by": "that member id, if it came before the expulsion: the next process was there before the last one, "
+    "dead by then, was put out",
+    "replaced_before_ms": "how long before the expulsion",
     "identity": "the instance id, else the client id; where members with one client id are there at the same time, the "
     "client id and the host, or the member id where these share the host",
     "incarnation": "counts the processes behind the identity from 1",

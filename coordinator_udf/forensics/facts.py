@@ -89,6 +89,7 @@ class Expulsion:
     group_instance_id: str | None = None
     last_request: datetime | None = None
     shares_client_id: bool = False
+    replaced_before_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from coordinator_udf.forensics.sentences import (
     clock,
     counted,
     doubt,
+    doubted,
     ended_before,
     ending,
     overview,
@@ -85,7 +86,7 @@ def render(
     }
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
     environment.globals |= {"at_the_end": partial(at_the_end, with_date=with_date), "ending": ending}
-    environment.globals |= {"doubt": partial(doubt, with_date=with_date)}
+    environment.globals |= {"doubt": partial(doubt, with_date=with_date), "doubted": doubted}
     environment.globals |= {"ended_before": partial(ended_before, with_date=with_date)}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}

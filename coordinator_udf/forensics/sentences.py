@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from coordinator_udf.forensics.facts import Expulsion, GroupFacts, Life, Rebalance
+from coordinator_udf.forensics.facts import Expulsion, Finding, GroupFacts, Life, Rebalance
 
 TRIGGERS: Final = {
     "MEMBER_ADDED": "{who} joined",
@@ -124,7 +124,7 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
     if r.how is None or who is None or has_set_off or not r.duration_ms:
         is_asked = r.how == "not told" and r.duration_ms and r.outcome != "NotTold"
         return "for whom all waited is not told" if is_asked else None
-    lag = f" ({seconds(r.lag_ms)} after the second-last)" if r.lag_ms else ""
+    lag = f" ({seconds(r.lag_ms)} after all others)" if r.lag_ms else ""
     if r.how == "expelled":
         return f"all waited for {who}, dead, until a timer put it out{lag}"
     if r.how == "left":
@@ -165,6 +165,13 @@ def doubt(facts: GroupFacts, *, with_date: bool = False) -> str | None:
         return f"{told}: nothing that is told of it is certain, least of all when members that were silent expired"
     since = clock(facts.certain_from, with_date=with_date)
     return f"{told}: what is told of it before {since} is not certain, nor when members expired that were silent then"
+
+
+def doubted(finding: Finding, facts: GroupFacts) -> str | None:
+    """Returns that a finding counts what is not certain; None where all that it counts is."""
+    if finding.first_at is None or facts.is_certain(finding.first_at):
+        return None
+    return "Some of that is not certain" if facts.certain_from is not None else "That is not certain"
 
 
 def ending(life: Life) -> str:

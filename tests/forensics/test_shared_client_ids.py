@@ -102,15 +102,17 @@ def test_a_process_that_begins_while_a_dead_one_is_not_put_out_yet_is_its_succes
         for ts, member in ((5_000, "a"), (last_heard_ts, "a"), (20_000, "b"))
     ])  # fmt: skip
     views = ViewsInProcess(str(tmp_path))
-    views.make(views_named("expulsions"))
+    views.make(views_named("expulsions findings"))
     lives = views.ask("SELECT identity, incarnation, name, shares_client_id FROM incarnations ORDER BY since")
     identities = ["a", "b"] if shared else ["java", "java"]
     assert [life["identity"] for life in lives] == identities
     assert [life["incarnation"] for life in lives] == ([1, 1] if shared else [1, 2])
     assert [life["name"] for life in lives] == (["java (a)", "java (b)"] if shared else identities)
     # It was there before that one was put out.
-    (gone,) = views.ask("SELECT came_back_as, shares_client_id FROM expulsions")
-    assert (gone["came_back_as"], gone["shares_client_id"]) == (None, shared)
+    (gone,) = views.ask("SELECT came_back_as, shares_client_id, replaced_by, replaced_before_ms FROM expulsions")
+    assert tuple(gone.values()) == (None, shared, *((None, None) if shared else ("b", 4_000)))
+    (told,) = views.ask("SELECT text FROM findings WHERE finding = 'expelled'")
+    assert ("1 came back, 1 of them before its last process was put out" in told["text"]) is not shared
 
 
 def test_a_member_that_comes_again_under_its_id_has_two_lives(tmp_path: Path) -> None:
