@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class StatusLine:
-    """Prints one line each few seconds in which a micro-batch ended: batch, requests a second, groups, lag.
+    """Prints one line each few seconds in which requests were handled: batch, requests a second, groups, lag.
+
+    The first micro-batch has one, and where nobody asks, a line a minute says that the coordinator lives.
 
     It asks the query for its progress as often as it prints. A listener of Spark's would be told of each micro-batch,
     and turning that into Python objects costs some hundred calls to the JVM, as much as a micro-batch's own Python.
@@ -28,6 +30,7 @@ class StatusLine:
         lag: says how far the query is behind, given where it is (the source's offsets as Spark has them).
         clients: says what else is to be told, of who brings the requests.
         interval_s: the time between two lines.
+        idle_interval_s: that between two lines where no request was handled.
     """
 
     def __init__(
@@ -38,12 +41,14 @@ class StatusLine:
         *,
         clients: Callable[[], str] = str,
         interval_s: float = 5.0,
+        idle_interval_s: float = 60.0,
     ) -> None:
         self._query = query
         self._totals = totals
         self._lag = lag
         self._clients = clients
         self._interval_s = interval_s
+        self._idle_interval_s = idle_interval_s
         self._printed = time.monotonic()
         self._batch = -1
         self._requests = 0
@@ -63,9 +68,13 @@ class StatusLine:
             if not self._query.isActive:
                 return
             progress = self._query.lastProgress
-            if progress is not None and progress.batchId != self._batch:
+            if progress is not None and progress.batchId != self._batch and self._is_news(time.monotonic()):
                 self._batch = progress.batchId
                 self._print(progress, time.monotonic())
+
+    def _is_news(self, now: float) -> bool:
+        handled = (self._totals.requests, self._totals.rejected) != (self._requests, self._rejected)
+        return self._batch < 0 or handled or now - self._printed >= self._idle_interval_s
 
     def _print(self, progress: StreamingQueryProgress, now: float) -> None:
         totals = self._totals

@@ -74,6 +74,7 @@ class UpstreamCluster:
         """
         known = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap)
         until = time.monotonic() + self.settings.start_timeout_ms / 1000
+        told_before = ""
         while True:
             try:
                 asyncio.run(self._look())
@@ -81,7 +82,9 @@ class UpstreamCluster:
                 told = f"the cluster at --upstream {known} can't be asked what it has: {error}"
                 if not isinstance(error, BrokerAway) or time.monotonic() > until:
                     raise GatewaySettingsError(told) from error
-                _log.warning("%s; trying again", told)
+                if told != told_before:
+                    _log.warning("%s; trying again for %.0f s", told, until - time.monotonic())
+                told_before = told
                 time.sleep(_AGAIN_S)
             else:
                 return
