@@ -113,10 +113,19 @@ WITH joins AS (
         CASE WHEN lower(client_reason) LIKE '%poll%' THEN 'left for it did not poll' END,
         CASE WHEN client_reason LIKE '%removed by an admin%' THEN 'removed by an admin' END)) AS finding
     WHERE event = 'left' AND within(at, at)
+), held AS (
+    -- Who has died has its instance id until its session ends.
+    SELECT source, group_id, group_instance_id AS instance_id, member_id AS holder, last_request AS since, at AS until
+    FROM expulsions WHERE group_instance_id IS NOT NULL
 ), refusals AS (
     SELECT source, group_id, client_id, group_instance_id, at, finding
-    FROM refused LATERAL VIEW explode(array(
-        CASE WHEN error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') THEN 'duplicate instance id' END,
+    FROM (SELECT refused.*, held.holder IS NOT NULL AS is_held_by_dead FROM refused LEFT JOIN held
+          ON held.source = refused.source AND held.group_id = refused.group_id
+             AND held.instance_id = refused.group_instance_id AND refused.error = 'UNRELEASED_INSTANCE_ID'
+             AND refused.at BETWEEN held.since AND held.until)
+    LATERAL VIEW explode(array(
+        CASE WHEN is_held_by_dead THEN 'instance id of a dead process'
+             WHEN error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') THEN 'duplicate instance id' END,
         CASE WHEN error = 'INCONSISTENT_GROUP_PROTOCOL' THEN 'incompatible protocols' END,
         CASE WHEN why LIKE 'zombie%' THEN 'zombie commits' END)) AS finding
     WHERE true AND within(at, at)
@@ -222,16 +231,23 @@ WITH joins AS (
                WHEN 'duplicate instance id'
                THEN concat('two processes used the instance id ',
                            coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)'))
+               WHEN 'instance id of a dead process'
+               THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' came with the instance id ',
+                           array_join(array_sort(collect_set(group_instance_id)), ', '),
+                           ' while its last process, dead, was not put out yet: whoever comes before its session ends ',
+                           'is refused')
                WHEN 'incompatible protocols'
                THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group')
                ELSE concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after being put out') END,
            CASE finding WHEN 'incompatible protocols' THEN 'partition.assignment.strategy'
                         WHEN 'duplicate instance id' THEN 'group.instance.id'
+                        WHEN 'instance id of a dead process' THEN 'group.consumer.session.timeout.ms'
                         ELSE 'max.poll.interval.ms' END,
            min(at),
            'refused',
            CASE finding
                WHEN 'duplicate instance id' THEN 'error IN ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")'
+               WHEN 'instance id of a dead process' THEN 'error = "UNRELEASED_INSTANCE_ID"'
                WHEN 'incompatible protocols' THEN 'error = "INCONSISTENT_GROUP_PROTOCOL"'
                ELSE 'why LIKE "zombie%"' END
     FROM refusals WHERE finding IS NOT NULL GROUP BY source, group_id, finding

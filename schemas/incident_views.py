@@ -230,7 +230,9 @@ SELECT a.source, a.group_id, timestamp_millis(coalesce(q.log_ts, a.ts)) AS at, a
                  AND a.error IN ('UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'STALE_MEMBER_EPOCH',
                                  'FENCED_INSTANCE_ID', 'INVALID_PRODUCER_EPOCH')
                  THEN 'zombie commit: who committed was no member of the generation any more'
-            WHEN a.error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID')
+            WHEN a.error = 'UNRELEASED_INSTANCE_ID'
+                 THEN 'another member has its group.instance.id, one that lives or that is not put out yet'
+            WHEN a.error = 'FENCED_INSTANCE_ID'
                  THEN 'two processes have the same group.instance.id'
             WHEN a.error = 'INCONSISTENT_GROUP_PROTOCOL'
                  THEN 'its assignors, or its protocol type, have nothing in common with the group'

@@ -170,10 +170,11 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "is_normal": "whether clients expect it as part of the protocol",
     "why": "what the error means here",
     "finding": "expelled, dead member held up the group, slow member held up the group, second expulsion in one "
-    "rebalance, short absences, left and came back, left for it did not poll, removed by an admin, duplicate instance "
-    "id, incompatible protocols, zombie commits, eager protocol in a large group, mixed session timeouts, mixed "
-    "rebalance timeouts, mixed assignors, silent for most of a session, joined again close to the rebalance timeout, "
-    "storm: flapping, storm: deploy, storm: crashes, storm: chain",
+    "rebalance, short absences, left and came back, left for it did not poll, removed by an admin, "
+    "duplicate instance id, instance id of a dead process, incompatible protocols, zombie commits, eager "
+    "protocol in a large group, mixed session timeouts, mixed rebalance timeouts, mixed assignors, silent "
+    "for most of a session, joined again close to the rebalance timeout, storm: flapping, storm: deploy, "
+    "storm: crashes, storm: chain",
     "times": "how often",
     "cost_ms": "what it cost the group, where that can be told",
     "first_at": "when it was seen first; null where it is of no moment",

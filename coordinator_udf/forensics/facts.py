@@ -66,6 +66,13 @@ class Life:
     #: How the process before it ended, and when.
     before_ended_by: str | None = None
     before_until: datetime | None = None
+    #: What it said when it left, or who removed it.
+    client_reason: str | None = None
+
+    @property
+    def was_removed(self) -> bool:
+        """Whether an administrator removed it."""
+        return self.ended_by == "left" and "removed by an admin" in (self.client_reason or "")
 
     def cut(self, until: datetime | None) -> Life:
         """Returns its life as far as it is known at a moment."""

@@ -128,7 +128,8 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
     if r.how == "expelled":
         return f"all waited for {who}, dead, until a timer put it out{lag}"
     if r.how == "left":
-        return f"all waited for {who}, until it left{lag}"
+        was_removed = any(life.was_removed for life in facts.lives if life.member_id == r.waited_member_id)
+        return f"all waited for {who}, until {'an administrator removed it' if was_removed else 'it left'}{lag}"
     if r.how == "initial delay":
         return f"the initial delay ran out; last to join was {who}"
     if r.how in {"overtaken", "unfinished"}:
@@ -176,6 +177,8 @@ def doubted(finding: Finding, facts: GroupFacts) -> str | None:
 
 def ending(life: Life) -> str:
     """Returns how a member's stay ended."""
+    if life.was_removed:
+        return "was removed by an administrator"
     return "was in it at the end" if life.until is None else _ENDINGS.get(life.ended_by or "", "how is not told")
 
 

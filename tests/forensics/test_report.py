@@ -189,6 +189,15 @@ def test_a_static_member_is_called_as_its_process_calls_itself(facts: GroupFacts
     assert rebalance_sentence(removed, facts) == "an administrator (admin-1) removed second"
 
 
+def test_who_was_removed_last_is_not_said_to_have_left(facts: GroupFacts) -> None:
+    """A static member that closes stays in its group: an administrator's removal ends it."""
+    removed = replace(facts.lives[1], until=at(18), ended_by="left", client_reason="member was removed by an admin")
+    last = replace(facts, lives=[removed], rebalances=[])
+    assert at_the_end(last) == "Nobody was in it from 06:52:18 on: the last, flapper-2, was removed by an administrator"
+    waited = rebalance(60, how="left", waited_member_id="f2", waited_client_id="flapper-2", trigger_member_id="f1")
+    assert "all waited for flapper-2, until an administrator removed it" in rebalance_sentence(waited, last)
+
+
 def test_who_was_overtaken_is_not_said_to_have_joined(facts: GroupFacts) -> None:
     overtaken = rebalance(60, kind="consumer", joined=None, outcome="Superseded", how="overtaken")
     assert rebalance_sentence(overtaken, facts) == (

@@ -95,7 +95,7 @@ def test_findings_name_what_was_done(ask: Ask) -> None:
         ("storm-g", "storm: flapping"),
         ("static-restart-g", "duplicate instance id"),
         ("max-poll-g", "left for it did not poll"),
-        ("kip848-b", "duplicate instance id"),
+        ("kip848-b", "instance id of a dead process"),
         ("crash-a", "expelled"),
     } <= found
 
