@@ -165,6 +165,9 @@ class Coordinator:
                 query.stop()
             except StreamingQueryException as error:
                 _log.debug("the batch that waited was given up: %s", error)
+        if self._ticker is not None:
+            # Who comes to its end next is the gateway, which the ticker would miss.
+            self._ticker.stop()
 
     def _start(self, undo: ExitStack) -> None:
         options = self.options
