@@ -42,9 +42,11 @@ WITH joins AS (
            count(DISTINCT server_assignor) AS server_assignors,
            array_join(array_sort(collect_set(server_assignor)), ' / ') AS server_assignor_texts,
            count(DISTINCT CASE WHEN assignors IS NOT NULL THEN rebalance_timeout END) AS rebalance_timeouts,
-           array_join(array_sort(collect_set(session_timeout)), ', ') AS timeout_texts,
-           array_join(array_sort(collect_set(CASE WHEN assignors IS NOT NULL THEN rebalance_timeout END)), ', ')
-               AS rebalance_timeout_texts,
+           array_join(transform(array_sort(collect_set(CAST(session_timeout AS BIGINT))),
+                                each -> CAST(each AS STRING)), ', ') AS timeout_texts,
+           array_join(transform(array_sort(collect_set(
+               CASE WHEN assignors IS NOT NULL THEN CAST(rebalance_timeout AS BIGINT) END)),
+                                each -> CAST(each AS STRING)), ', ') AS rebalance_timeout_texts,
            array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts,
            -- A group waits as long as the member that may take the longest.
            max(CASE WHEN assignors IS NOT NULL THEN CAST(rebalance_timeout AS BIGINT) END) AS rebalance_ms
@@ -100,7 +102,7 @@ WITH joins AS (
     -- What was waited for is known when the wait is over.
     WHERE true AND within(until, until)
 ), lives AS (
-    SELECT source, group_id, identity, since, finding
+    SELECT source, group_id, identity, current_client_id, since, finding
     FROM incarnations LATERAL VIEW explode(array(
         CASE WHEN group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
              THEN 'short absences' END,
@@ -141,7 +143,7 @@ WITH joins AS (
                            array_join(array_sort(collect_set(who)), ', '),
                            CASE WHEN count(DISTINCT who) > 1 THEN ', each' ELSE ',' END,
                            CASE WHEN bool_or(kind = 'classic') THEN ' silent' ELSE '' END,
-                           ' until a timer put it out')
+                           ' until a timer put it out; a shorter session timeout ends that sooner')
                WHEN 'slow member held up the group'
                THEN concat(CASE WHEN bool_or(kind = 'classic') THEN 'all others had joined again and waited for '
                                 ELSE 'others waited for partitions that were slowly given up by ' END,
@@ -153,6 +155,7 @@ WITH joins AS (
                            CAST(round(max(rebalance_ms) / 1000, 1) AS STRING), ' s, the rebalance timeout, is put out')
                ELSE concat('a rebalance lost ', max(size(expelled)), ' members one after the other') END AS text,
            CASE WHEN finding LIKE 'slow%' OR finding LIKE 'joined%' THEN 'max.poll.interval.ms'
+                WHEN bool_and(kind <> 'classic') THEN 'group.consumer.session.timeout.ms'
                 ELSE 'session.timeout.ms' END AS setting,
            min(started) AS first_at, 'waited_for' AS shown_in,
            CASE finding
@@ -182,6 +185,8 @@ WITH joins AS (
                                                     ' of them before its last process was put out')
                                         ELSE '' END) END),
            CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
+                WHEN bool_and(session_timeout_ms IS NULL AND last_api IN ('ConsumerGroupHeartbeat', 'OffsetCommit'))
+                THEN 'group.consumer.session.timeout.ms'
                 ELSE 'session.timeout.ms' END, min(at),
            'expulsions',
            'true'
@@ -195,7 +200,7 @@ WITH joins AS (
                            'longer than they were away, such a restart needs no rebalance')
                WHEN 'duplicate instance id'
                THEN concat('two processes used the instance id ', array_join(array_sort(collect_set(identity)), ', '),
-                           ', and put each other out')
+                           ', and put each other out: ', array_join(array_sort(collect_set(current_client_id)), ', '))
                ELSE concat(array_join(array_sort(collect_set(identity)), ', '),
                            ' left and joined again as the same process: it did not poll in time, was subscribed anew, ',
                            'or was removed by an admin') END,
@@ -230,7 +235,9 @@ WITH joins AS (
            CASE finding
                WHEN 'duplicate instance id'
                THEN concat('two processes used the instance id ',
-                           coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)'))
+                           coalesce(array_join(array_sort(collect_set(group_instance_id)), ', '), '(not told)'),
+                           ': ', array_join(array_sort(collect_set(client_id)), ', '),
+                           CASE WHEN count(DISTINCT client_id) = 1 THEN ' was refused' ELSE ' were refused' END)
                WHEN 'instance id of a dead process'
                THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' came with the instance id ',
                            array_join(array_sort(collect_set(group_instance_id)), ', '),
@@ -254,12 +261,17 @@ WITH joins AS (
     UNION ALL
     SELECT source, group_id, concat('storm: ', looks_like), sum(rebalances), sum(stopped_ms),
            concat(sum(rebalances), ' rebalances from ', substring(CAST(min(started) AS STRING), 1, 19), ' to ',
-                  substring(CAST(max(ended) AS STRING), 1, 19), ', each an effect of the one before',
+                  substring(CAST(max(ended) AS STRING), 1, 19),
+                  CASE looks_like WHEN 'chain' THEN ', each an effect of the one before'
+                                  ELSE ', one after the other' END,
                   CASE looks_like WHEN 'flapping' THEN ' (the same clients keep coming and going)'
                                   WHEN 'deploy' THEN ' (clients were restarted one by one)'
                                   WHEN 'crashes' THEN ' (clients that died came back)' ELSE '' END,
                   '; the first was set off by ', coalesce(min_by(first_client_id, started), 'one that is not told'),
-                  ' (', min_by(first_trigger, started), ')'),
+                  CASE min_by(first_trigger, started)
+                      WHEN 'MEMBER_ADDED' THEN ', which joined' WHEN 'MEMBER_LEFT' THEN ', which left'
+                      WHEN 'SESSION_EXPIRED' THEN ', whose session was over'
+                      ELSE concat(' (', min_by(first_trigger, started), ')') END),
            CASE WHEN looks_like = 'deploy' THEN 'group.instance.id'
                 -- Who leaves and comes back did not poll in time, and who is waited for too long is slow to join again.
                 WHEN looks_like = 'chain'
@@ -330,7 +342,7 @@ SELECT source, group_id, finding, times, cost_ms, text,
                    WHEN shown_in <> 'request_log' THEN ' AND within(at, at)' ELSE '' END) AS evidence
 FROM (
     -- Of two processes with one instance id one may be refused, or each may be let in again, or both.
-    SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY shown_in DESC) AS place,
+    SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY times DESC, shown_in DESC) AS place,
            bool_or(finding = 'duplicate instance id') OVER (PARTITION BY source, group_id) AS is_shared
     FROM found
 ) told

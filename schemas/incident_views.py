@@ -225,7 +225,9 @@ WHERE rebalances >= 3
 REFUSED: Final = """
 SELECT a.source, a.group_id, timestamp_millis(coalesce(q.log_ts, a.ts)) AS at, a.api, a.error,
        CASE WHEN a.api = 'OffsetCommit' AND a.error = 'UNKNOWN_MEMBER_ID' AND coalesce(q.member_id, '') = ''
-                 THEN 'a tool, or a consumer that is no member, committed while the group had members'
+                 THEN CASE WHEN came.client_id IS NULL
+                           THEN 'a tool, or a consumer that is no member, committed while the group had members'
+                           ELSE 'zombie commit: who committed was a member, and names itself as none any more' END
             WHEN a.api IN ('OffsetCommit', 'TxnOffsetCommit')
                  AND a.error IN ('UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'STALE_MEMBER_EPOCH',
                                  'FENCED_INSTANCE_ID', 'INVALID_PRODUCER_EPOCH')
@@ -262,4 +264,7 @@ FROM (
     WHERE code IS NOT NULL
 ) a
 LEFT JOIN request_log q ON q.source = a.source AND q.request_id = a.request_id AND q.group_id <=> a.group_id
+LEFT JOIN (SELECT DISTINCT source, group_id, client_id FROM request_log
+           WHERE api IN ('JoinGroup', 'ConsumerGroupHeartbeat')) came
+ON came.source = q.source AND came.group_id = q.group_id AND came.client_id = q.client_id
 """

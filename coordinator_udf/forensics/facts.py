@@ -127,6 +127,11 @@ class Finding:
     first_at: datetime | None
     evidence: str = ""
 
+    @property
+    def counts(self) -> str:
+        """What `times` counts, in a word."""
+        return "value" if self.finding.startswith("mixed ") else "time"
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -224,6 +229,25 @@ class GroupFacts:
             found, key=lambda held: (-(held.idle_before_ms or 0) - self.away(held, held.since)[0], held.since)
         )
 
+    def left_idle(self, end: datetime) -> list[tuple[Ownership, datetime]]:
+        """Returns the last owners of partitions that had none after them, with the end of that.
+
+        It ends with the last of any owner of their topic: nobody may want it from then on.
+
+        Args:
+            end: when what has no end is taken to end.
+        """
+        last: dict[tuple[str, int], Ownership] = {}
+        wanted: dict[str, datetime] = {}
+        for held in sorted(self.ownership, key=lambda held: held.since):
+            last[held.topic, held.partition] = held
+            wanted[held.topic] = max(wanted.get(held.topic, held.since), held.until or end)
+        return [
+            (held, wanted[held.topic])
+            for held in last.values()
+            if held.until is not None and held.until < wanted[held.topic]
+        ]
+
     def unserved_ms(self, end: datetime) -> int:
         """Returns for how long that partition had no living owner which had none for longest, in milliseconds.
 
@@ -236,6 +260,8 @@ class GroupFacts:
             found[held.topic, held.partition] += self.window.within_ms(
                 held.since - (held.idle_before_ms or 0) * MILLISECOND, held.since
             ) + self.window.within_ms(last - self.away(held, end)[0] * MILLISECOND, last)
+        for held, until in self.left_idle(end):
+            found[held.topic, held.partition] += self.window.within_ms(held.until or end, until)
         return max(found.values(), default=0)
 
     @cached_property

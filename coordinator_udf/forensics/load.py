@@ -79,7 +79,7 @@ def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
         "ownership",
         "topic, partition, since",
     )
-    read(_findings(window), Finding, "findings", "first_at, finding")
+    read(_findings(window), Finding, "findings", "first_at NULLS LAST, finding")
     read(f"SELECT * FROM gaps WHERE {window.where('since', 'until')} OR {_of_all_times(window)}", Gap, "gaps", "since")
     read(_REFUSED.format(where=window.where("at")), Refusals, "refused", "first_at")
     for facts in groups.values():

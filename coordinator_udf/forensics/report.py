@@ -18,6 +18,7 @@ from coordinator_udf.forensics.facts import GroupFacts, is_of_one_day, listed_re
 from coordinator_udf.forensics.sentences import (
     at_the_end,
     clock,
+    coming_back,
     counted,
     doubt,
     doubted,
@@ -86,13 +87,17 @@ def render(
     }
     environment.globals |= {"overview": overview, "sentence": rebalance_sentence, "listed": listed_rebalances}
     environment.globals |= {"at_the_end": partial(at_the_end, with_date=with_date), "ending": ending}
-    environment.globals |= {"doubt": partial(doubt, with_date=with_date), "doubted": doubted}
+    environment.globals |= {
+        "doubt": partial(doubt, with_date=with_date),
+        "doubted": doubted,
+        "coming_back": coming_back,
+    }
     environment.globals |= {"ended_before": partial(ended_before, with_date=with_date)}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}
     values["end"] = span[1] if span is not None else datetime.now(UTC)
     if form is ReportFormat.MARKDOWN:
-        values["shown"] = groups[:MOST_GROUPS]
+        values |= {"shown": groups[:MOST_GROUPS], "most_listed": MOST_LISTED}
     else:
         values |= _page(environment, groups, what_if or {}, values["end"])
     return environment.get_template(f"report.{form.value}.j2").render(values)

@@ -125,6 +125,8 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
         is_asked = r.how == "not told" and r.duration_ms and r.outcome != "NotTold"
         return "for whom all waited is not told" if is_asked else None
     lag = f" ({seconds(r.lag_ms)} after all others)" if r.lag_ms else ""
+    if r.how == "expelled" and r.kind != "classic":
+        return f"{who}, dead, had to be put out by a timer before all was settled{lag}"
     if r.how == "expelled":
         return f"all waited for {who}, dead, until a timer put it out{lag}"
     if r.how == "left":
@@ -144,7 +146,7 @@ def _held(r: Rebalance, facts: GroupFacts) -> str | None:
     if not r.held_up_ms or r.held_up_ms < _LONG_HELD_MS:
         return None
     who = facts.name_of(r.holder_member_id, r.holder_client_id) or "one that is not told"
-    return f"others waited {seconds(r.held_up_ms)} for partitions that {who} had yet"
+    return f"others waited {seconds(r.held_up_ms)} for partitions that {who} still had"
 
 
 def overview(facts: GroupFacts) -> str:
@@ -173,6 +175,15 @@ def doubted(finding: Finding, facts: GroupFacts) -> str | None:
     if finding.first_at is None or facts.is_certain(finding.first_at):
         return None
     return "Some of that is not certain" if facts.certain_from is not None else "That is not certain"
+
+
+def coming_back(gone: Expulsion) -> str:
+    """Returns whether who was put out came again, and when."""
+    if gone.came_back_as and gone.came_back_after_ms is not None:
+        return f"came back {seconds(gone.came_back_after_ms)} later"
+    if gone.replaced_before_ms:
+        return f"its next process came {seconds(gone.replaced_before_ms)} before that"
+    return "who came back is not told" if gone.shares_client_id else "did not come back"
 
 
 def ending(life: Life) -> str:

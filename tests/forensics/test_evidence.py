@@ -84,4 +84,4 @@ def test_a_group_id_with_quotes_is_asked_about_as_it_is(tmp_path: Path) -> None:
     of_part = facts_of(str(tmp_path / "tables"), Window(group, datetime(2026, 11, 21, 2, 44)))
     assert [facts.group_id for facts in of_part] == [group]
     (row,) = (line for line in render(of_part, ReportFormat.MARKDOWN).splitlines() if line.startswith("| a"))
-    assert row.replace("\\|", "").count("|") == row.count(" | ") + 2 == 6
+    assert row.replace("\\|", "").count("|") == row.count(" | ") + 2 == 8

@@ -118,6 +118,21 @@ def test_a_partition_stands_idle_when_its_owner_is_dead_or_has_left(facts: Group
     ]
 
 
+def test_a_partition_that_nobody_has_any_more_is_unserved_as_long_as_its_topic_is_consumed(facts: GroupFacts) -> None:
+    held = [
+        facts.ownership[0],
+        replace(facts.ownership[0], partition=1, until=at(5), on_paper=False, on_paper_ms=None),
+        # Nobody may want it any more.
+        replace(facts.ownership[0], topic="u", until=at(5), on_paper=False, on_paper_ms=None),
+    ]
+    left = replace(facts, ownership=held)
+    assert left.unserved_ms(at(30)) == 10_000
+    idle = group_data(left, at(30))["idle"]
+    assert [(bar["partition"], bar["from"][-6:], bar["to"][-6:]) for bar in idle if bar["why"] == "nobody had it"] == [
+        ("t-1", "05.000", "15.000")
+    ]
+
+
 def test_an_administrator_removed_those_alone_who_went_then(facts: GroupFacts) -> None:
     """Static members that came back under other ids since the rebalance before are away, too."""
     removed = rebalance(
@@ -224,7 +239,7 @@ def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
         "all waited for flapper-1, dead, until a timer put it out",  # For whom did all wait?
         "06:52:00.000 flapper-1 flapper-1 06:52:14.900 was put out by a timer 14.9 s",  # Who was in it when?
         "At the end the coordinator had in it: flapper-2, flapper-1.",  # Who stayed?
-        "06:52:14.900 flapper-1 session 06:52:08.900 6.0 s 6.0 s after 6.6 s",  # Who was put out, when heard last?
+        "06:52:14.900 flapper-1 session 06:52:08.900 6.0 s 6.0 s came back 6.6 s later",  # Who was put out?
         "06:52:16.000 t-0 flapper-2 moved 1.0 s",  # Which partitions moved, and which had nobody?
         "06:52:01.000 t-0 flapper-1 first 6.0 s",  # Which were held by the dead?
         "dead member held up the group (3 times, 9.0 s)",  # Is it a storm, what is wrong?

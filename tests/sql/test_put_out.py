@@ -61,7 +61,7 @@ def duel() -> KafkaLog:
 def test_processes_that_put_each_other_out_share_an_instance_id(tmp_path: Path) -> None:
     (found,) = ask(duel(), tmp_path, "SELECT * FROM findings WHERE finding = 'duplicate instance id'")
     assert (found["times"], found["setting"]) == (3, "group.instance.id")
-    assert found["text"] == "two processes used the instance id i, and put each other out"
+    assert found["text"] == "two processes used the instance id i, and put each other out: a, b"
 
 
 def test_a_restart_under_an_instance_id_is_no_duel(tmp_path: Path) -> None:
