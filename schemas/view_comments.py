@@ -39,7 +39,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "trigger_timer": "session, join, sync or rebalance where a timer did it; else null",
     "client_reason": "the client's own words (KIP-800)",
     "join_ended_by": "ALL_JOINED, JOIN_EXPIRED (the rebalance timeout or the initial delay), EMPTIED; "
-    "JOIN_PHASE_ENDED where a broker's own log doesn't say which",
+    "JOIN_PHASE_ENDED where a broker's own log doesn't say which; LOADED where the replay put it right meanwhile",
     "last_to_join_member_id": "whose JoinGroup ended the join phase; null where something else did",
     "last_to_join_client_id": "as that client calls itself",
     "protocol": "the assignor that the members agreed on",
