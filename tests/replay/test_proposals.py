@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from coordinator_udf.replay.explain.expiry_bounds import SESSION
 from coordinator_udf.replay.explain.proposals import proposal_lines
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.inputs.detect import read_source
@@ -65,6 +68,59 @@ def test_who_was_silent_and_no_member_any_more_tells_the_session_of_consumer_gro
     assert lines[0].startswith("--set group.consumer.session.timeout.ms=10000 from ")
     assert ": 2 answers say 8749 to 11001, but the replay was given 45000" in lines[0]
     assert lines[1].startswith("--set group.consumer.min.session.timeout.ms=10000, ")
+
+
+def test_who_gets_the_partitions_of_a_member_that_died_tells_the_session_of_consumer_groups() -> None:
+    """A process that was killed never asks again, so that nothing is answered to it."""
+    place = ("evidence", "dev", "kip848.request.log.gz")
+    session, least = "group.consumer.session.timeout.ms=15000", "group.consumer.min.session.timeout.ms=15000"
+    assert proposed(*place) == [session, least]
+    assert proposed(*place, given=(least, session)) == []
+    found = proposed("evidence", "ab", "dev", "W2-consumer.request.log.gz")
+    assert "group.consumer.session.timeout.ms=10000" in found
+
+
+#: Partition 0 of a topic.
+_PLACE = {"topicPartitions": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [0]}]}
+_NOTHING: dict[str, list[object]] = {"topicPartitions": []}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_told"),
+    [
+        # It was silent, and another has its partition.
+        ([], _PLACE, True),
+        # It left, it was told to give the partition up, or another has something else.
+        ([(-1, None)], _PLACE, False),
+        ([(3, _NOTHING)], _PLACE, False),
+        ([], _NOTHING, False),
+    ],
+    ids=["silent", "left", "gave up", "another partition"],
+)
+def test_a_partition_that_was_not_given_up_tells_that_its_owner_is_gone(
+    asked: list[tuple[int, object]], answered: object, is_told: bool, tmp_path: Path
+) -> None:
+    log = KafkaLog()
+
+    def told(member: str, epoch: int, arrives: float, to: int, assignment: object) -> None:
+        request = {"groupId": "g", "memberId": member, "memberEpoch": epoch, "rebalanceTimeoutMs": 300_000}
+        answer = {
+            "throttleTimeMs": 0, "errorCode": 0, "memberId": member, "memberEpoch": to, "heartbeatIntervalMs": 1_000,
+            "assignment": assignment,
+        }  # fmt: skip
+        log.add("CONSUMER_GROUP_HEARTBEAT", request, answer, arrives=arrives, version=0)
+
+    told("other", 0, 0, 2, _NOTHING)
+    told("dead", 0, 1_000, 3, _PLACE)
+    for epoch, assignment in asked:
+        told("dead", epoch, 1_500, max(epoch, -1), assignment)
+    told("other", 3, 10_000, 3, None)
+    told("other", 3, 11_500, 4, answered)
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
+    assert source.facts is not None
+    bounds = [bound for bound in bounds_of(source.facts) if bound.name == SESSION and bound.most < 45_000]
+    # The one who was told of no change at 10,000 would have been told of it a second after that at the latest.
+    assert [(bound.least, bound.most) for bound in bounds] == ([(7_749, 10_501)] if is_told else [])
 
 
 def test_a_change_of_settings_is_proposed_with_its_time(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from coordinator_udf.replay.explain.assignment_bounds import INTERVAL
-from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound
+from coordinator_udf.replay.explain.expiry_bounds import MOST, SESSION, Bound
 from coordinator_udf.replay.explain.setting_bounds import DELAY, FULL, JOINED, SIZE
 from coordinator_udf.settings.coordinator import FIELDS, Settings
 
@@ -31,6 +31,10 @@ _LEAST_OF: Final = {
 }
 #: Only said of offsets that were gone: it tells nothing where the retention fits.
 _CHECK: Final = "offsets.retention.check.interval.ms"
+
+
+#: What is noticed some time after it was over: the nearest value below what was seen, of so many milliseconds.
+_NOTICED_LATE: Final = {SESSION: 5_000}
 
 
 class SettingSpan(NamedTuple):
@@ -112,6 +116,9 @@ def _round(span: SettingSpan) -> int:
         return span.least
     if not span.least and (span.most < _NEARLY_NOTHING_MS or span.name in _OFF_BY_0):
         return 0
+    nearest = span.most // (unit := _NOTICED_LATE.get(span.name, MOST)) * unit
+    if nearest >= max(span.least, 1):
+        return nearest
     step = int("1" + "0" * len(str(span.most)))
     while step > 1:
         value = span.most // step * step

@@ -49,6 +49,9 @@ def bounds_of(facts: LogFacts) -> Iterator[Bound]:
             yield from _of_heartbeat(entry, entry.response)
             yield from sessions.note(entry, entry.response)
             yield from assignments.note(entry, entry.response)
+        elif entry.api == "ConsumerGroupDescribe":
+            for group in entry.response.get("groups") or ():
+                yield from sessions.note_described(entry, group)
         elif entry.api == "LeaveGroup":
             sessions.forget(entry.request)
         elif entry.api == "OffsetCommit":
