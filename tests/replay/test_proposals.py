@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_udf.replay.explain.delay_bounds import DELAY
 from coordinator_udf.replay.explain.expiry_bounds import SESSION
 from coordinator_udf.replay.explain.proposals import proposal_lines
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
@@ -45,6 +46,41 @@ def test_that_offsets_were_gone_tells_the_retention() -> None:
     given = ("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=20000")
     assert set(proposed("broker", "logs-dev", "expiry.log.gz")) == set(given)
     assert proposed("broker", "logs-dev", "expiry.log.gz", given=given) == []
+
+
+@pytest.mark.parametrize(
+    ("joins_ms", "ended_ms", "rebalance_ms", "bounds"),
+    [
+        ((0,), 700, 60_000, [(450, 700)]),
+        # Who joins while a new group waits makes it wait for the delay once more.
+        ((0, 300), 1_400, 60_000, [(575, 700)]),
+        ((0, 300, 1_300), 2_100, 60_000, [(616, 700)]),
+        # Two delays or three may it have been.
+        ((0, 1_700, 3_400, 5_100, 6_800), 12_100, 60_000, []),
+        # Nobody waits for longer than the rebalance timeout.
+        ((0, 300), 1_000, 1_000, []),
+    ],
+    ids=["alone", "two", "three", "not known", "rebalance timeout"],
+)
+def test_how_long_the_first_members_waited_tells_the_initial_delay(
+    joins_ms: tuple[int, ...], ended_ms: int, rebalance_ms: int, bounds: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    log = KafkaLog()
+    members = [{"memberId": f"m{number}", "groupInstanceId": None, "metadata": ""} for number in range(len(joins_ms))]
+    for number, arrives in enumerate(joins_ms):
+        request: dict[str, object] = {
+            "groupId": "g", "memberId": f"m{number}", "groupInstanceId": None, "sessionTimeoutMs": 10_000,
+            "rebalanceTimeoutMs": rebalance_ms, "protocolType": "consumer", "protocols": [],
+        }  # fmt: skip
+        answer = {
+            "throttleTimeMs": 0, "errorCode": 0, "generationId": 1, "protocolName": "range", "leader": "m0",
+            "memberId": f"m{number}", "members": [] if number else members,
+        }  # fmt: skip
+        connection = chr(ord("a") + number)
+        log.add("JOIN_GROUP", request, answer, arrives=arrives, takes=ended_ms - arrives, connection=connection)
+    source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
+    assert source.facts is not None
+    assert [(bound.least, bound.most) for bound in bounds_of(source.facts) if bound.name == DELAY] == bounds
 
 
 def beat(log: KafkaLog, epoch: int, arrives: float, error: int = 0) -> None:

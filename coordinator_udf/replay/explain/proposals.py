@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from coordinator_udf.replay.explain.assignment_bounds import INTERVAL
+from coordinator_udf.replay.explain.delay_bounds import DELAY
 from coordinator_udf.replay.explain.expiry_bounds import MOST, SESSION, Bound
-from coordinator_udf.replay.explain.setting_bounds import DELAY, FULL, JOINED, SIZE
+from coordinator_udf.replay.explain.setting_bounds import FULL, JOINED, SIZE
 from coordinator_udf.settings.coordinator import FIELDS, Settings
 
 #: A setting that may be 0, and is less than this, is proposed as 0.

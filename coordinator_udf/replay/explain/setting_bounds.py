@@ -8,19 +8,16 @@ from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.explain.assignment_bounds import Assignments
+from coordinator_udf.replay.explain.delay_bounds import InitialDelays
 from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound, Offsets, Sessions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.settings.coordinator import Settings
 
-DELAY: Final = "group.initial.rebalance.delay.ms"
 SIZE: Final = "group.max.size"
 #: How many members a group had that took one more, and one that took no more.
 JOINED, FULL = f"{SIZE}, joined", f"{SIZE}, refused"
 
-_US: Final = 1_000
-#: So late a timer may fire, in milliseconds.
-_LATE_MS: Final = 250
 #: Session timeouts that are refused below Kafka's default of the shortest are taken to be too short, others too long.
 _SHORT_SESSION_MS: Final = Settings().group_min_session_timeout_ms
 _CAPACITY: Final = re.compile(r"maximum capacity of (\d+) members")
@@ -35,7 +32,7 @@ def bounds_of(facts: LogFacts) -> Iterator[Bound]:
         if entry.api == "ConsumerGroupHeartbeat" and entry.response and entry.response.get("errorCode") == Errors.NONE
     }
     sizes: dict[str, int] = {}
-    assignments = Assignments()
+    assignments, delays = Assignments(), InitialDelays()
     sessions, offsets = Sessions(facts.was_lost), Offsets(facts.deleted_topics, mixed)
     for entry in known:
         if entry.response is None:
@@ -45,6 +42,7 @@ def bounds_of(facts: LogFacts) -> Iterator[Bound]:
             # A group that was one of KIP-848 for a while has that protocol's limits, and no initial delay.
             if entry.request.get("groupId") not in mixed:
                 yield from _of_join(entry, entry.response, sizes)
+                delays.note(entry, entry.response)
         elif entry.api == "ConsumerGroupHeartbeat":
             yield from _of_heartbeat(entry, entry.response)
             yield from sessions.note(entry, entry.response)
@@ -57,6 +55,7 @@ def bounds_of(facts: LogFacts) -> Iterator[Bound]:
         elif entry.api == "OffsetCommit":
             yield from _of_commit(entry, entry.response)
         yield from offsets.note(entry, entry.response)
+    yield from delays.bounds()
 
 
 def _of_session(entry: Entry, answer: dict[str, Any]) -> Iterator[Bound]:
@@ -83,9 +82,6 @@ def _of_join(entry: Entry, answer: dict[str, Any], sizes: dict[str, int]) -> Ite
     sizes[group_id] = len(members) or sizes.get(group_id, 0)
     if error == Errors.NONE and members:
         yield Bound(ts, JOINED, len(members), MOST)
-        waited_ms = (entry.answered_us - entry.handled_us) // _US
-        if answer.get("generationId") == 1 and len(members) == 1:
-            yield Bound(ts, DELAY, max(waited_ms - _LATE_MS, 0), waited_ms)
     elif error == Errors.GROUP_MAX_SIZE_REACHED:
         yield Bound(ts, FULL, sizes[group_id], sizes[group_id])
 
