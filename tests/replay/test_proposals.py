@@ -12,6 +12,7 @@ from coordinator_udf.replay.explain.proposals import proposal_lines
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.tasks.recorded import run_and_compare
 from tests.conftest import shared
 from tests.replay.broker_log import KafkaLog
 
@@ -32,6 +33,22 @@ def test_what_a_broker_was_set_to_is_proposed() -> None:
     wanted = {"group.consumer.max.size=2", "group.max.size=3", "group.initial.rebalance.delay.ms=0"}
     assert wanted <= set(found)
     assert any(line.startswith("group.min.session.timeout.ms=") for line in found)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("broker", "logs-dev", "limits.log.gz"),
+        ("evidence", "dev", "kip848.request.log.gz"),
+        ("evidence", "ab", "dev", "W1-delay0.request.log.gz"),
+        ("evidence", "ab", "dev", "W2-consumer.request.log.gz"),
+    ],
+    ids=lambda place: place[-1].partition(".")[0],
+)
+def test_with_what_is_proposed_the_log_is_explained(place: tuple[str, ...]) -> None:
+    source = read_source(shared(*place), "log", ReplayOptions.load(None, proposed(*place)))
+    _, verdict = run_and_compare(source)
+    assert [d.request_id for d in verdict.differences if d.undecided is None] == []
 
 
 def test_a_heartbeat_interval_is_proposed_unless_it_was_given() -> None:

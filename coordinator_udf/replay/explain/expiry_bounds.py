@@ -37,12 +37,19 @@ class Bound(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """When a member of a consumer group was heard last (ms), and how long it may be silent for other reasons (ms)."""
+    """When a member of a consumer group was heard last (ms).
+
+    Attributes:
+        interval_ms: after how long it is to be heard again.
+        rebalance_ms: for how long it may keep partitions that it is to give up.
+        gives_up: whether it was told to give any up, and didn't say that it has.
+    """
 
     arrived_ms: int
     answered_ms: int
     interval_ms: int
     rebalance_ms: int
+    gives_up: bool
 
 
 class _Epochs(NamedTuple):
@@ -118,11 +125,7 @@ class Sessions:
         self._epochs[group_id] = epochs = epochs.told(epoch, entry.arrived_us // _US, is_unchanged=given is None)
         if given is None:
             return
-        places = {
-            (str(topic.get("topicId")), partition)
-            for topic in given.get("topicPartitions") or ()
-            for partition in topic.get("partitions") or ()
-        }
+        places = _places(answer)
         before = {owners[place] for place in places if place in owners} - {member_id}
         own = dict.fromkeys(places, member_id)
         self._owners[group_id] = {place: owner for place, owner in owners.items() if owner != member_id} | own
@@ -151,7 +154,8 @@ class Sessions:
             if not isinstance(rebalance_ms, int) or rebalance_ms < 0:
                 rebalance_ms = before.rebalance_ms if before is not None else 0
             times = entry.arrived_us // _US, entry.answered_us // _US
-            self._heard[member] = _Heard(*times, int(answer.get("heartbeatIntervalMs") or 0), rebalance_ms)
+            interval_ms, gives_up = int(answer.get("heartbeatIntervalMs") or 0), self._gives_up(*member, answer, before)
+            self._heard[member] = _Heard(*times, interval_ms, rebalance_ms, gives_up)
         if before is None or self._was_lost_since(member[0], before, entry):
             return
         if error == Errors.NONE and epoch > 0:
@@ -159,16 +163,35 @@ class Sessions:
         elif error == Errors.UNKNOWN_MEMBER_ID:
             yield from _gone_silently(entry, before, 1)
 
+    def _gives_up(self, group_id: str, member_id: str, answer: Mapping[str, Any], before: _Heard | None) -> bool:
+        """Returns whether a member is to give up partitions that it was given before."""
+        if answer.get("assignment") is None:
+            return before is not None and before.gives_up
+        given = _places(answer)
+        owners = self._owners.get(group_id, {})
+        return any(owner == member_id and place not in given for place, owner in owners.items())
+
     def forget(self, request: Mapping[str, Any]) -> None:
         """Takes members out that an admin removed."""
         for member in request.get("members") or ():
             self._heard.pop((str(request.get("groupId")), str(member.get("memberId"))), None)
 
 
+def _places(answer: Mapping[str, Any]) -> set[_Place]:
+    """Returns the partitions that a member is told to have."""
+    return {
+        (str(topic.get("topicId")), partition)
+        for topic in (answer.get("assignment") or {}).get("topicPartitions") or ()
+        for partition in topic.get("partitions") or ()
+    }
+
+
 def _gone_silently(entry: Entry, heard: _Heard, least: int) -> Iterator[Bound]:
     """Yields how long a session lasts that was over by an answer, where nothing else ended the membership."""
     silent_ms = entry.answered_us // _US - heard.arrived_ms
-    if max(_SILENT_BEATS * heard.interval_ms, least) <= silent_ms < heard.rebalance_ms:
+    if heard.gives_up and silent_ms >= heard.rebalance_ms:
+        return
+    if max(_SILENT_BEATS * heard.interval_ms, least) <= silent_ms:
         yield Bound(entry.log_ts, SESSION, least, silent_ms)
 
 
