@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.replay.explain.delay_bounds import DELAY
-from coordinator_udf.replay.explain.expiry_bounds import SESSION
 from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.session_bounds import SESSION
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions

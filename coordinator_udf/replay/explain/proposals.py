@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from coordinator_udf.replay.explain.assignment_bounds import INTERVAL
 from coordinator_udf.replay.explain.delay_bounds import DELAY
-from coordinator_udf.replay.explain.expiry_bounds import MOST, SESSION, Bound
+from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound
+from coordinator_udf.replay.explain.session_bounds import SESSION
 from coordinator_udf.replay.explain.setting_bounds import FULL, JOINED, SIZE
 from coordinator_udf.settings.coordinator import FIELDS, Settings
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.explain.assignment_bounds import Assignments
 from coordinator_udf.replay.explain.delay_bounds import InitialDelays
-from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound, Offsets, Sessions
+from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound, Offsets
+from coordinator_udf.replay.explain.session_bounds import Sessions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.settings.coordinator import Settings
