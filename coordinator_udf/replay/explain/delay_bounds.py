@@ -83,14 +83,18 @@ def _of_generation(generation: Sequence[_Joined]) -> Iterator[Bound]:
     if waited_ms > first.rebalance_ms - _LATE_MS:
         return
     offsets = [each.joined_ms - first.joined_ms for each in others]
-    fitting = [count for count in range(1, len(generation) + 1) if _fits(waited_ms / count, count, offsets)]
+    joined = [offset for offset in offsets if offset < waited_ms]
+    fitting = [count for count in range(1, len(generation) + 1) if _fits(waited_ms, count, joined)]
     if len(fitting) == 1:
         (count,) = fitting
         ts = max(each.ts for each in generation)
         yield Bound(ts, DELAY, max(waited_ms - _LATE_MS, 0) // count, max(waited_ms, 0) // count)
 
 
-def _fits(delay_ms: float, count: int, offsets: Sequence[int]) -> bool:
-    """Returns whether somebody joined during each delay but the last, and nobody during that."""
-    waits = [any(place * delay_ms <= offset < (place + 1) * delay_ms for offset in offsets) for place in range(count)]
-    return waits == [True] * (count - 1) + [False]
+def _fits(waited_ms: int, count: int, offsets: Sequence[int]) -> bool:
+    """Returns whether somebody joined during each of so many delays but the last, and nobody during that."""
+    # Nobody joined for a delay at the end, nor for two: of large groups few numbers are left to look at.
+    quiet_ms = waited_ms - (offsets[-1] if offsets else 0)
+    if not waited_ms <= count * quiet_ms <= 2 * waited_ms:
+        return False
+    return {offset * count // waited_ms for offset in offsets} == set(range(count - 1))

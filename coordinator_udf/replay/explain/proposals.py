@@ -118,9 +118,10 @@ def _round(span: SettingSpan) -> int:
         return span.least
     if not span.least and (span.most < _NEARLY_NOTHING_MS or span.name in _OFF_BY_0):
         return 0
-    nearest = span.most // (unit := _NOTICED_LATE.get(span.name, MOST)) * unit
-    if nearest >= max(span.least, 1):
-        return nearest
+    if (unit := _NOTICED_LATE.get(span.name)) is not None:
+        nearest = span.most // unit * unit
+        if nearest >= max(span.least, 1):
+            return nearest
     step = int("1" + "0" * len(str(span.most)))
     while step > 1:
         value = span.most // step * step

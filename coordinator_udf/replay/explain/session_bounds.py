@@ -118,7 +118,9 @@ class Sessions:
     def note(self, entry: Entry, answer: Mapping[str, Any]) -> Iterator[Bound]:
         """Yields what a ConsumerGroupHeartbeat says, with those before it."""
         group_id = str(entry.request.get("groupId"))
-        group = self._groups.setdefault(group_id, _Group(group_id))
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = _Group(group_id)
         yield from self._of_itself(group, entry, answer)
         if answer.get("errorCode") == Errors.NONE:
             yield from self._of_others(group, entry, answer)
@@ -129,7 +131,7 @@ class Sessions:
         if group is None or described.get("errorCode") != Errors.NONE:
             return
         listed = {str(each.get("memberId")) for each in described.get("members") or ()}
-        for member_id, heard in list(group.heard.items()):
+        for member_id, heard in group.heard.items():
             silent_ms = entry.arrived_us // _US - heard.answered_ms - _LATE_MS
             if silent_ms < _SILENT_BEATS * heard.interval_ms:
                 continue
