@@ -105,7 +105,7 @@ def main(
     folder = tables or str(root / "tables" if (root / "tables").is_dir() else root)
     try:
         look_for_tables(folder)
-        text = file.read_text(encoding="utf-8") if file is not None else statement
+        text = statements_in(file) if file is not None else statement
         if serve is not None:
             serve_at(folder, endpoint.Address.parse(serve))
             return
@@ -113,8 +113,8 @@ def main(
             made = installed(folder, statement, spark_conf)
             typer.echo(f"{statement}: {len(made)} tables and views: {', '.join(made)}")
             return
-    except (UserError, OSError, UnicodeDecodeError, PySparkException, Py4JError) as error:
-        raise _refused(error, file) from error
+    except (UserError, OSError, PySparkException, Py4JError) as error:
+        raise _refused(error) from error
     if is_ddl:
         for each in statements_for(folder, statement):
             typer.echo(each if each.startswith("--") else f"{each};")
@@ -138,13 +138,10 @@ def _ask(shell: Statements, text: str | None) -> None:
         raise typer.Exit(1)
 
 
-def _refused(error: Exception, file: Path | None = None) -> typer.Exit:
-    """Tells of what was asked in vain, maybe in a file, and returns how to end then."""
-    told = (
-        f"{file} can't be read: {_why(error)}" if isinstance(error, OSError | UnicodeDecodeError) else in_a_line(error)
-    )
-    typer.echo(f"sql: {told}", err=True)
-    return typer.Exit(InputError.status if isinstance(error, OSError | UnicodeDecodeError) else status_of(error))
+def _refused(error: Exception) -> typer.Exit:
+    """Tells of what was asked in vain, and returns how to end then."""
+    typer.echo(f"sql: {in_a_line(error)}", err=True)
+    return typer.Exit(status_of(error))
 
 
 @contextmanager
@@ -209,8 +206,18 @@ def refuse_busy(address: endpoint.Address) -> None:
             raise InputError(f"{address.host}:{address.port} can't be listened on: {error.strerror}") from error
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
+def statements_in(file: Path) -> str:
+    """Returns the statements in a file.
+
+    Raises:
+        InputError: it can't be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file} can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} can't be read: it is not UTF-8") from error
 
 
 def start_spark(folder: str) -> SparkSession:

@@ -243,9 +243,9 @@ def _partitions(facts: GroupFacts, end: datetime) -> tuple[list[dict[str, Any]],
             owner = facts.name_of(each.member_id, each.client_id) or "its owner"
             idle.append(bar(last - timedelta(milliseconds=away_ms), last, partition=name, why=f"{owner} {how}"))
     shown = {each["partition"] for each in owners}
-    for each, until in facts.left_idle(end):
-        if (name := f"{each.topic}-{each.partition}") in shown:
-            idle.append(bar(each.until or end, until, partition=name, why="nobody had it"))
+    for (topic, partition), since, until in facts.left_idle(end):
+        if (name := f"{topic}-{partition}") in shown:
+            idle.append(bar(since, until, partition=name, why="nobody had it"))
     return owners, idle
 
 

@@ -15,6 +15,8 @@ from coordinator_udf.forensics.window import MILLISECOND, Window
 #: A section lists so many rebalances, of some 700 characters each; where there are more, those that took longest. Half
 #: and double are sections of 70 and 280 KB in place of 140.
 _MOST_REBALANCES: Final = 200
+#: What the reason of who was removed says (Kafka's admin client).
+REMOVED: Final = "removed by an admin"
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Life:
     @property
     def was_removed(self) -> bool:
         """Whether an administrator removed it."""
-        return self.ended_by == "left" and "removed by an admin" in (self.client_reason or "")
+        return self.ended_by == "left" and REMOVED in (self.client_reason or "")
 
     def cut(self, until: datetime | None) -> Life:
         """Returns its life as far as it is known at a moment."""
@@ -229,8 +231,8 @@ class GroupFacts:
             found, key=lambda held: (-(held.idle_before_ms or 0) - self.away(held, held.since)[0], held.since)
         )
 
-    def left_idle(self, end: datetime) -> list[tuple[Ownership, datetime]]:
-        """Returns the last owners of partitions that had none after them, with the end of that.
+    def left_idle(self, end: datetime) -> list[tuple[tuple[str, int], datetime, datetime]]:
+        """Returns the partitions that had no owner after their last one, with from when to when.
 
         It ends with the last of any owner of their topic: nobody may want it from then on.
 
@@ -243,8 +245,8 @@ class GroupFacts:
             last[held.topic, held.partition] = held
             wanted[held.topic] = max(wanted.get(held.topic, held.since), held.until or end)
         return [
-            (held, wanted[held.topic])
-            for held in last.values()
+            (place, held.until, wanted[held.topic])
+            for place, held in last.items()
             if held.until is not None and held.until < wanted[held.topic]
         ]
 
@@ -260,8 +262,8 @@ class GroupFacts:
             found[held.topic, held.partition] += self.window.within_ms(
                 held.since - (held.idle_before_ms or 0) * MILLISECOND, held.since
             ) + self.window.within_ms(last - self.away(held, end)[0] * MILLISECOND, last)
-        for held, until in self.left_idle(end):
-            found[held.topic, held.partition] += self.window.within_ms(held.until or end, until)
+        for place, since, until in self.left_idle(end):
+            found[place] += self.window.within_ms(since, until)
         return max(found.values(), default=0)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from coordinator_udf.forensics.facts import Expulsion, Finding, GroupFacts, Life, Rebalance
+from coordinator_udf.forensics.facts import REMOVED, Expulsion, Finding, GroupFacts, Life, Rebalance
 
 TRIGGERS: Final = {
     "MEMBER_ADDED": "{who} joined",
@@ -84,7 +84,7 @@ def rebalance_sentence(rebalance: Rebalance, facts: GroupFacts) -> str:
 def _trigger(r: Rebalance, facts: GroupFacts) -> str:
     who = facts.name_of(r.trigger_member_id, r.trigger_client_id) or "a member that is not told"
     words = r.client_reason
-    if r.trigger == "MEMBER_LEFT" and words and "removed by an admin" in words:
+    if r.trigger == "MEMBER_LEFT" and words and REMOVED in words:
         return _removal(r, facts)
     text = TRIGGERS.get(r.trigger, r.trigger.lower().replace("_", " ") + ": {who}")
     silence = ""
