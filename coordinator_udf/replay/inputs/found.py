@@ -107,11 +107,19 @@ def _add_directory(path: Path, found: Found) -> None:
             if place not in files or (files[place].is_symlink() and not file.is_symlink()):
                 files[place] = file
     if not files and not inside.paths:
-        tables = f", which has ({'; '.join(inside.passed_over)})" if inside.passed_over else ""
-        raise InputError(f"{path} is a directory without files, and no Delta table (it has no {DELTA_LOG}){tables}")
+        raise InputError(
+            f"{path} is a directory without files, and no Delta table (it has no {DELTA_LOG}){_inside(path, inside)}"
+        )
     found.paths += [*files.values(), *inside.paths]
     found.failures |= inside.failures
     found.passed_over += inside.passed_over
+
+
+def _inside(path: Path, inside: Found) -> str:
+    """Tells what else a directory has, and which table in it can be replayed."""
+    told = "".join(f"; {line}" for line in inside.passed_over)
+    logs = sorted(log.parent for log in path.rglob(f"request_log/{DELTA_LOG}"))
+    return f"{told}; name the table that is meant: {logs[0]}" if logs else told
 
 
 def _walk(top: Path, found: Found) -> Iterator[tuple[Path, list[str]]]:
