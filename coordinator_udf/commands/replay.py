@@ -32,7 +32,7 @@ from coordinator_udf.replay.inputs.kafka_topic import topics_as_tables
 from coordinator_udf.replay.judge.report import SourceReport, doubts, explanation_lines, status, summary, total
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
-from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.replay.tasks.session import session_if_needed
 from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import UserError
@@ -60,6 +60,7 @@ def main(
     """Replays logs into the tables under --out. Each broker's is a source of its own, named in the column source.
 
     Rotated parts of a log are put together in the order of time, and a broker's own log goes beside its request log.
+    Recorded logs are read by processes of this machine; Spark reads Muster's own, and all that spark-submit is given.
 
     Ends with status 1 if an input couldn't be read, 2 for a wrong command, 3 if one is doubtful (--doubt-from).
     """
@@ -75,7 +76,7 @@ def main(
                     tuple(paths), stage.target(out), options, form, lines, different, overwrite, one_broker, topics
                 )
                 checked = check_request(request)
-                with replay_session() as spark:
+                with session_if_needed(checked) as spark:
                     reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
             stage.send()
     except UserError as error:

@@ -24,8 +24,8 @@ from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.forensics.window import Window, parse_time
 from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, status, summary
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, needs_spark, replay
-from coordinator_udf.replay.tasks.session import replay_session
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.replay.tasks.session import replay_session, session_if_needed
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
@@ -213,9 +213,7 @@ def replay_inputs(request: ReplayRequest) -> list[SourceReport]:
         InputError, SettingsError: the inputs or settings make no sense.
     """
     checked = check_request(request)
-    if not needs_spark(checked):
-        return replay(None, request, say, checked)
-    with replay_session() as spark:
+    with session_if_needed(checked) as spark:
         return replay(spark, request, say, checked)
 
 

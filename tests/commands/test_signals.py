@@ -106,6 +106,8 @@ DEMO = str(ROOT / "conf" / "demo.toml")
 SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
 REPLAY = muster("replay", "{inputs}/long.log", "--out", "out")
 CASES = (
+    Case("replay with Spark", muster("replay", "{inputs}/tables/request_log", "--out", "out"),
+         lambda place: place.has_temporary("blockmgr-*")),
     Case("replay", REPLAY, replays),
     Case("replay", REPLAY, replays, signal.SIGINT),
     Case("report", muster("report", "{inputs}/long.log", "{inputs}/other.log.gz"),

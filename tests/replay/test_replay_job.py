@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter, defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ from coordinator_udf.replay.inputs.plan import source_names
 from coordinator_udf.replay.judge.report import SourceReport, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
+from coordinator_udf.replay.tasks import session
+from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.in_process import Runs
 from coordinator_udf.replay.tasks.rerun import put_on_log
+from coordinator_udf.replay.tasks.session import session_if_needed
 from coordinator_udf.streaming.folding import claim_history, fold
 from coordinator_udf.user_errors import InputError
 from jobs.replay_requests import main
@@ -246,6 +249,27 @@ def test_what_is_wrong_is_said_before_spark_starts(arguments: list[str], said: s
     assert result.exit_code == 2
     assert said in result.output
     assert not list(tmp_path.iterdir())
+
+
+def test_recorded_logs_are_read_without_spark_where_nobody_gave_the_job_executors(tmp_path: Path) -> None:
+    request = ReplayRequest((SAMPLE_LOG,), tmp_path / "out", ReplayOptions())
+    with session_if_needed(check_request(request)) as spark:
+        assert spark is None
+        (report,) = replay(spark, request, print)
+    assert (report.requests, sum(report.different.values())) == (457, 0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("reason", ["own log", "spark-submit"])
+def test_own_logs_and_what_is_submitted_get_a_session(
+    reason: str, replayed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "replay_session", lambda: nullcontext("a session"))
+    if reason == "spark-submit":
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    log = replayed / "request_log" if reason == "own log" else SAMPLE_LOG
+    with session_if_needed(check_request(ReplayRequest((log,), tmp_path / "out", ReplayOptions()))) as given:
+        assert str(given) == "a session"
 
 
 def test_the_shards_of_a_source_say_the_same_in_one_process(tmp_path: Path) -> None:

@@ -26,15 +26,13 @@ from coordinator_udf.replay.tasks.own import run_own_log
 from coordinator_udf.replay.tasks.portions import Portion, PortionResult, run_portion
 from coordinator_udf.replay.tasks.process_tasks import in_processes
 from coordinator_udf.replay.tasks.recorded import Job, TaskResult, run_recorded
+from coordinator_udf.replay.tasks.session import OWN_FORMS
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
 from coordinator_udf.tables.output_places import check_folder
 from coordinator_udf.tables.parquet_files import commit, nothing_left_behind, refuse_existing
 from coordinator_udf.user_errors import InputError
 
 Say = Callable[[str], None]
-
-#: The project's own logs, which are shared among tasks shard by shard.
-_OWN = frozenset({Format.TABLE, Format.LOG})
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):
@@ -90,18 +88,13 @@ def _look_at_state(state: Sequence[Path]) -> None:
             raise InputError(f"{dump} is no dump of __consumer_offsets, as --state needs it")
 
 
-def needs_spark(sources: Iterable[SourceInput]) -> bool:
-    """Returns whether there are logs of our own, whose shards are shared among tasks."""
-    return any(source.form in _OWN for source in sources)
-
-
 def replay(
     spark: SparkSession | None, request: ReplayRequest, say: Say, checked: Sequence[SourceInput] | None = None
 ) -> list[SourceReport]:
     """Runs a replay; a report for each coordinator, in the order of their first inputs.
 
     Args:
-        spark: without it recorded logs are read by processes of this machine; see `needs_spark`.
+        spark: without it recorded logs are read by processes of this machine; see `session_if_needed`.
         checked: what `check_request` found, if that was asked already.
 
     Raises:
@@ -157,7 +150,7 @@ def _job(request: ReplayRequest, source: SourceInput, scratch: Path) -> Job:
 
 def _run(spark: SparkSession | None, jobs: Sequence[Job], say: Say) -> list[TaskResult]:
     # The largest first, so that none of them is left alone at the end.
-    recorded = sorted((job for job in jobs if job.form not in _OWN), key=_size, reverse=True)
+    recorded = sorted((job for job in jobs if job.form not in OWN_FORMS), key=_size, reverse=True)
     long = [job for job in recorded if job.lines > TASK_LINES]
     short = [job for job in recorded if job.lines <= TASK_LINES]
     done = in_processes(short, run_recorded, say) if spark is None else in_tasks(spark, short, run_recorded, say)
@@ -171,7 +164,7 @@ def _run(spark: SparkSession | None, jobs: Sequence[Job], say: Say) -> list[Task
     for job in long:
         results[job.source] = run_long_log(job, run_portions, say)
     for job in jobs:
-        if job.form in _OWN:
+        if job.form in OWN_FORMS:
             assert spark is not None, "shards of our own log are shared among Spark's tasks"
             say(f"{job.source}: a request log of our own")
             results[job.source] = run_own_log(spark, job, say)

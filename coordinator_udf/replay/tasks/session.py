@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 from coordinator_udf import stopping
+from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
+from coordinator_udf.replay.inputs.plan import SourceInput
 from coordinator_udf.tables.spark_session import delta_session
+
+#: The project's own logs, which are shared among Spark's tasks shard by shard.
+OWN_FORMS = frozenset({Format.TABLE, Format.LOG})
 
 _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(SLICE_ROWS),
@@ -28,3 +34,16 @@ def replay_session() -> Iterator[SparkSession]:
     finally:
         if not stopping.was_stopped():
             spark.stop()
+
+
+@contextmanager
+def session_if_needed(sources: Sequence[SourceInput]) -> Iterator[SparkSession | None]:
+    """Gives a session for logs that Spark shares among tasks, and where spark-submit gave the job executors.
+
+    To start one takes longer than to read most recorded logs; None leaves them to processes of this machine.
+    """
+    if any(source.form in OWN_FORMS for source in sources) or "PYSPARK_GATEWAY_PORT" in os.environ:
+        with replay_session() as spark:
+            yield spark
+    else:
+        yield None
