@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -21,3 +24,18 @@ class InputError(UserError):
 def status_of(error: Exception) -> int:
     """Returns what a command ends with for an error, which may be that of a library."""
     return error.status if isinstance(error, UserError) else UserError.status
+
+
+@contextmanager
+def telling_errors(command: str, *libraries: type[Exception]) -> Iterator[None]:
+    """Ends a command that a UserError, or an error of some libraries, leaves, with one line on standard error.
+
+    Raises:
+        SystemExit: with the error's status.
+    """
+    told: tuple[type[Exception], ...] = (UserError, *libraries)
+    try:
+        yield
+    except told as error:
+        sys.stderr.write(f"{command}: {error}\n")
+        raise SystemExit(status_of(error)) from error

@@ -15,7 +15,7 @@ from coordinator_udf import stopping
 from coordinator_udf.replay.members.summary import difference_line, family_lines, judge
 from coordinator_udf.simulation.recorded.comparison import judge_in_world
 from coordinator_udf.tables.output_places import check_file
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import telling_errors
 
 
 def main(
@@ -34,15 +34,12 @@ def main(
     Where Kafka's coordinator answered, all members of a recording also run together in a simulated world, which takes
     the applications' calls and the network's delays from the recording.
     """
-    try:
+    with telling_errors("replay"):
         if differences is not None:
             check_file(differences, "--differences")
         verdicts = [judge(trace, protocol) for trace in traces]
         if protocol is None:
             verdicts += [verdict for verdict in map(judge_in_world, traces) if verdict is not None]
-    except UserError as error:
-        typer.echo(f"replay: {error}", err=True)
-        raise typer.Exit(error.status) from error
     different = [verdict for verdict in verdicts if verdict.difference is not None]
     if differences is not None:
         lines = (msgspec.json.encode(difference_line(verdict), enc_hook=repr) + b"\n" for verdict in different)

@@ -16,7 +16,7 @@ from coordinator_udf import stopping
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.seed_search import Searched, search
 from coordinator_udf.simulation.telling import first_of_each_kind, replay_command
-from coordinator_udf.user_errors import InputError, UserError
+from coordinator_udf.user_errors import InputError, telling_errors
 
 #: The job that runs one world again.
 _REPLAYS = Path(__file__).with_name("simulate_groups.py")
@@ -37,12 +37,9 @@ def main(
     processes: Annotated[int, typer.Option(min=1, help="How many worlds run side by side.")] = 1,
 ) -> None:
     """Runs worlds and tells what must not be in them; exit status 1 if any of it isn't Kafka's own."""
-    try:
+    with telling_errors("search-worlds"):
         paths = {path.stem: path for path in scenarios}
         searched = search(scenarios, _range(seeds), done, processes, lambda one: _tell(one, paths[one.scenario]))
-    except UserError as error:
-        typer.echo(f"search-worlds: {error}", err=True)
-        raise typer.Exit(error.status) from error
     ours = False
     for scenario in dict.fromkeys(one.scenario for one in searched):
         of_scenario = [one for one in searched if one.scenario == scenario]

@@ -20,7 +20,7 @@ from coordinator_udf.simulation.scenario import LAST_SEED, draw_world, read_scen
 from coordinator_udf.simulation.shrink import run
 from coordinator_udf.simulation.tasks import SimulationRequest, check_request, simulate
 from coordinator_udf.simulation.telling import fewest_events, violation_lines
-from coordinator_udf.user_errors import InputError, UserError
+from coordinator_udf.user_errors import InputError, telling_errors
 
 #: As many as a search of worlds takes: tasks for them fit into memory. Of the smallest scenarios they are a week.
 _MOST_WORLDS = 1_000_000
@@ -62,24 +62,20 @@ def main(
 
     Exit status 1 if there is any that isn't Kafka's own (docs/scenarios.md).
     """
-    if replay is not None:
-        raise typer.Exit(_replay(scenarios, replay))
-    if members is not None:
-        raise typer.Exit(_reckon(scenarios, members, seeds, plot))
-    if plot is not None:
-        typer.echo("simulate: --plot is of the load that --members reckons", err=True)
-        raise typer.Exit(2)
-    if out is None:
-        typer.echo("simulate: --out is missing: the folder for the tables", err=True)
-        raise typer.Exit(2)
-    request = SimulationRequest(tuple(scenarios), out, first_seed, seeds, overwrite)
-    try:
+    with telling_errors("simulate"):
+        if replay is not None:
+            raise typer.Exit(_replay(scenarios, replay))
+        if members is not None:
+            _reckon(scenarios, members, seeds, plot)
+            return
+        if plot is not None:
+            raise InputError("--plot is of the load that --members reckons")
+        if out is None:
+            raise InputError("--out is missing: the folder for the tables")
+        request = SimulationRequest(tuple(scenarios), out, first_seed, seeds, overwrite)
         check_request(request)
         with replay_session() as spark:
             found = simulate(spark, request, _say)
-    except UserError as error:
-        typer.echo(f"simulate: {error}", err=True)
-        raise typer.Exit(error.status) from error
     for line in violation_lines(found, request, Path(__file__), _say):
         typer.echo(line)
     if any(one.violation.kind not in KAFKAS_OWN for one in found):
@@ -90,34 +86,25 @@ def _say(line: str) -> None:
     typer.echo(f"simulate: {line}", err=True)
 
 
-def _reckon(scenarios: list[Path], members: int, worlds: int, plot: Path | None) -> int:
-    """Tells what a fleet asks of its coordinators, each world's groups standing for many. Returns the exit status."""
-    try:
+def _reckon(scenarios: list[Path], members: int, worlds: int, plot: Path | None) -> None:
+    """Tells what a fleet asks of its coordinators, each world's groups standing for many."""
+    if plot is not None:
+        check_plot(plot)
+        if len(scenarios) > 1:
+            raise InputError(f"--plot is of one scenario, not of {len(scenarios)}")
+    for path in scenarios:
+        load = fleet_load(read_scenario(path), members, worlds)
+        for line in load_lines(load):
+            typer.echo(line)
         if plot is not None:
-            check_plot(plot)
-            if len(scenarios) > 1:
-                raise InputError(f"--plot is of one scenario, not of {len(scenarios)}")
-        for path in scenarios:
-            load = fleet_load(read_scenario(path), members, worlds)
-            for line in load_lines(load):
-                typer.echo(line)
-            if plot is not None:
-                load_chart(load).save(str(plot))
-    except UserError as error:
-        typer.echo(f"simulate: {error}", err=True)
-        return error.status
-    return 0
+            load_chart(load).save(str(plot))
 
 
 def _replay(scenarios: list[Path], seed: int) -> int:
     """Tells what must not be in one world, and the shortest list of events that shows it. Returns the exit status."""
     is_ours = False
     for path in scenarios:
-        try:
-            plan = draw_world(read_scenario(path), seed)
-        except UserError as error:
-            typer.echo(f"simulate: {error}", err=True)
-            return error.status
+        plan = draw_world(read_scenario(path), seed)
         found = run(plan, seed)
         typer.echo(f"{path.stem}, seed {seed}: {len(found)} violations")
         for kind in dict.fromkeys(violation.kind for violation in found):

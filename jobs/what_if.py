@@ -23,7 +23,7 @@ from coordinator_udf.simulation.what_if.other_kinds import not_simulated
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
 from coordinator_udf.simulation.what_if.span import Span, span_of, why_nothing_is_counted
 from coordinator_udf.tables.output_places import check_file, write_file
-from coordinator_udf.user_errors import InputError, UserError
+from coordinator_udf.user_errors import InputError, telling_errors
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -92,7 +92,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")] = None,
 ) -> None:
     """Compares what happened to a log's groups with what would have happened under other settings."""
-    try:
+    with telling_errors("what-if"):
         if json_file is not None:
             _check_json(json_file, log)
         entries = read_entries(log)
@@ -111,9 +111,6 @@ def main(
         span = span_of(start, end, entries)
         _check(groups, change, span)
         outcomes = _compared(groups, change, seeds, span)
-    except UserError as error:
-        typer.echo(f"what-if: {error}", err=True)
-        raise typer.Exit(error.status) from error
     left_out = others if group is None else {}
     for line in report_lines(outcomes, left_out):
         typer.echo(line)
@@ -133,11 +130,8 @@ def _check_json(json_file: Path, log: Path) -> None:
 
 
 def _write_json(json_file: Path, figures: dict[str, Any]) -> None:
-    try:
+    with telling_errors("what-if"):
         write_file(json_file, msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n", "--json")
-    except UserError as error:
-        typer.echo(f"what-if: {error}", err=True)
-        raise typer.Exit(error.status) from error
 
 
 def _check(groups: list[GroupLog], change: Change, span: Span) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from coordinator_udf import stopping
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import telling_errors
 
 _EXAMPLES: Final = """
 Kafka's group coordinator, to replay, to explain and to run.
@@ -71,12 +71,9 @@ def main() -> None:
     def run() -> None:
         app_of(named)()
 
-    try:
+    with telling_errors(str(named)):
         # Loading takes a second, in which Ctrl-C is to be as quiet.
         stopping.run(run)
-    except UserError as error:
-        typer.echo(f"{named}: {error}", err=True)
-        sys.exit(error.status)
 
 
 def app_of(named: str | None) -> typer.Typer:

@@ -10,10 +10,10 @@ from typing import Annotated, Final
 import typer
 from deltalake import DeltaTable
 
-from coordinator_udf.offsets_topic.compaction import Compaction, CompactionConflictError, Removed, compact, pack_files
+from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact, pack_files
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.tables.spark_session import delta_session
-from coordinator_udf.user_errors import InputError
+from coordinator_udf.user_errors import InputError, telling_errors
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
@@ -53,22 +53,28 @@ def main(
     newest record's time of each source. What the views answer doesn't change. Old files go with Delta's VACUUM.
     """
     table = f"{absolute(tables)}/consumer_offsets"
-    if not DeltaTable.is_deltatable(table):
-        typer.echo(f"compact: {table} is no Delta table; --tables expects the folder that holds it", err=True)
-        raise typer.Exit(InputError.status)
-    spark = delta_session("muster-compact-offsets", SETTINGS)
-    try:
-        wanted = Compaction(
-            source=source, partition=partition, delete_retention_ms=delete_retention_ms, min_lag_ms=min_lag_ms
-        )
+    wanted = Compaction(
+        source=source, partition=partition, delete_retention_ms=delete_retention_ms, min_lag_ms=min_lag_ms
+    )
+    with telling_errors("compact"):
+        if not DeltaTable.is_deltatable(table):
+            raise InputError(f"{table} is no Delta table; --tables expects the folder that holds it")
+        _say("starting Spark")
+        spark = delta_session("muster-compact-offsets", SETTINGS)
+        # It would say that it shortens what it doesn't show.
+        spark.sparkContext.setLogLevel("ERROR")
+        _say(f"looking in {table} for what newer records supersede")
         removed = compact(spark, table, wanted, attempts=attempts)
-    except CompactionConflictError as error:
-        typer.echo(f"compact: {error}", err=True)
-        raise typer.Exit(1) from error
     _tell(removed)
     if pack:
+        _say("packing small files")
         gone, come = pack_files(table)
         typer.echo(f"packed {gone} files into {come}")
+
+
+def _say(line: str) -> None:
+    """Tells how far it is."""
+    typer.echo(f"compact: {line}", err=True)
 
 
 def _tell(removed: list[Removed]) -> None:

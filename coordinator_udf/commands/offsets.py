@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ from coordinator_udf.gateway.security.load import Security
 from coordinator_udf.gateway.upstream.migrate import GroupCoordinator, MigrationError, Move, plan
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.offsets_topic.cli import app
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import telling_errors
 
 
 class To(StrEnum):
@@ -86,11 +85,8 @@ def _settings(addresses: str, security: Path | None) -> UpstreamSettings:
 
 def main() -> None:
     """Runs the command; what a person can do something about is said in one line."""
-    try:
+    with telling_errors("offsets"):
         stopping.run(lambda: app(prog_name="offsets"))
-    except UserError as error:
-        typer.echo(f"offsets: {error}", err=True)
-        sys.exit(error.status)
 
 
 if __name__ == "__main__":

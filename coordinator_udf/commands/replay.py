@@ -35,7 +35,7 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, re
 from coordinator_udf.replay.tasks.session import session_if_needed
 from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.staging import staging
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import telling_errors
 
 
 def main(
@@ -64,7 +64,7 @@ def main(
 
     Ends with status 1 if an input couldn't be read, 2 for a wrong command, 3 if one is doubtful (--doubt-from).
     """
-    try:
+    with telling_errors("replay"):
         refuse_existing(out, overwrite)
         with staging() as stage:
             begin_with = stage.fetch_all(state or ())
@@ -79,9 +79,6 @@ def main(
                 with session_if_needed(checked) as spark:
                     reports = replay(spark, request, lambda line: typer.echo(f"replay: {line}", err=True), checked)
             stage.send()
-    except UserError as error:
-        typer.echo(f"replay: {error}", err=True)
-        raise typer.Exit(error.status) from error
     for line in [*(explanation_lines(reports) if explain else ()), *summary(reports)]:
         typer.echo(line)
     _judge(reports, doubt_from, fail_on_difference=fail_on_difference)

@@ -33,7 +33,7 @@ from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.pipes import STANDARD
 from coordinator_udf.tables.places import is_directory, is_uri
 from coordinator_udf.tables.staging import staging
-from coordinator_udf.user_errors import InputError, UserError, status_of
+from coordinator_udf.user_errors import InputError, telling_errors
 
 #: What a report is called where nobody names it.
 _NAMES: Final = {
@@ -85,7 +85,7 @@ def main(
     Ends with status 1 if an input couldn't be read, 2 for a wrong command, 3 if one is doubtful (--doubt-from): the
     report is of the others, and says so.
     """
-    try:
+    with telling_errors("report", PySparkException):
         options = ReplayOptions.load(None, settings or (), None, time_zone)
         window = _window(group, since, until, options.zone())
         predicted = {} if what_if is None else read_what_if(what_if)
@@ -114,9 +114,6 @@ def main(
             _write(page, render(groups, form, evidence.lines, predicted))
             stage.send()
             _end(page, output, groups)
-    except (UserError, PySparkException) as error:
-        typer.echo(f"report: {error}", err=True)
-        raise typer.Exit(status_of(error)) from error
     if evidence.status:
         raise typer.Exit(evidence.status)
 

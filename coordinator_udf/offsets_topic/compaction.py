@@ -20,6 +20,8 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
+from coordinator_udf.user_errors import UserError
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -82,7 +84,7 @@ class Compaction:
     min_lag_ms: int
 
 
-class CompactionConflictError(Exception):
+class CompactionConflictError(UserError):
     """Others changed the same files each time that the compaction wanted to commit."""
 
 

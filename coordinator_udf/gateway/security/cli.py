@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf.gateway.security.users import checked_name, names, read_users, verifiers, write_users
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import UserError, telling_errors
 
 app = typer.Typer(
     add_completion=False,
@@ -59,11 +59,8 @@ def list_users(file: File) -> None:
 
 def main() -> None:
     """Runs the command; what a person can do something about is said in one line."""
-    try:
+    with telling_errors("users"):
         app()
-    except UserError as error:
-        typer.echo(f"users: {error}", err=True)
-        sys.exit(error.status)
 
 
 if __name__ == "__main__":
