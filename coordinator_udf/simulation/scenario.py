@@ -125,7 +125,7 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     """Returns the members with what a fault does to some of their processes, and the processes that replace these."""
     if fault.kind == "scale":
         return [*members, *_added(members, fault, draws)]
-    newest = {member.client_id: place for place, member in enumerate(members) if member.habit is None}
+    newest = {member.client_id: place for place, member in enumerate(members) if _is_meant(member, fault)}
     everybody = list(newest.values())
     chosen = everybody
     if fault.kind in {"crash", "stall", "hang", "cut", "slow"}:
@@ -163,9 +163,13 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     return changed
 
 
+def _is_meant(member: MemberPlan, fault: Fault) -> bool:
+    return member.habit is None and fault.group in {"", member.group_id}
+
+
 def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[MemberPlan]:
     """Returns more members, set up as the first of each group is, the groups in turn."""
-    first = list({member.group_id: member for member in reversed(members) if member.habit is None}.values())
+    first = list({member.group_id: member for member in reversed(members) if _is_meant(member, fault)}.values())
     start_ms = _ms(fault.at_s, draws)
     added: list[MemberPlan] = []
     taken = {member.client_id for member in members}

@@ -168,6 +168,11 @@ def _faults(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
                     f"faults[{number}].{name} is missing, expected {_expected(Fault, name)}: "
                     f"a fault of the kind {fault.kind} needs it"
                 )
+        groups = dict.fromkeys(family.group for family in scenario.members if family.habit is None)
+        if fault.group and fault.group not in groups:
+            yield f"faults[{number}].group is {fault.group!r}, expected a group with members without a habit: " + (
+                ", ".join(groups) or "there is none"
+            )
 
 
 def _changes_of_topics(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:

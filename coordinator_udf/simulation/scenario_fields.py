@@ -63,7 +63,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         kind: deploy and migrate take all members in turn, ``wave`` of them each ``every_s``; restart takes all at once;
             scale starts as many more members as ``count`` says, ``wave`` of them each ``every_s``.
-        count: how many members it happens to, drawn from all; how often for a failover.
+        group: whose members it happens to, or who is scaled; those of all groups, if none is said.
+        count: how many members it happens to, drawn from all of these; how often for a failover.
         back_s: how long until a crashed or deployed process is replaced, or a deleted topic made again; None: never.
         length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
         by_s: how much longer messages take over a slow link.
@@ -73,6 +74,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: Kind
     at_s: Span
+    group: str = ""
     count: Count = 1
     every_s: Seconds = 1.0
     back_s: Span | None = None
@@ -106,15 +108,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 #: The fields of each kind of fault beside ``kind`` and ``at_s``: those that it can't do without, and those that it can.
 FIELDS_OF: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "deploy": ((), ("back_s", "every_s", "wave")),
-    "migrate": (("back_s",), ("every_s", "wave")),
-    "restart": ((), ("back_s",)),
-    "crash": ((), ("back_s", "count")),
-    "stall": (("length_s",), ("count",)),
-    "hang": (("length_s",), ("count",)),
-    "cut": (("length_s",), ("count",)),
-    "slow": (("length_s", "by_s"), ("count",)),
-    "scale": ((), ("count", "every_s", "wave")),
+    "deploy": ((), ("back_s", "every_s", "group", "wave")),
+    "migrate": (("back_s",), ("every_s", "group", "wave")),
+    "restart": ((), ("back_s", "group")),
+    "crash": ((), ("back_s", "count", "group")),
+    "stall": (("length_s",), ("count", "group")),
+    "hang": (("length_s",), ("count", "group")),
+    "cut": (("length_s",), ("count", "group")),
+    "slow": (("length_s", "by_s"), ("count", "group")),
+    "scale": ((), ("count", "every_s", "group", "wave")),
     "failover": ((), ("count", "length_s")),
     "grow": (("partitions",), ("topic",)),
     "delete": ((), ("back_s", "topic")),

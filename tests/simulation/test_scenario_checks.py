@@ -93,6 +93,14 @@ _WRONG = [
         "faults[0].topic is 'u', expected a topic that there is: t",
     ),
     (
+        {"faults": "{ kind = 'crash', at_s = 1, group = 'h' }"},
+        "faults[0].group is 'h', expected a group with members without a habit: g",
+    ),
+    (
+        {"faults": "{ kind = 'failover', at_s = 1, group = 'g' }"},
+        "faults[0].group is 'g', expected none, for a fault of the kind",
+    ),
+    (
         {"faults": "{ kind = 'delete', at_s = 9 }, { kind = 'grow', at_s = 20, partitions = 5 }"},
         "faults[1].at_s is 20.0, expected a time after what happens to t before",
     ),

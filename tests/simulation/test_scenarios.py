@@ -146,6 +146,28 @@ def test_a_world_goes_on_after_its_last_fault(tmp_path: Path) -> None:
     assert draw_world(read_scenario(path), 3).end_ms == 100_000
 
 
+@pytest.mark.parametrize("kind", ["deploy", "restart", "crash", "stall", "hang", "cut", "slow", "scale", "migrate"])
+def test_a_fault_of_one_group_leaves_the_others_alone(tmp_path: Path, kind: str) -> None:
+    needed = {"stall": ", length_s = 5", "hang": ", length_s = 5", "cut": ", length_s = 5",
+              "slow": ", length_s = 5, by_s = 1", "migrate": ", back_s = 1"}  # fmt: skip
+    path = tmp_path / "two.toml"
+    told = (
+        "title = 'x'\nend_s = 100\ntopics = [{ name = 't', partitions = 4 }]\n"
+        "members = [{ count = 3, group = 'g' }, { count = 3, group = 'h', name = 'h' }]\n"
+    )
+    path.write_text(told)
+    before = draw_world(read_scenario(path), 1).members
+    count = "" if kind in {"deploy", "restart", "migrate"} else ", count = 2"
+    path.write_text(f"{told}faults = [{{ kind = '{kind}', at_s = 20, group = 'h'{count}{needed.get(kind, '')} }}]")
+    after = draw_world(read_scenario(path), 1).members
+    assert [member for member in after if member.group_id == "g"] == [m for m in before if m.group_id == "g"]
+    changed = [member for member in after if member.group_id == "h" and member not in before]
+    assert {member.client_id for member in changed} == (
+        {"h1-more1", "h1-more2"} if kind == "scale" else {member.client_id for member in changed if member.run == 1}
+    )
+    assert len({member.client_id for member in changed}) == (3 if not count else 2)
+
+
 def test_members_are_set_up_as_a_scenario_says_and_those_that_misbehave_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
     path.write_text(_SMALL.format(quiet_s=60, until_s="[20, 30]"))
