@@ -57,6 +57,7 @@ from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
 from coordinator_udf.streaming.sink import DEFAULT_LARGE_BATCH_ROWS
 from coordinator_udf.streaming.startup import StartupPhases
+from coordinator_udf.tables.spark_session import stop_session
 from coordinator_udf.user_errors import InputError
 
 
@@ -152,7 +153,7 @@ def _coordinate(
     totals = coordinator.sink.totals
     said = f"{totals.requests:,} requests, {totals.answers:,} answers, {totals.rejected:,} rejected"
     tell(f"handled {said}")
-    spark.stop()
+    stop_session(spark)
 
 
 def _refuse_mixed(source: Source, log: str | None, kafka_config: Path | None) -> None:

@@ -130,6 +130,17 @@ def _driver_java(*, submitted: bool) -> Iterator[None]:
 def _end_quietly(session: SparkSession) -> None:
     """Ends a session whose work is cut off: its tasks fail, of which nobody needs to hear."""
     session.sparkContext.setLogLevel("OFF")
+    stop_session(session)
+
+
+def stop_session(session: SparkSession) -> None:
+    """Ends a session whose work is done.
+
+    What Spark still forgets of broadcasts then finds the threads for it gone, and Scala prints a stack trace of that,
+    past any log. What is logged is still told.
+    """
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001
+    jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
     session.stop()
 
 

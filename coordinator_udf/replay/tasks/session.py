@@ -12,7 +12,7 @@ from coordinator_udf import stopping
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
 from coordinator_udf.replay.inputs.plan import SourceInput
-from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.tables.spark_session import delta_session, stop_session
 
 #: The project's own logs, which are shared among Spark's tasks shard by shard.
 OWN_FORMS = frozenset({Format.TABLE, Format.LOG})
@@ -33,7 +33,7 @@ def replay_session() -> Iterator[SparkSession]:
         yield spark
     finally:
         if not stopping.was_stopped():
-            spark.stop()
+            stop_session(spark)
 
 
 @contextmanager
