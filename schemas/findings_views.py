@@ -11,6 +11,11 @@ _SLOW_MS: Final = 3000
 #: From this part of a timeout on that was nearly missed: with heartbeats each third of a session (Kafka's advice) none
 #: is missing at a third, one at two thirds.
 _NEAR: Final = 0.6
+#: What spares a restart its rebalance.
+_RESTART_OF_A_CONSUMER: Final = (
+    "with instance ids, and a session timeout longer than they were away, such a restart needs no rebalance"
+)
+_RESTART_OF_A_WORKER: Final = "for so long tasks wait for a worker that went, before others are given them"
 
 
 def _literal(column: str) -> str:
@@ -31,6 +36,7 @@ WITH joins AS (
            CASE WHEN q.api = 'JoinGroup'
                 THEN array_join(array_sort(transform(from_json(q.body, 'protocols ARRAY<STRUCT<name: STRING>>')
                                                          .protocols, each -> each.name)), ',') END AS assignors,
+           CASE WHEN q.api = 'JoinGroup' THEN get_json_object(q.body, '$.protocolType') END AS protocol_type,
            -- Who names none is content with the group's.
            CASE WHEN a.error_code = 0 THEN get_json_object(q.body, '$.serverAssignor') END AS server_assignor
     FROM request_log q LEFT JOIN group_responses a
@@ -39,7 +45,7 @@ WITH joins AS (
         q.api = 'ConsumerGroupHeartbeat' AND get_json_object(q.body, '$.serverAssignor') IS NOT NULL))
 ), mixes AS (
     SELECT source, group_id, count(DISTINCT session_timeout) AS timeouts, count(DISTINCT assignors) AS lists,
-           count(DISTINCT server_assignor) AS server_assignors,
+           count(DISTINCT server_assignor) AS server_assignors, max(protocol_type) = 'connect' AS is_connect,
            array_join(array_sort(collect_set(server_assignor)), ' / ') AS server_assignor_texts,
            count(DISTINCT CASE WHEN assignors IS NOT NULL THEN rebalance_timeout END) AS rebalance_timeouts,
            array_join(transform(array_sort(collect_set(CAST(session_timeout AS BIGINT))),
@@ -102,11 +108,15 @@ WITH joins AS (
     -- What was waited for is known when the wait is over.
     WHERE true AND within(until, until)
 ), lives AS (
-    SELECT source, group_id, identity, current_client_id, since, finding
+    SELECT source, group_id, identity, current_client_id, since, finding,
+           CASE WHEN lower(reason_before) LIKE '%poll%' THEN 'no poll'
+                WHEN lower(reason_before) LIKE '%unsubscribed%' THEN 'unsubscribed' ELSE 'not told' END AS cause
     FROM incarnations LATERAL VIEW explode(array(
         CASE WHEN group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 AND NOT coalesce(same_connection, false)
              THEN 'short absences' END,
-        CASE WHEN same_connection AND ended_before = 'left' THEN 'left and came back' END,
+        -- Who was removed by an administrator is told of as that.
+        CASE WHEN same_connection AND ended_before = 'left'
+                  AND coalesce(reason_before, '') NOT LIKE '%removed by an admin%' THEN 'left and came back' END,
         CASE WHEN is_duel THEN 'duplicate instance id' END)) AS finding
     WHERE true AND within(since, since)
 ), leaves AS (
@@ -120,7 +130,7 @@ WITH joins AS (
     SELECT source, group_id, group_instance_id AS instance_id, member_id AS holder, last_request AS since, at AS until
     FROM expulsions WHERE group_instance_id IS NOT NULL
 ), refusals AS (
-    SELECT source, group_id, client_id, group_instance_id, at, finding
+    SELECT source, group_id, client_id, group_instance_id, at, api, finding
     FROM (SELECT refused.*, held.holder IS NOT NULL AS is_held_by_dead FROM refused LEFT JOIN held
           ON held.source = refused.source AND held.group_id = refused.group_id
              AND held.instance_id = refused.group_instance_id AND refused.error = 'UNRELEASED_INSTANCE_ID'
@@ -128,9 +138,20 @@ WITH joins AS (
     LATERAL VIEW explode(array(
         CASE WHEN is_held_by_dead THEN 'instance id of a dead process'
              WHEN error IN ('FENCED_INSTANCE_ID', 'UNRELEASED_INSTANCE_ID') THEN 'duplicate instance id' END,
-        CASE WHEN error = 'INCONSISTENT_GROUP_PROTOCOL' THEN 'incompatible protocols' END,
+        CASE error WHEN 'INCONSISTENT_GROUP_PROTOCOL' THEN 'incompatible protocols'
+                   WHEN 'GROUP_MAX_SIZE_REACHED' THEN 'full group'
+                   WHEN 'INVALID_SESSION_TIMEOUT' THEN 'session timeout out of bounds' END,
         CASE WHEN why LIKE 'zombie%' THEN 'zombie commits' END)) AS finding
     WHERE true AND within(at, at)
+), dropped AS (
+    -- What nobody asked to be deleted: neither a request did, nor went the topic.
+    SELECT c.source, c.group_id, topic, topic_partition, timestamp_millis(c.ts) AS at
+    FROM (SELECT source, group_id, topic, topic_partition, ts, partition FROM consumer_offsets
+          WHERE record_type = 'OffsetCommit' AND offset_commit IS NULL AND request_id IS NULL) c
+    JOIN (SELECT DISTINCT source FROM request_log) told ON told.source = c.source
+    LEFT JOIN (SELECT DISTINCT source, log_ts FROM request_log WHERE api = 'TopicMetadata') gone
+    ON gone.source = c.source AND gone.log_ts = c.ts
+    WHERE gone.log_ts IS NULL AND within(timestamp_millis(c.ts), timestamp_millis(c.ts))
 ), found AS (
     SELECT source, group_id, finding, count(*) AS times,
            sum(CASE finding WHEN 'dead member held up the group' THEN waited_ms
@@ -196,14 +217,25 @@ WITH joins AS (
            CASE finding
                WHEN 'short absences'
                THEN concat(array_join(array_sort(collect_set(identity)), ', '),
-                           ' went and came back within a minute; with instance ids, and a session timeout ',
-                           'longer than they were away, such a restart needs no rebalance')
+                           ' went and came back within a minute; {_RESTART_OF_A_CONSUMER}')
                WHEN 'duplicate instance id'
                THEN concat('two processes used the instance id ', array_join(array_sort(collect_set(identity)), ', '),
                            ', and put each other out: ', array_join(array_sort(collect_set(current_client_id)), ', '))
-               ELSE concat(array_join(array_sort(collect_set(identity)), ', '),
-                           ' left and joined again as the same process: it did not poll in time, was subscribed anew, ',
-                           'or was removed by an admin') END,
+               ELSE array_join(filter(array(
+                        CASE WHEN bool_or(cause = 'no poll')
+                             THEN concat(array_join(array_sort(collect_set(
+                                      CASE WHEN cause = 'no poll' THEN identity END)), ', '),
+                                  ' left because it had not polled in time, and joined again as the same process') END,
+                        CASE WHEN bool_or(cause = 'unsubscribed')
+                             THEN concat(array_join(array_sort(collect_set(
+                                      CASE WHEN cause = 'unsubscribed' THEN identity END)), ', '),
+                                  ' unsubscribed, and joined again as the same process') END,
+                        CASE WHEN bool_or(cause = 'not told')
+                             THEN concat(array_join(array_sort(collect_set(
+                                      CASE WHEN cause = 'not told' THEN identity END)), ', '),
+                                  ' left and joined again as the same process: ',
+                                  'it did not poll in time, or was subscribed anew') END),
+                        words -> words IS NOT NULL), '; ') END,
            CASE finding WHEN 'left and came back' THEN 'max.poll.interval.ms' ELSE 'group.instance.id' END, min(since),
            'incarnations',
            CASE finding
@@ -211,7 +243,8 @@ WITH joins AS (
                THEN concat('group_instance_id IS NULL AND away_ms BETWEEN 0 AND 60000 ',
                            'AND NOT coalesce(same_connection, false)')
                WHEN 'duplicate instance id' THEN 'is_duel'
-               ELSE 'same_connection AND ended_before = "left"' END
+               ELSE concat('same_connection AND ended_before = "left" ',
+                           'AND coalesce(reason_before, "") NOT LIKE "%removed by an admin%"') END
     FROM lives WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
     SELECT source, group_id, finding, count(*), NULL,
@@ -244,9 +277,22 @@ WITH joins AS (
                            ' while its last process, dead, was not put out yet: whoever comes before its session ends ',
                            'is refused')
                WHEN 'incompatible protocols'
-               THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' shares no assignor with the group')
-               ELSE concat(array_join(array_sort(collect_set(client_id)), ', '), ' committed after being put out') END,
+               THEN concat(array_join(array_sort(collect_set(client_id)), ', '),
+                           CASE WHEN count(DISTINCT client_id) = 1 THEN ' shares' ELSE ' share' END,
+                           ' no assignor with the group')
+               WHEN 'full group'
+               THEN concat(array_join(array_sort(collect_set(client_id)), ', '),
+                           ' could not join, for the group had as many members as the broker allows')
+               WHEN 'session timeout out of bounds'
+               THEN concat(array_join(array_sort(collect_set(client_id)), ', '), ' could not join, for the broker ',
+                           'takes no session timeout that is shorter than group.min.session.timeout.ms ',
+                           'or longer than group.max.session.timeout.ms')
+               ELSE concat(array_join(array_sort(collect_set(client_id)), ', '),
+                           ' committed after being put out or removed') END,
            CASE finding WHEN 'incompatible protocols' THEN 'partition.assignment.strategy'
+                        WHEN 'full group' THEN CASE WHEN bool_or(api = 'ConsumerGroupHeartbeat')
+                                                    THEN 'group.consumer.max.size' ELSE 'group.max.size' END
+                        WHEN 'session timeout out of bounds' THEN 'session.timeout.ms'
                         WHEN 'duplicate instance id' THEN 'group.instance.id'
                         WHEN 'instance id of a dead process' THEN 'group.consumer.session.timeout.ms'
                         ELSE 'max.poll.interval.ms' END,
@@ -256,6 +302,8 @@ WITH joins AS (
                WHEN 'duplicate instance id' THEN 'error IN ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")'
                WHEN 'instance id of a dead process' THEN 'error = "UNRELEASED_INSTANCE_ID"'
                WHEN 'incompatible protocols' THEN 'error = "INCONSISTENT_GROUP_PROTOCOL"'
+               WHEN 'full group' THEN 'error = "GROUP_MAX_SIZE_REACHED"'
+               WHEN 'session timeout out of bounds' THEN 'error = "INVALID_SESSION_TIMEOUT"'
                ELSE 'why LIKE "zombie%"' END
     FROM refusals WHERE finding IS NOT NULL GROUP BY source, group_id, finding
     UNION ALL
@@ -282,6 +330,15 @@ WITH joins AS (
            concat('looks_like = "', looks_like, '"')
     FROM storms WHERE looks_like NOT IN ('start', 'shutdown') AND within(started, ended)
     GROUP BY source, group_id, looks_like
+    UNION ALL
+    SELECT source, group_id, 'offsets expired', count(*), NULL,
+           concat('what was committed for ', array_join(array_sort(collect_set(topic)), ', '),
+                  ' was dropped, for nobody had committed it again in time: whoever reads there next begins where ',
+                  'auto.offset.reset says'),
+           'offsets.retention.minutes', min(at),
+           'consumer_offsets',
+           'record_type = "OffsetCommit" AND offset_commit IS NULL AND request_id IS NULL'
+    FROM dropped GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, 'eager protocol in a large group', count(*), sum(duration_ms),
            concat('each of ', count(*), ' rebalances stopped ', max(member_count), ' members'),
@@ -329,9 +386,17 @@ WITH joins AS (
                   max_by(before_ts, silence_ms), ' AND ', max_by(log_ts, silence_ms))
     FROM near_silences LEFT JOIN names USING (source, group_id, member_id) GROUP BY source, group_id
 )
-SELECT source, group_id, finding, times, cost_ms, text,
-       -- Processes that share an instance id put each other out.
-       CASE WHEN finding = 'zombie commits' AND is_shared THEN 'group.instance.id' ELSE setting END AS setting,
+SELECT source, group_id, finding, times, cost_ms,
+       CASE WHEN is_connect THEN replace(text, '{_RESTART_OF_A_CONSUMER}', '{_RESTART_OF_A_WORKER}')
+            ELSE text END AS text,
+       -- Processes that share an instance id put each other out. Connect's workers have settings of their own.
+       CASE WHEN finding = 'zombie commits' AND is_shared THEN 'group.instance.id'
+            WHEN is_connect AND setting = 'max.poll.interval.ms' THEN 'rebalance.timeout.ms'
+            WHEN is_connect AND setting = 'group.instance.id' THEN 'scheduled.rebalance.max.delay.ms'
+            -- They hand connectors and tasks over in several rebalances, each an effect of the one before.
+            WHEN is_connect AND (setting = 'partition.assignment.strategy' OR finding = 'storm: chain')
+                 THEN 'connect.protocol'
+            ELSE setting END AS setting,
        first_at,
        concat('SELECT * FROM ', shown_in, ' WHERE source = ', {_literal("source")},
               ' AND group_id = ', {_literal("group_id")},
@@ -339,13 +404,14 @@ SELECT source, group_id, finding, times, cost_ms, text,
               CASE WHEN shown_in = 'waited_for' THEN ' AND within(until, until)'
                    WHEN shown_in IN ('storms', 'rebalances') THEN ' AND within(started, ended)'
                    WHEN shown_in = 'incarnations' THEN ' AND within(since, since)'
-                   WHEN shown_in <> 'request_log' THEN ' AND within(at, at)' ELSE '' END) AS evidence
+                   WHEN shown_in NOT IN ('request_log', 'consumer_offsets') THEN ' AND within(at, at)'
+                   ELSE '' END) AS evidence
 FROM (
     -- Of two processes with one instance id one may be refused, or each may be let in again, or both.
     SELECT *, row_number() OVER (PARTITION BY source, group_id, finding ORDER BY times DESC, shown_in DESC) AS place,
            bool_or(finding = 'duplicate instance id') OVER (PARTITION BY source, group_id) AS is_shared
     FROM found
-) told
+) told LEFT JOIN (SELECT source, group_id, is_connect FROM mixes) USING (source, group_id)
 WHERE place = 1
 """
 
@@ -377,7 +443,7 @@ def findings_between(since: str | None, until: str | None) -> str:
             )
         return "".join(f" AND {term}" for term in terms)
 
-    text = re.sub(r" AND within\((?P<begin>\w+(?:\(\w+\))?), (?P<end>\w+(?:\(\w+\))?)\)", within, _FINDINGS)
+    text = re.sub(r" AND within\((?P<begin>\w+(?:\([\w.]+\))?), (?P<end>\w+(?:\([\w.]+\))?)\)", within, _FINDINGS)
     return re.sub(r" AND is_of_a_member_within\((?P<table>\w+)\)", joined_within, text)
 
 

@@ -241,6 +241,11 @@ SELECT a.source, a.group_id, timestamp_millis(coalesce(q.log_ts, a.ts)) AS at, a
             WHEN a.error IN ('UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'FENCED_MEMBER_EPOCH')
                  THEN 'the coordinator had put it out, or gone on without it'
             WHEN a.error = 'GROUP_MAX_SIZE_REACHED' THEN 'the group is full'
+            WHEN a.error = 'INVALID_SESSION_TIMEOUT'
+                 THEN 'its session timeout is not between group.min.session.timeout.ms and group.max.session.timeout.ms'
+            WHEN a.error = 'NON_EMPTY_GROUP' THEN 'the group had members'
+            WHEN a.error = 'GROUP_SUBSCRIBED_TO_TOPIC' THEN 'the group was subscribed to the topic'
+            WHEN a.error = 'GROUP_ID_NOT_FOUND' THEN 'there was no such group'
             WHEN a.error IN ('NOT_COORDINATOR', 'COORDINATOR_LOAD_IN_PROGRESS', 'COORDINATOR_NOT_AVAILABLE')
                  THEN 'the coordinator was elsewhere, or loading'
             WHEN a.error IN ('MEMBER_ID_REQUIRED', 'REBALANCE_IN_PROGRESS')
@@ -254,17 +259,33 @@ FROM (
                    ELSE coalesce(element_at(map(
                        3, 'UNKNOWN_TOPIC_OR_PARTITION', 12, 'OFFSET_METADATA_TOO_LARGE',
                        14, 'COORDINATOR_LOAD_IN_PROGRESS', 15, 'COORDINATOR_NOT_AVAILABLE', 16, 'NOT_COORDINATOR',
-                       22, 'ILLEGAL_GENERATION', 25, 'UNKNOWN_MEMBER_ID', 27, 'REBALANCE_IN_PROGRESS',
-                       47, 'INVALID_PRODUCER_EPOCH', 82, 'FENCED_INSTANCE_ID', 113, 'STALE_MEMBER_EPOCH'), code),
+                       22, 'ILLEGAL_GENERATION', 24, 'INVALID_GROUP_ID', 25, 'UNKNOWN_MEMBER_ID',
+                       27, 'REBALANCE_IN_PROGRESS', 29, 'TOPIC_AUTHORIZATION_FAILED', 30, 'GROUP_AUTHORIZATION_FAILED',
+                       42, 'INVALID_REQUEST', 47, 'INVALID_PRODUCER_EPOCH', 68, 'NON_EMPTY_GROUP',
+                       69, 'GROUP_ID_NOT_FOUND', 82, 'FENCED_INSTANCE_ID', 86, 'GROUP_SUBSCRIBED_TO_TOPIC',
+                       100, 'UNKNOWN_TOPIC_ID', 113, 'STALE_MEMBER_EPOCH'), code),
                        concat('error ', code)) END AS error
-    FROM (SELECT source, group_id, ts, api, error_code, error_name, request_id, member_id,
-                 coalesce(nullif(error_code, 0), CASE WHEN api IN ('OffsetCommit', 'TxnOffsetCommit') THEN
-                     CAST(nullif(regexp_extract(body, '"errorCode":(-?[1-9][0-9]*)', 1), '') AS INT) END) AS code
-          FROM group_responses)
+    FROM (SELECT source, partition, group_id, group_id AS asked_group_id, ts, api, error_code, error_name, request_id,
+                 member_id, coalesce(nullif(error_code, 0), CASE
+                     WHEN api IN ('OffsetCommit', 'TxnOffsetCommit', 'OffsetDelete')
+                     THEN CAST(nullif(regexp_extract(body, '"errorCode":(-?[1-9][0-9]*)', 1), '') AS INT) END) AS code
+          FROM group_responses
+          UNION ALL
+          -- One request may be of several groups. Whether there is a group is what who describes it asks.
+          SELECT source, partition, each.groupId, group_id, ts, api, 0, NULL, request_id, member_id, each.errorCode
+          FROM (SELECT *, from_json(body, 'results ARRAY<STRUCT<groupId: STRING, errorCode: INT>>') AS deleted,
+                       from_json(body, 'groups ARRAY<STRUCT<groupId: STRING, errorCode: INT>>') AS told
+                FROM group_responses
+                WHERE api IN ('DeleteGroups', 'DescribeGroups', 'ConsumerGroupDescribe', 'OffsetFetch')
+                  AND error_code = 0 AND regexp_extract(body, '"errorCode":(-?[1-9][0-9]*)', 1) <> '')
+          LATERAL VIEW explode(concat(coalesce(deleted.results, array()), coalesce(told.groups, array()))) AS each
+          WHERE each.errorCode <> 0 AND (each.errorCode <> 69 OR api = 'DeleteGroups'))
     WHERE code IS NOT NULL
 ) a
-LEFT JOIN request_log q ON q.source = a.source AND q.request_id = a.request_id AND q.group_id <=> a.group_id
+LEFT JOIN request_log q ON q.source = a.source AND q.request_id = a.request_id AND q.group_id <=> a.asked_group_id
+     -- A request of several groups has a row for each of their shards, and one answer.
+     AND (a.asked_group_id IS NOT NULL OR q.partition = a.partition)
 LEFT JOIN (SELECT DISTINCT source, group_id, client_id FROM request_log
            WHERE api IN ('JoinGroup', 'ConsumerGroupHeartbeat')) came
-ON came.source = q.source AND came.group_id = q.group_id AND came.client_id = q.client_id
+ON came.source = q.source AND came.group_id = a.group_id AND came.client_id = q.client_id
 """

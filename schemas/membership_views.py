@@ -145,6 +145,7 @@ SELECT counted.source, counted.group_id, counted.identity, instance_id AS group_
             WHEN instance_id IS NOT NULL AND lead(ts) OVER following IS NOT NULL THEN 'replaced' END AS ended_by,
        event = 'came back' AS without_rebalance,
        lag(member_id) OVER following AS member_id_before, lag(gone.event) OVER following AS ended_before,
+       lag(gone.client_reason) OVER following AS reason_before,
        ts - lag(gone.ts) OVER following AS away_ms,
        current_client_id, same_connection,
        coalesce(earlier.processes, counted.processes) AS process, gone.client_reason,

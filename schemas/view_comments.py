@@ -145,6 +145,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "process; null where the evidence names no connections",
     "process": "counts the processes behind the identity from 1, one that connected anew as another",
     "ended_before": "how the incarnation before it ended",
+    "reason_before": "the client's own words as that left (KIP-800)",
     "topic": "a topic's name, or its id where nothing tells the name; a connector of Connect",
     "partition": "of the topic; a task of Connect, -1 for the connector itself",
     "assignment_history.since": "from when on it had the partition",
@@ -171,7 +172,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "why": "what the error means here",
     "finding": "expelled, dead member held up the group, slow member held up the group, second expulsion in one "
     "rebalance, short absences, left and came back, left for it did not poll, removed by an admin, "
-    "duplicate instance id, instance id of a dead process, incompatible protocols, zombie commits, eager "
+    "duplicate instance id, instance id of a dead process, incompatible protocols, full group, session timeout out of "
+    "bounds, offsets expired, zombie commits, eager "
     "protocol in a large group, mixed session timeouts, mixed rebalance timeouts, mixed assignors, silent "
     "for most of a session, joined again close to the rebalance timeout, storm: flapping, storm: deploy, "
     "storm: crashes, storm: chain",

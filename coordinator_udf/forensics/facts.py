@@ -132,6 +132,8 @@ class Finding:
     @property
     def counts(self) -> str:
         """What `times` counts, in a word."""
+        if self.finding == "offsets expired":
+            return "partition"
         return "value" if self.finding.startswith("mixed ") else "time"
 
 

@@ -15,9 +15,11 @@ METADATA = "AAEAAAABAAJ0Mf////8AAAAA"
 ASSIGNMENT = "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="
 
 
-def ask(log: KafkaLog, folder: Path, statement: str) -> list[dict[str, Any]]:
+def ask(log: KafkaLog, folder: Path, statement: str, settings: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    folder.mkdir(exist_ok=True)
     path = log.write(folder / "request.log")
-    (report,) = replay(None, ReplayRequest((path,), folder / "tables", ReplayOptions()), print)
+    options = ReplayOptions(overrides=settings or {})
+    (report,) = replay(None, ReplayRequest((path,), folder / "tables", options), print)
     assert report.failure is None
     views = ViewsInProcess(str(folder / "tables"))
     views.make(views_named(statement))
