@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -15,13 +16,14 @@ from pyspark.errors import PySparkException
 
 from coordinator_udf import stopping
 from coordinator_udf.commands.replay_options import DEFAULT_DOUBT_FROM, DoubtFrom, OneBroker, Overwrite, State, TimeZone
-from coordinator_udf.forensics.absent import why_nothing
+from coordinator_udf.forensics.absent import no_group, why_nothing
 from coordinator_udf.forensics.facts import GroupFacts
 from coordinator_udf.forensics.load import FACTS_VIEWS, load_facts
 from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.forensics.window import Window, parse_time
+from coordinator_udf.replay.inputs.plan import SourceInput
 from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, status, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
@@ -103,7 +105,7 @@ def main(
                 options = msgspec.structs.replace(options, state=tuple(stage.fetch_all(state or ())))
                 out = keep or Path(scratch) / "tables"
                 request = ReplayRequest(tuple(paths), out, options, overwrite=overwrite, one_broker=one_broker)
-                evidence = _read(request, doubt_from)
+                evidence = _read(request, doubt_from, group)
             else:
                 is_zone_needed = since is not None or until is not None
                 given = {"--set": settings, "--state": state, "--one-broker": one_broker, "--keep": keep,
@@ -125,9 +127,9 @@ class Evidence(NamedTuple):
     status: int = 0
 
 
-def _read(request: ReplayRequest, doubt_from: float) -> Evidence:
+def _read(request: ReplayRequest, doubt_from: float, group: str | None) -> Evidence:
     """Replays logs into tables, and says what is wrong with them."""
-    reports = replay_inputs(request)
+    reports = replay_inputs(request, group)
     warnings = [f"WARNING: {doubt}" for doubt in doubts(reports, doubt_from)]
     for line in (*warnings, *notices(reports)):
         say(line)
@@ -203,15 +205,29 @@ def say(line: str) -> None:
     typer.echo(f"report: {line}", err=True)
 
 
-def replay_inputs(request: ReplayRequest) -> list[SourceReport]:
+def replay_inputs(request: ReplayRequest, group: str | None = None) -> list[SourceReport]:
     """Replays logs into tables; Spark is started only for logs that it shares among tasks.
 
+    Args:
+        group: whose requests are looked for; where none of the logs names it none is replayed.
+
     Raises:
-        InputError, SettingsError: the inputs or settings make no sense.
+        InputError, SettingsError: the inputs, the group or the settings make no sense.
     """
     checked = check_request(request)
+    if group is not None and not request.options.state:
+        _refuse_absent(group, checked)
     with session_if_needed(checked) as spark:
         return replay(spark, request, say, checked)
+
+
+def _refuse_absent(group: str, sources: Sequence[SourceInput]) -> None:
+    named = [source.groups for source in sources if source.failure is None]
+    found = sorted(frozenset().union(*(groups for groups in named if groups is not None)))
+    # JSON writes some letters otherwise.
+    is_plain = json.dumps(group, ensure_ascii=False) == f'"{group}"'
+    if is_plain and found and None not in named and group not in found:
+        raise InputError(no_group(group, found))
 
 
 def facts_of(folder: str, window: Window) -> list[GroupFacts]:

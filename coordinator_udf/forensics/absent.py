@@ -32,9 +32,7 @@ def why_nothing(ask: Ask, window: Window) -> str:
     if not told:
         return "these inputs tell of no group"
     if window.group_id is not None and window.group_id not in told:
-        return (
-            f"--group is {window.group_id!r}, of which these inputs tell nothing; {_named(window.group_id, list(told))}"
-        )
+        return no_group(window.group_id, list(told))
     what = "any group" if window.group_id is None else f"the group {window.group_id!r}"
     if window.since is None and window.until is None:
         return f"nothing that happened to {what} is told in these inputs, which name {_counted(len(told))}"
@@ -43,6 +41,11 @@ def why_nothing(ask: Ask, window: Window) -> str:
     asked = [f"--from {window.since}"] if window.since is not None else []
     asked += [f"--to {window.until}"] if window.until is not None else []
     return f"nothing is told of {what} with {' '.join(asked)} (UTC); the inputs are of {_at(first)} to {_at(last)}"
+
+
+def no_group(group_id: str, groups: Sequence[str]) -> str:
+    """Returns what to say of a group that is not among those, in their order, which there are."""
+    return f"--group is {group_id!r}, of which these inputs tell nothing; {_named(group_id, groups)}"
 
 
 def _named(asked: str, names: Sequence[str]) -> str:

@@ -91,6 +91,22 @@ def test_a_window_in_which_nothing_is_told_is_refused_with_what_there_is(kept: P
         assert line.startswith(f"report: {said}")
 
 
+def test_a_group_that_no_log_names_is_refused_before_any_is_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replays(*_: object) -> None:
+        raise AssertionError("it was replayed")
+
+    monkeypatch.setattr("coordinator_udf.commands.report.replay", replays)
+    result = report(SAMPLE_LOG, "--group", "crash", "--keep", tmp_path / "kept", "-o", tmp_path / "page.html")
+    assert result.exit_code == 2
+    assert "--group is 'crash', of which these inputs tell nothing; expected one of: crash-a, crash-b" in result.stderr
+    assert not list(tmp_path.iterdir())
+    # What JSON writes otherwise isn't found by looking, and may be there.
+    with pytest.raises(AssertionError, match="it was replayed"):
+        raise report(SAMPLE_LOG, "--group", 'a"b', "-o", tmp_path / "page.html").exception or RuntimeError
+
+
 def test_what_is_wrong_with_the_time_is_said_before_anything_is_read() -> None:
     done = report("nowhere.log", "--from", "2026-11-21 03:00", "--to", "2026-11-21 02:00")
     assert (done.exit_code, "is after" in done.stderr) == (2, True)

@@ -40,6 +40,7 @@ class Look(msgspec.Struct):
             first and the last of those and of the coordinator's lines.
         coordinators: the brokers whose group coordinator wrote lines.
         connections, brokers, groups: what the requests and lines name.
+        loaded_groups: those that a broker names as it takes or leaves a partition, which are all that it has.
         broken_off: why the end of the file could not be read.
     """
 
@@ -53,6 +54,7 @@ class Look(msgspec.Struct):
     connections: set[str] = set()
     brokers: set[str] = set()
     groups: set[str] = set()
+    loaded_groups: set[str] = set()
     broken_off: str | None = None
 
     def overlaps(self, other: Look) -> bool:
@@ -144,9 +146,8 @@ def _note_line(look: Look, text: str, zone: tzinfo) -> None:
     if line is None:
         return
     look.coordinators.add(line.broker)
-    # A broker names all its groups when it takes or leaves a partition.
-    if line.group_id is not None and line.event not in _OF_EVERY_GROUP:
-        look.groups.add(line.group_id)
+    if line.group_id is not None:
+        (look.loaded_groups if line.event in _OF_EVERY_GROUP else look.groups).add(line.group_id)
 
 
 def _time(text: str, zone: tzinfo) -> int | None:

@@ -40,6 +40,7 @@ class SourceInput(msgspec.Struct, frozen=True):
         passed_over: parts of a broker's own log without a line of the coordinator, and what in a directory is no file,
             for it to be said.
         is_empty: whether it is a file without a byte, of which nothing is lost.
+        groups: all that it names, where it was looked through.
     """
 
     source: str
@@ -51,6 +52,7 @@ class SourceInput(msgspec.Struct, frozen=True):
     lines: int = 0
     passed_over: tuple[str, ...] = ()
     is_empty: bool = False
+    groups: frozenset[str] | None = None
 
 
 def plan(
@@ -141,6 +143,7 @@ def _source(names: dict[Path, str], form: Format, parts: Sequence[Look], infos: 
         tuple(look.path for look in infos),
         warnings,
         lines=sum(look.requests for look in parts),
+        groups=frozenset().union(*(look.groups | look.loaded_groups for look in looks)),
     )
 
 
