@@ -155,7 +155,9 @@ class ViewsInProcess:
     def arrow(self, name: str) -> pa.Table:
         """Returns a computed view, whole, with the types that it has in Spark."""
         found = self._duck.table(name).to_arrow_table()
-        return found.cast(pa.schema([field.with_type(_in_spark(field.type)) for field in found.schema]))
+        schema = pa.schema([field.with_type(_in_spark(field.type)) for field in found.schema])
+        # DuckDB gives no chunks of a view without rows, of which PySpark can't make columns of times.
+        return found.cast(schema) if found.num_rows else schema.empty_table()
 
     def close(self) -> None:
         """Frees what is in memory."""
