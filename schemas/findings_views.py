@@ -25,13 +25,40 @@ def _literal(column: str) -> str:
     return f"concat('{quote}', {text}, '{quote}')"
 
 
+#: A sentence names so many members that have a value; half and double make it half and twice as long.
+_MOST_NAMED: Final = 3
+
+
+def _by_value(pairs: str, unit: str = "") -> str:
+    """Returns what gives values in their order, each with the members that have it.
+
+    Args:
+        pairs: an ordered array of structs of a `value` and a `client_id`, each once.
+    """
+    of_value = f"filter({pairs}, pair -> pair.value = each)"
+    names = f"array_join(slice(transform({of_value}, pair -> pair.client_id), 1, {_MOST_NAMED}), ', ')"
+    more = (
+        f"CASE WHEN size({of_value}) > {_MOST_NAMED} "
+        f"THEN concat(' and ', size({of_value}) - {_MOST_NAMED}, ' more') ELSE '' END"
+    )
+    told = f"concat(CAST(each AS STRING), '{unit} (', {names}, {more}, ')')"
+    values = f"array_sort(array_distinct(transform({pairs}, pair -> pair.value)))"
+    return f"array_join(transform({values}, each -> {told}), ', ')"
+
+
+def _pairs(value: str) -> str:
+    """Returns what collects the pairs of `_by_value`."""
+    pair = f"struct({value} AS value, coalesce(client_id, 'one that is not told') AS client_id)"
+    return f"array_sort(collect_set(CASE WHEN {value} IS NOT NULL THEN {pair} END))"
+
+
 #: What is wrong with a group, in words, with how often and the setting to look at. A view is named as seldom as can be,
 #: for Spark plans it anew wherever it is named: a row goes to each finding that it is evidence of.
 #: `AND within(BEGIN, END)` stands where rows are told from, with the columns that say from when to when each is.
 _FINDINGS: Final = f"""
 WITH joins AS (
     SELECT q.source, q.group_id, coalesce(nullif(a.member_id, ''), nullif(q.member_id, '')) AS member_id, q.log_ts,
-           a.error_code, get_json_object(q.body, '$.sessionTimeoutMs') AS session_timeout,
+           q.client_id, a.error_code, get_json_object(q.body, '$.sessionTimeoutMs') AS session_timeout,
            get_json_object(q.body, '$.rebalanceTimeoutMs') AS rebalance_timeout,
            CASE WHEN q.api = 'JoinGroup'
                 THEN array_join(array_sort(transform(from_json(q.body, 'protocols ARRAY<STRUCT<name: STRING>>')
@@ -46,14 +73,12 @@ WITH joins AS (
 ), mixes AS (
     SELECT source, group_id, count(DISTINCT session_timeout) AS timeouts, count(DISTINCT assignors) AS lists,
            count(DISTINCT server_assignor) AS server_assignors, max(protocol_type) = 'connect' AS is_connect,
-           array_join(array_sort(collect_set(server_assignor)), ' / ') AS server_assignor_texts,
+           {_pairs("server_assignor")} AS of_server_assignors,
            count(DISTINCT CASE WHEN assignors IS NOT NULL THEN rebalance_timeout END) AS rebalance_timeouts,
-           array_join(transform(array_sort(collect_set(CAST(session_timeout AS BIGINT))),
-                                each -> CAST(each AS STRING)), ', ') AS timeout_texts,
-           array_join(transform(array_sort(collect_set(
-               CASE WHEN assignors IS NOT NULL THEN CAST(rebalance_timeout AS BIGINT) END)),
-                                each -> CAST(each AS STRING)), ', ') AS rebalance_timeout_texts,
-           array_join(array_sort(collect_set(assignors)), ' / ') AS assignor_texts,
+           {_pairs("CAST(session_timeout AS BIGINT)")} AS of_session_timeouts,
+           {_pairs("CASE WHEN assignors IS NOT NULL THEN CAST(rebalance_timeout AS BIGINT) END")}
+               AS of_rebalance_timeouts,
+           {_pairs("assignors")} AS of_assignors,
            -- A group waits as long as the member that may take the longest.
            max(CASE WHEN assignors IS NOT NULL THEN CAST(rebalance_timeout AS BIGINT) END) AS rebalance_ms
     FROM joins WHERE true AND is_of_a_member_within(joins) GROUP BY source, group_id
@@ -357,11 +382,13 @@ WITH joins AS (
            CASE finding
                WHEN 'mixed assignors'
                THEN concat('members name assignors ',
-                           CASE WHEN lists > 1 THEN assignor_texts ELSE server_assignor_texts END,
+                           CASE WHEN lists > 1 THEN {_by_value("of_assignors")}
+                                ELSE {_by_value("of_server_assignors")} END,
                            CASE WHEN lists > 1 THEN '' ELSE ', and the one that most name is taken' END)
-               WHEN 'mixed session timeouts' THEN concat('members have session timeouts of ', timeout_texts, ' ms')
-               ELSE concat('members have rebalance timeouts of ', rebalance_timeout_texts,
-                           ' ms, and all wait for as long as the longest') END,
+               WHEN 'mixed session timeouts'
+               THEN concat('members have session timeouts of ', {_by_value("of_session_timeouts", " ms")})
+               ELSE concat('members have rebalance timeouts of ', {_by_value("of_rebalance_timeouts", " ms")},
+                           ', and all wait for as long as the longest') END,
            CASE WHEN finding = 'mixed assignors' AND lists > 1 THEN 'partition.assignment.strategy'
                 WHEN finding = 'mixed assignors' THEN 'group.remote.assignor'
                 WHEN finding = 'mixed session timeouts' THEN 'session.timeout.ms' ELSE 'max.poll.interval.ms' END, NULL,
