@@ -14,6 +14,7 @@ import typer
 from coordinator_udf import stopping
 from coordinator_udf.replay.tasks.session import replay_session
 from coordinator_udf.simulation.charts import check_plot, load_chart
+from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.planning import fleet_load, load_lines
 from coordinator_udf.simulation.scenario import LAST_SEED, draw_world, read_scenario
@@ -62,6 +63,7 @@ def main(
 
     Exit status 1 if there is any that isn't Kafka's own (docs/scenarios.md).
     """
+    look_for_garbage_rarely()
     with telling_errors("simulate"):
         if replay is not None:
             raise typer.Exit(_replay(scenarios, replay))

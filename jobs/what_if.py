@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from coordinator_udf import stopping
+from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.change_checks import checked_plan
 from coordinator_udf.simulation.what_if.comparison import Outcome, compare
@@ -92,6 +93,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")] = None,
 ) -> None:
     """Compares what happened to a log's groups with what would have happened under other settings."""
+    look_for_garbage_rarely()
     with telling_errors("what-if"):
         if json_file is not None:
             _check_json(json_file, log)

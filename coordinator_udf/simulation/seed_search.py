@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from coordinator_udf.replay.tasks.process_tasks import process_pool, submit
+from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
@@ -104,6 +105,7 @@ def _all_searched(open_ones: Sequence[tuple[Path, str, int, int]], processes: in
 
 def search_some(path: Path, digest: str, first: int, seeds: int) -> Searched:
     """Runs the worlds of some seeds."""
+    look_for_garbage_rarely()
     scenario = read_scenario(path)
     found = tuple(
         SeedViolation(seed, violation.kind, violation.group_id, violation.detail)

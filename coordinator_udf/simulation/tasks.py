@@ -14,6 +14,7 @@ from coordinator_udf import stopping
 from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.replay.tasks.spark_tasks import in_tasks
 from coordinator_udf.shard.outputs import to_output_rows
+from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
@@ -104,6 +105,7 @@ def simulate(spark: SparkSession, request: SimulationRequest, say: Callable[[str
 
 
 def _run(unit: _Unit) -> _Result:
+    look_for_garbage_rarely()
     files = TableFiles(unit.out)
     found = []
     for seed in range(unit.first_seed, unit.first_seed + unit.seeds):
