@@ -161,7 +161,7 @@ class Delivery:
                 for commit in acknowledged_commits(answer, names):
                     self._history.acknowledge(commit)
                 if misses_topic(answer):
-                    self._history.refused_topic_ms[connection.member] = answer.ts_ms
+                    self._history.failed_commit_ms[connection.member] = answer.ts_ms
                 if any(refused_partitions(answer, names)):
                     self._history.refused.append((answer.ts_ms, answer.request.body["groupId"]))
             process = self._processes[connection.member]

@@ -56,7 +56,7 @@ class Commit(msgspec.Struct, frozen=True):
     Attributes:
         ts_ms: in milliseconds since the epoch.
         is_late: whether its process had given up the connection on which it came.
-        is_retry: whether a commit of its process had been refused shortly before, for a topic was gone.
+        is_retry: whether a commit of its process had failed shortly before, in such a way that it is tried again.
     """
 
     ts_ms: int
@@ -74,11 +74,13 @@ class Waiting:
 
     Attributes:
         for_lost_join: whether it is for the answer to a JoinGroup, which got lost, or which was never asked.
+        since_ms: from when on.
     """
 
     group_id: str
     process: str
     for_lost_join: bool
+    since_ms: int
 
 
 class KnownMembership(msgspec.Struct, frozen=True):
@@ -120,7 +122,8 @@ class History:
         overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
         lost: acknowledged commits that are not there in the end.
         refused: when which group's commits were refused, be it one partition of them.
-        refused_topic_ms: when a process's commit was last refused because a topic was gone.
+        failed_commit_ms: when a process's commit last failed in such a way that its member tries it again: a topic was
+            gone, or the connection of a KIP-848 member got lost.
         waiting: the processes that in the end are neither settled nor gone.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
@@ -133,6 +136,7 @@ class History:
         lost_joins: when processes gave up waiting for the answer to a JoinGroup that got lost.
         quiet_from_ms: when all that the plan has in store was over.
         quiet_ms: how long members may take to be stable from then on; None: up to the end.
+        loses_connections: whether connections get lost at random, up to the end.
     """
 
     start_ms: int
@@ -145,7 +149,7 @@ class History:
     overtaken: list[tuple[Commit, Commit]] = field(default_factory=list)
     lost: list[Commit] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
-    refused_topic_ms: dict[str, int] = field(default_factory=dict)
+    failed_commit_ms: dict[str, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
@@ -158,6 +162,7 @@ class History:
     lost_joins: list[tuple[int, str]] = field(default_factory=list)
     quiet_from_ms: int = 0
     quiet_ms: int | None = None
+    loses_connections: bool = False
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
 
@@ -190,12 +195,16 @@ class History:
         if since_ms < ts_ms:
             self.unsettled.append(Unsettled(group_id, process, since_ms, ts_ms))
 
+    def unsettled_since_ms(self, process: str) -> int:
+        """Returns from when on a process has not been stable; the end, if it is."""
+        return self._unsettled_since_ms.get(process, self.end_ms)
+
     def acknowledge(self, commit: Commit) -> None:
         """Takes note of a commit that was acknowledged."""
         before = self.commits.get((commit.group_id, commit.partition))
         if before is not None and commit.offset < before.offset:
-            refused_ms = self.refused_topic_ms.get(commit.process)
-            is_retry = refused_ms is not None and commit.ts_ms - refused_ms <= _LONGEST_RETRY_MS
+            failed_ms = self.failed_commit_ms.get(commit.process)
+            is_retry = failed_ms is not None and commit.ts_ms - failed_ms <= _LONGEST_RETRY_MS
             self.overtaken.append((before, msgspec.structs.replace(commit, is_retry=is_retry)))
         self.commits[commit.group_id, commit.partition] = commit
 
@@ -214,4 +223,5 @@ def history_of(plan: WorldPlan) -> History:
         made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,
+        loses_connections=plan.network.loss > 0,
     )

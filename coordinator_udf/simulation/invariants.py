@@ -3,7 +3,8 @@
 A partition has one owner at a time, as far as the protocols promise it: a member that is cut off or stalled may believe
 to own what the coordinator has given to another once its session is over, so an owner that the coordinator has removed
 doesn't count, nor one whose application stands still. Nor does a member break a promise that is given partitions after
-it was removed, and before it heard of it: it finishes what it had been told before.
+it was removed, and before it heard of it: it finishes what it had been told before. Neither does one that has left by
+itself, whose application is told in one poll what the member was given before that, and that it lost what it had.
 
 A commit that was acknowledged stays, until one of a higher offset is: applications read on from what is committed, so
 only a process that doesn't know that its partitions are another's could commit less.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import re2
 
@@ -61,6 +63,7 @@ class _Excused:
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
         self._members: dict[str, str] = {}
+        self._gone: set[str] = set()
         self._removed: dict[str, str] = {}
         self._stalled: set[str] = set()
 
@@ -79,18 +82,29 @@ class _Excused:
         elif event.event in {"lost", "resume"}:
             self._stalled.discard(event.process)
             self._removed.pop(event.process, None)
+        if event.event == "lost":
+            self._gone.discard(event.process)
 
     def _learns(self, told: KnownMembership) -> None:
         if told.number <= 0:
-            self._members.pop(told.process, None)
+            if self._members.pop(told.process, None) is not None:
+                self._gone.add(told.process)
         elif self._members.get(told.process) != told.member_id:
             self._members[told.process] = told.member_id
             self._removed.pop(told.process, None)
+            self._gone.discard(told.process)
 
     @property
     def now(self) -> set[str]:
         """The processes that are excused now."""
         return self._stalled | self._removed.keys()
+
+    def is_told_late(self, process: str) -> bool:
+        """Tells whether a process's member has left by itself, and its application hasn't heard of it.
+
+        What that is told to have then is what the member had when it left.
+        """
+        return process in self._gone
 
 
 def _two_owners(history: History) -> Iterator[Violation]:
@@ -108,7 +122,8 @@ def _two_owners(history: History) -> Iterator[Violation]:
                     if not history.is_another(partition.topic, given_ms[event.group_id, other, partition], event.ts_ms)
                 )
                 given_ms[event.group_id, process, partition] = event.ts_ms
-                if others and process not in excused.now:
+                is_over = excused.is_told_late(process) and _loses_next(history, place)
+                if others and process not in excused.now and not is_over:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
@@ -116,6 +131,13 @@ def _two_owners(history: History) -> Iterator[Violation]:
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
+
+
+def _loses_next(history: History, place: int) -> bool:
+    """Tells whether what an application is told next is that it lost what it had."""
+    process = history.events[place].process
+    following = (event.event for event in islice(history.events, place + 1, None) if event.process == process)
+    return next(following, None) == "lost"
 
 
 def _kept_unawares(event: ApplicationEvent, owners: Owners) -> Iterator[Violation]:
@@ -154,7 +176,8 @@ def _waiting(history: History) -> Iterator[Violation]:
         if one.for_lost_join:
             detail = f"{one.process} still waits for the answer to a JoinGroup that got lost"
             yield Violation(history.end_ms, one.group_id, LOST_JOIN, detail)
-        else:
+        elif not history.loses_connections or history.end_ms - one.since_ms >= (history.quiet_ms or 0):
+            # Where connections get lost up to the end, somebody may have lost one just before it.
             detail = f"{one.process} waits at the end, long after the last fault"
             yield Violation(history.end_ms, one.group_id, "waiting", detail)
 

@@ -147,7 +147,12 @@ class World:
             if offset is not None and offset < commit.offset:
                 self.history.lost.append(commit)
         self.history.waiting = [
-            Waiting(process.plan.group_id, process.plan.name, self._network.has_lost(process.plan.name, "JoinGroup"))
+            Waiting(
+                process.plan.group_id,
+                process.plan.name,
+                self._network.has_lost(process.plan.name, "JoinGroup"),
+                self.history.unsettled_since_ms(process.name),
+            )
             for process in self._processes.values()
             if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
         ]
@@ -337,6 +342,7 @@ class World:
                 self._metadata.ask(name)
             case Hangup(node):
                 process.join_req = None
+                self._note_lost_commit(self._network.connection(name, node))
                 self._network.close(name, node)
             case Callback(method, partitions):
                 self.tell(process, _EVENT_OF[method], partitions)
@@ -374,5 +380,13 @@ class World:
             return
         if self._network.has_lost(connection.member, "JoinGroup"):
             self.history.lost_joins.append((self._agenda.now_ms, connection.member))
+        self._note_lost_commit(connection)
         self._network.close(connection.member, connection.node)
         self._to_member(connection.member, inputs.Disconnect(connection.node))
+
+    def _note_lost_commit(self, connection: Connection) -> None:
+        """Takes note that a commit fails with its connection; a member of KIP-848 tries it again as it is then."""
+        if self._processes[connection.member].is_threaded and any(
+            request.api == "OffsetCommit" for request in connection.in_flight.values()
+        ):
+            self.history.failed_commit_ms[connection.member] = self._agenda.now_ms

@@ -9,7 +9,9 @@ import pytest
 
 from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, OLD_RETRY, violations
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
+from tests.conftest import ROOT
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
@@ -84,3 +86,43 @@ def test_a_commit_that_is_tried_again_for_a_topic_is_gone_holds_what_was_read_be
     deleted = replace(plan, topics=(*topics, TopicPlan("gone", 0, 34_000, records_s=10.0)))
     assert _kinds(deleted) == {OLD_RETRY}
     assert _kinds(plan) == set()
+
+
+def test_an_application_is_told_late_of_partitions_that_its_member_gave_up_and_another_has_by_then() -> None:
+    # The second one's thread takes the first one's partitions over at 62 s, leaves at 84 s, and its application, which
+    # stands still from 64 to 112 s, hears of both then. The first one has come back meanwhile.
+    first = MemberPlan("first", 1, "g", ("t",), 0, _CONSUMER, stalls=(Stall(42_000, 25_000),))
+    second = MemberPlan("second", 1, "g", ("t",), 1_000, _CONSUMER, stalls=(Stall(61_500, 50_000),))
+    plan = _world(first, second, end_ms=180_000)
+    history = World(plan, 1).run()
+    assert {violation.kind for violation in violations(history)} == {KEPT_UNAWARES}
+    after_ms = plan.start_ms + 111_500
+    (late,) = [
+        place
+        for place, event in enumerate(history.events)
+        if (event.process, event.event) == ("second/1", "lost") and event.ts_ms >= after_ms
+    ]
+    told = history.events[late - 1]
+    assert (told.process, told.event) == ("second/1", "assigned")
+    # Were it not told that it lost what it had, there would be two owners.
+    del history.events[late]
+    assert "two owners" in {violation.kind for violation in violations(history)}
+
+
+def test_a_commit_before_partitions_are_given_up_is_tried_again_with_what_was_read_when_its_connection_got_lost() -> (
+    None
+):
+    plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "network-cut.toml"), 4172)
+    found = violations(World(plan, 4172).run())
+    assert [violation.kind for violation in found] == [OLD_RETRY, OLD_RETRY]
+
+
+def test_who_loses_a_connection_just_before_the_end_has_no_time_to_be_stable() -> None:
+    plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "network-cut.toml"), 2246)
+    history = World(plan, 2246).run()
+    (one,) = history.waiting
+    assert 0 < history.end_ms - one.since_ms < 1_000
+    assert violations(history) == []
+    # Whoever waits for longer is told of.
+    history.waiting = [replace(one, since_ms=history.end_ms - 60_000)]
+    assert [violation.kind for violation in violations(history)] == ["waiting"]
