@@ -84,7 +84,10 @@ def test_findings_name_who_held_others_up_and_assignors_that_differ(ask: Ask) ->
         views = ask(told["evidence"].replace(" AND within(until, until)", ""))
         assert len(views) == told["times"]
     mixed = found["0011", "c0", "mixed assignors"]
-    assert mixed["text"] == "members name assignors oracle-sorted / range, and the one that most name is taken"
+    assert mixed["text"] == (
+        "members name assignors oracle-sorted (c0, c11, c2 and 3 more), range (c4, c8), "
+        "and the one that most name is taken"
+    )
     asked = ask(mixed["evidence"])
     assert {row["api"] for row in asked} == {"ConsumerGroupHeartbeat"}
 
