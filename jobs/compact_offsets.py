@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
-from coordinator_udf import stopping
 from coordinator_udf.commands.compact import main
+from coordinator_udf.commands.job import run_job
 
 __all__ = ["main"]
 
 if __name__ == "__main__":
-    stopping.run(lambda: typer.run(main))
+    run_job(main)

@@ -23,6 +23,7 @@ from coordinator_udf.commands.gateway_options import (
     SecurityFile,
     Upstream,
 )
+from coordinator_udf.commands.job import run_job
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.gateway.own_process import serve_alone
 from coordinator_udf.gateway.settings import parse_address
@@ -85,4 +86,4 @@ def main(
 
 
 if __name__ == "__main__":
-    stopping.run(lambda: typer.run(main))
+    run_job(main)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
-from coordinator_udf import stopping
+from coordinator_udf.commands.job import run_job
 from coordinator_udf.commands.sql import main
 
 if __name__ == "__main__":
-    stopping.run(lambda: typer.run(main))
+    run_job(main)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from coordinator_udf import stopping
+from coordinator_udf.commands.job import run_job
 from coordinator_udf.replay.members.summary import difference_line, family_lines, judge
 from coordinator_udf.simulation.recorded.comparison import judge_in_world
 from coordinator_udf.tables.output_places import check_file
@@ -51,4 +51,4 @@ def main(
 
 
 if __name__ == "__main__":
-    stopping.run(lambda: typer.run(main))
+    run_job(main)

@@ -25,7 +25,7 @@ _SHORTENED = 3
 #: Of so many seeds a search can be planned in memory; of the smallest scenarios that many take a week.
 _MOST_SEEDS = 1_000_000
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()

@@ -28,7 +28,7 @@ _MOST_WORLDS = 1_000_000
 #: More than all machines that run clients of Kafka.
 _MOST_MEMBERS = 1_000_000_000
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()

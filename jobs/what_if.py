@@ -26,7 +26,7 @@ from coordinator_udf.simulation.what_if.span import Span, span_of, why_nothing_i
 from coordinator_udf.tables.output_places import check_file, write_file
 from coordinator_udf.user_errors import InputError, telling_errors
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 #: Kafka's properties of times are 32 bits wide.
 _MOST_MS = 2**31 - 1

@@ -78,7 +78,7 @@ def main() -> None:
 
 def app_of(named: str | None) -> typer.Typer:
     """Returns the command line, with the command that is named; None for those that stand before one."""
-    app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None)
+    app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
     for name, help_text in COMMANDS.items():
         wanted = name == named
         command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded

@@ -66,6 +66,19 @@ def test_what_commands_do_is_told_whole(words: tuple[str, ...]) -> None:
     assert "..." not in listed
 
 
+JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_jobs_options_are_told_whole(job: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    command = [sys.executable, str(ROOT / "jobs" / f"{job}.py"), "--help"]
+    helped = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "  --" in helped
+    assert "…" not in helped
+    assert "─" not in helped
+
+
 def test_the_version_is_told() -> None:
     assert told("--version") == f"muster {version('muster')}\n"
 
