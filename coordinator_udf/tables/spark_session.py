@@ -106,7 +106,7 @@ def delta_session(
             # Else Ctrl-C is PySpark's until there is a session, whose handler asks the JVM in the midst of a question.
             stopping.take_back()
         session = builder.getOrCreate()
-    stopping.first_end(lambda: _end_quietly(session))
+    stopping.first_end(lambda: stop_session(session))
     return session
 
 
@@ -127,18 +127,13 @@ def _driver_java(*, submitted: bool) -> Iterator[None]:
             os.environ["JAVA_HOME"] = home
 
 
-def _end_quietly(session: SparkSession) -> None:
-    """Ends a session whose work is cut off: its tasks fail, of which nobody needs to hear."""
-    session.sparkContext.setLogLevel("OFF")
-    stop_session(session)
-
-
 def stop_session(session: SparkSession) -> None:
-    """Ends a session whose work is done.
+    """Ends a session without a word, whose work is done or cut off: tasks that fail then nobody needs to hear of.
 
-    What Spark still forgets of broadcasts then finds the threads for it gone, and Scala prints a stack trace of that,
-    past any log. What is logged is still told.
+    What Spark's parts still ask each other finds nobody: it warns that a heartbeat waited in vain for its answer, and
+    where the threads are gone that forget broadcasts, Scala prints a stack trace past any log.
     """
+    session.sparkContext.setLogLevel("OFF")
     jvm: Any = session.sparkContext._jvm  # noqa: SLF001
     jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
     session.stop()

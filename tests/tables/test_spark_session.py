@@ -25,4 +25,5 @@ def test_what_a_jvm_prints_past_its_log_while_a_session_ends_is_not_told(spark: 
         stop_session(cast("SparkSession", ending))
         assert place.toString() == ""
     finally:
+        spark.sparkContext.setLogLevel("ERROR")
         java.java.lang.System.setErr(told)
