@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from coordinator_udf.streaming import worker_daemon
-from coordinator_udf.tables.spark_session import delta_session
+from coordinator_udf.tables.spark_session import delta_session, is_submitted
 from coordinator_udf.user_errors import InputError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ def coordinator_session(
     """
     path = conf or SPARK_CONF
     settings = read_spark_conf(path) if conf is not None or path.is_file() else {}
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = is_submitted()
     if submitted:
         # What spark-submit was told wins; the builder's settings would win over it.
         from pyspark import SparkConf

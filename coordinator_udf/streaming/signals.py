@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
 from coordinator_udf import stopping
+from coordinator_udf.tables.spark_session import is_submitted
 
 
 class _JvmHandler:
@@ -30,7 +30,7 @@ class _JvmHandler:
 def stop_on_signals(spark: SparkSession, stop: threading.Event) -> None:
     """Sets the event on SIGTERM and SIGINT, in place of what PySpark and the JVM do (cancel all jobs, exit)."""
     stopping.call_instead(stop.set)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not is_submitted():
         return
     # Under spark-submit the JVM is the process that a person or a supervisor sends signals to, and Python its child.
     from pyspark.java_gateway import ensure_callback_server_started

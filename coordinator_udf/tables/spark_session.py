@@ -84,7 +84,7 @@ def delta_session(
         UserError: Spark's source of Kafka topics isn't there.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = is_submitted()
     hadoop = {f"spark.hadoop.{name}": value for name, value in HADOOP_SETTINGS.items()}
     local = {} if submitted else _local(settings or {}, jvm_options)
     settings = {"spark.app.name": app_name, **hadoop, **local, **DELTA_SETTINGS, **(settings or {})}
@@ -108,6 +108,11 @@ def delta_session(
         session = builder.getOrCreate()
     stopping.first_end(lambda: stop_session(session))
     return session
+
+
+def is_submitted() -> bool:
+    """Returns whether spark-submit started this process, which has a JVM and executors for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +11,7 @@ from coordinator_udf import stopping
 from coordinator_udf.replay.inputs.detect import Format
 from coordinator_udf.replay.inputs.own_log import SLICE_ROWS
 from coordinator_udf.replay.inputs.plan import SourceInput
-from coordinator_udf.tables.spark_session import delta_session, stop_session
+from coordinator_udf.tables.spark_session import delta_session, is_submitted, stop_session
 
 #: The project's own logs, which are shared among Spark's tasks shard by shard.
 OWN_FORMS = frozenset({Format.TABLE, Format.LOG})
@@ -42,7 +41,7 @@ def session_if_needed(sources: Sequence[SourceInput]) -> Iterator[SparkSession |
 
     To start one takes longer than to read most recorded logs; None leaves them to processes of this machine.
     """
-    if any(source.form in OWN_FORMS for source in sources) or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if any(source.form in OWN_FORMS for source in sources) or is_submitted():
         with replay_session() as spark:
             yield spark
     else:
