@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf import stopping
+from coordinator_udf.commands.job import job_app
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.seed_search import Searched, search
 from coordinator_udf.simulation.telling import first_of_each_kind, replay_command
@@ -25,7 +26,7 @@ _SHORTENED = 3
 #: Of so many seeds a search can be planned in memory; of the smallest scenarios that many take a week.
 _MOST_SEEDS = 1_000_000
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = job_app()
 
 
 @app.command()

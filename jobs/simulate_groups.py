@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from coordinator_udf import stopping
+from coordinator_udf.commands.job import job_app
 from coordinator_udf.replay.tasks.session import replay_session
 from coordinator_udf.simulation.charts import check_plot, load_chart
 from coordinator_udf.simulation.garbage import look_for_garbage_rarely
@@ -28,7 +29,7 @@ _MOST_WORLDS = 1_000_000
 #: More than all machines that run clients of Kafka.
 _MOST_MEMBERS = 1_000_000_000
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = job_app()
 
 
 @app.command()

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from coordinator_udf import stopping
+from coordinator_udf.commands.job import job_app
 from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.change_checks import checked_plan
@@ -26,7 +27,7 @@ from coordinator_udf.simulation.what_if.span import Span, span_of, why_nothing_i
 from coordinator_udf.tables.output_places import check_file, write_file
 from coordinator_udf.user_errors import InputError, telling_errors
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = job_app()
 
 #: Kafka's properties of times are 32 bits wide.
 _MOST_MS = 2**31 - 1

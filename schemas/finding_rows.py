@@ -138,8 +138,8 @@ joins AS (
     WHERE true AND within(at, at)
 ), dropped AS (
     -- What nobody asked to be deleted: neither a request did, nor went the topic.
-    SELECT c.source, c.group_id, topic, topic_partition, timestamp_millis(c.ts) AS at
-    FROM (SELECT source, group_id, topic, topic_partition, ts, partition FROM consumer_offsets
+    SELECT c.source, c.group_id, topic, timestamp_millis(c.ts) AS at
+    FROM (SELECT source, group_id, topic, ts FROM consumer_offsets
           WHERE record_type = 'OffsetCommit' AND offset_commit IS NULL AND request_id IS NULL) c
     JOIN (SELECT DISTINCT source FROM request_log) told ON told.source = c.source
     LEFT JOIN (SELECT DISTINCT source, log_ts FROM request_log WHERE api = 'TopicMetadata') gone
