@@ -37,12 +37,15 @@ class Garbage:
     async def collect(self) -> None:
         """Collects until it is cancelled."""
         gc.set_threshold(*_COLLECT_AFTER)
+        # Connections that are noted have yet to be closed, so they are garbage by the next look only.
+        closed = 0
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._gone >= _MANY:
-                self._gone = 0
+            if closed >= _MANY:
+                self._gone -= closed
                 gc.collect()
                 _trim(0)
+            closed = self._gone
 
 
 def _trim_of_libc() -> Callable[[int], int]:

@@ -33,4 +33,8 @@ def test_strangers_get_nothing_hinder_nobody_and_leave_no_memory_behind(tmp_path
             return inside
 
         assert set(asyncio.run(attacked()).values()) == {0}
-        wait(lambda: memory_mib(pid) < before + LEFT_MIB, "its memory is given back", timeout_s=180)
+
+        def left_mib() -> int:
+            return memory_mib(pid) - before
+
+        wait(lambda: left_mib() < LEFT_MIB, "its memory is given back", lambda: f"{left_mib()} MiB left", 180)
