@@ -29,6 +29,7 @@ async function main() {
 async function obey(order, consumer) {
   try {
     if (order.do === 'close') {
+      console.error('root: closing');
       await consumer.close(true);
       say('closed');
       process.exit(0);
