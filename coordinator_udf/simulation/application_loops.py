@@ -176,10 +176,9 @@ class ApplicationLoops:
             ):
                 self._poll_at(process, until_ms)
                 return
-            # While a JoinGroup or SyncGroup waits for its answer, polls do nothing.
-            polls = _POLLS_AT_ONCE if process.join_req is None else 0
-            for _ in range(polls):
-                if not self._poll(process):
+            for _ in range(_POLLS_AT_ONCE):
+                # While a JoinGroup or SyncGroup waits for its answer, polls do nothing.
+                if process.join_req is not None or not self._poll(process):
                     break
         self._plan_poll(process)
 
