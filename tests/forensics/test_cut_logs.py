@@ -18,6 +18,7 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess
 from schemas.views import INCIDENT_VIEWS
 from tests.conftest import shared
+from tests.nightly import some_or_many
 from tests.sql.incident_views import VIEWS_IN_PROCESS
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,10 @@ COMPARED = {
     "waited_for": ("started", ("generation", "how", "client_id")),
     "assignment_history": ("since", ("topic", "partition", "member_id")),
 }
-SCENARIOS = ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolling-strategy", "kip848", "migrate")
+SCENARIOS = some_or_many(
+    ("storm", "static-restart", "max-poll", "kip848", "migrate"),
+    ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolling-strategy", "kip848", "migrate"),
+)
 #: Where groups of the classic protocol go on for long enough after a cut for their members to be listed again.
 RIGHT_AGAIN = {"storm", "scale-1-5", "max-poll", "rolling-strategy"}
 #: Cuts that take away what the later part would have to know: under which name an instance's first process ran, which

@@ -15,6 +15,7 @@ from tests.groups.computing_member import CLIENT_SIDE, Computing, assignor, erro
 from tests.groups.consumer_member import Consumer
 from tests.groups.coordinators import OurCoordinator
 from tests.groups.harness import World
+from tests.nightly import some_or_many
 
 pytestmark = pytest.mark.slow
 
@@ -235,4 +236,6 @@ class ClientAssignment(RuleBasedStateMachine):
 
 
 TestClientAssignment = ClientAssignment.TestCase
-TestClientAssignment.settings = profile(max_examples=30, stateful_step_count=30, deadline=None, derandomize=True)
+TestClientAssignment.settings = profile(
+    max_examples=some_or_many(15, 200), stateful_step_count=30, deadline=None, derandomize=True
+)

@@ -16,6 +16,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
 from tests.conftest import SAMPLE_LOG
+from tests.nightly import some_or_many
 from tests.shard.edge import Output, process_rows
 from tests.shard.samples import SAMPLES
 
@@ -69,7 +70,7 @@ ONE = read(*LOGS[0])
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=some_or_many(60, 400))
 @given(st.sets(st.integers(0, len(ONE[1])), max_size=30))
 def test_any_cut_says_what_the_whole_says(ends: set[int]) -> None:
     assert run_cut(ONE, sorted(ends)) == ONE[2]

@@ -1,4 +1,4 @@
-"""A hundred thousand rows of nonsense among rows that make sense: nothing escapes, nothing is lost."""
+"""Tens of thousands of rows of nonsense among rows that make sense: nothing escapes, nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import VERSIONS
 from coordinator_udf.shard.state_row.codec import StateRow, decode, encode
 from schemas.requests import request_log_arrow
+from tests.nightly import some_or_many
 from tests.shard.edge import process_rows
 from tests.shard.invariants import check_shard, parked
 from tests.shard.mutations import Mutator
 from tests.shard.samples import SAMPLES, rows_of
 
-ROWS = 100_000
+ROWS = some_or_many(40_000, 200_000)
 _SCHEMA = request_log_arrow()
-WORKERS = 4
+WORKERS = some_or_many(2, 8)
 #: What a shard may hold at most after all of it, in bytes.
 STATE_BYTES = 4_000_000
 

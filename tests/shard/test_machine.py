@@ -19,6 +19,7 @@ from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
+from tests.nightly import some_or_many
 from tests.shard.edge import Output, process_rows, rows_of
 from tests.shard.invariants import check_shard, parked
 
@@ -321,7 +322,7 @@ def _known(group: Any) -> Any:
 
 TestShardMachine = pytest.mark.slow(ShardMachine.TestCase)
 TestShardMachine.settings = settings(
-    max_examples=50,
+    max_examples=some_or_many(20, 200),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -17,6 +17,7 @@ from coordinator_udf.shard.batches import process_batch
 from coordinator_udf.shard.shard import Shard
 from coordinator_udf.shard.state_row.codec import decode, encode
 from schemas.requests import request_log_arrow
+from tests.nightly import some_or_many
 from tests.shard.edge import Output, as_batch, in_order, process_rows
 
 START_MS = 1_700_000_000_000
@@ -99,7 +100,7 @@ def made_log(steps: list[tuple[Step, int]]) -> list[Request]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=some_or_many(100, 1_000))
 @given(
     steps=st.lists(st.tuples(step, st.sampled_from([1, 2, 2, 2, 3])), max_size=60),
     cuts=st.lists(st.integers(1, 40), min_size=1, max_size=5),

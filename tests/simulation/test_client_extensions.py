@@ -15,6 +15,7 @@ from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
+from tests.nightly import some_or_many
 
 _KAFKAS = "org.apache.kafka.clients.consumer."
 RANGE, ROUND_ROBIN, STICKY, COOPERATIVE = (
@@ -109,7 +110,7 @@ def test_a_partition_has_one_owner_and_every_group_settles(plan: WorldPlan, seed
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=some_or_many(100, 2_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), st.integers(0, 2**32))
 def test_so_it_is_in_many_worlds(plan: WorldPlan, seed: int) -> None:
     assert violations(World(plan, seed).run()) == []

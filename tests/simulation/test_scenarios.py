@@ -18,11 +18,12 @@ from coordinator_udf.simulation.world import World
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.user_errors import InputError
 from tests.conftest import ROOT
+from tests.nightly import some_or_many
 
 #: A world of it takes a minute.
 LARGE = {"thundering-restart"}
 #: Of each other one: some hundred in all. Searches (jobs/search_worlds.py) run thousands.
-_WORLDS = 10
+_WORLDS = some_or_many(10, 100)
 SCENARIOS = sorted((ROOT / "conf" / "scenarios").glob("*.toml"))
 
 

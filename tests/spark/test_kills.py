@@ -20,13 +20,15 @@ from pyspark.sql import SparkSession
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.settings.coordinator import FIELDS
 from tests.conftest import ROOT
+from tests.nightly import some_or_many
 from tests.process_groups import kill_group
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 from tests.waiting import PATIENCE_S, wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-KILLS = 20
+#: At each point once; in the night at most of them by either way.
+KILLS = some_or_many(8, 20)
 MAX_ROWS = 6
 #: So few rows that the log is folded all the time.
 FOLD_AFTER = 20
@@ -134,9 +136,7 @@ def death_at(number: int, chance: random.Random) -> Death:
     return Death(point, 0 if point in ("fold", "files") else chance.randrange(3), large_batch=large_batch)
 
 
-def test_twenty_kills_change_nothing(
-    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
-) -> None:
+def test_kills_change_nothing(coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run) -> None:
     seed = random.randrange(10**6)
     chance = random.Random(seed)
     sample.make_log(tmp_path / "log", [3, 1, 2]).close()

@@ -23,6 +23,7 @@ from coordinator_udf.streaming.lease import StartError
 from coordinator_udf.streaming.options import StreamOptions
 from schemas.requests import LIVE
 from tests.conftest import SAMPLE_LOG
+from tests.nightly import some_or_many
 from tests.shard.edge import rows_of
 from tests.shard.samples import SAMPLES
 from tests.spark.conftest import Run, Scenario, assert_same_tables, changes_of_state, read_tables, scenario
@@ -84,10 +85,9 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     conf.remove(name)
 
 
-LOGS = [
-    SAMPLE_LOG,
-    *(path for path in SAMPLES if path.name.startswith(("consumer848-0011", "offsets-0014", "static-0005"))),
-]
+#: One of each kind in the night.
+_KINDS = some_or_many(("consumer848-0011",), ("consumer848-0011", "offsets-0014", "static-0005"))
+LOGS = [SAMPLE_LOG, *(path for path in SAMPLES if path.name.startswith(_KINDS))]
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name.partition(".")[0])
