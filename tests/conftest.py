@@ -86,8 +86,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 #: The group of the tests that share the Spark session.
 SESSION = "spark session"
-#: The group of one test that takes the longest, four to five minutes: nothing is left to run beside it at the end.
-LONGEST = "tests/spark/test_kills.py"
+#: The group of slow tests that takes the longest, six minutes, so it begins first: nothing would be left to run beside
+#: its end.
+LONGEST = "tests/gateway/test_live_job.py"
 
 
 def _group(item: pytest.Item) -> str:
