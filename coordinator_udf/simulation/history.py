@@ -101,6 +101,18 @@ class KnownMembership(msgspec.Struct, frozen=True):
     is_stable: bool
 
 
+class Removed(msgspec.Struct, frozen=True):
+    """The end of a membership by the coordinator's timers: a member was silent or missed a phase of a rebalance.
+
+    Attributes:
+        number: the group's generation or epoch by then: no membership that ended with it has a higher one.
+    """
+
+    ts_ms: int
+    member_id: str
+    number: int
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A time in which a process that was there was not stable, or closed."""
 
@@ -127,7 +139,7 @@ class History:
         waiting: the processes that in the end are neither settled nor gone.
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
-        removals: when the coordinator removed which member id, for it was silent or missed a phase of a rebalance.
+        removals: whom the coordinator's timers removed.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
@@ -153,7 +165,7 @@ class History:
     waiting: list[Waiting] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
-    removals: list[tuple[int, str]] = field(default_factory=list)
+    removals: list[Removed] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
     made_again: list[tuple[int, str]] = field(default_factory=list)

@@ -21,7 +21,7 @@ import re2
 
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.falling_numbers import falling_numbers
-from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership
+from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership, Removed
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
@@ -54,17 +54,18 @@ class _Excused:
     """The processes that may believe to own what is another's by now.
 
     Who was removed is excused until it has heard of it: its application is told that it lost what it had, or its member
-    has a new membership. Who is removed under an id that it has no more isn't.
+    has a new membership, of a generation or epoch that there wasn't yet when it was removed. Who is removed under an id
+    that it has no more isn't.
     """
 
     def __init__(self, history: History) -> None:
         self._process_of = history.process_of
-        to_come: list[tuple[int, int, KnownMembership | str]] = [(ts_ms, 0, name) for ts_ms, name in history.removals]
+        to_come: list[tuple[int, int, KnownMembership | Removed]] = [(one.ts_ms, 0, one) for one in history.removals]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
         self._members: dict[str, str] = {}
         self._gone: set[str] = set()
-        self._removed: dict[str, str] = {}
+        self._removed: dict[str, Removed] = {}
         self._stalled: set[str] = set()
 
     def take(self, place: int, event: ApplicationEvent) -> None:
@@ -74,8 +75,8 @@ class _Excused:
             if isinstance(happened, KnownMembership):
                 self._learns(happened)
             else:
-                process = self._process_of.get(happened, "")
-                if self._members.get(process, happened) == happened:
+                process = self._process_of.get(happened.member_id, "")
+                if self._members.get(process, happened.member_id) == happened.member_id:
                     self._removed[process] = happened
         if event.event == "stall":
             self._stalled.add(event.process)
@@ -89,9 +90,12 @@ class _Excused:
         if told.number <= 0:
             if self._members.pop(told.process, None) is not None:
                 self._gone.add(told.process)
-        elif self._members.get(told.process) != told.member_id:
+            return
+        removed = self._removed.get(told.process)
+        if removed is not None and told.number > removed.number:
+            del self._removed[told.process]
+        if self._members.get(told.process) != told.member_id:
             self._members[told.process] = told.member_id
-            self._removed.pop(told.process, None)
             self._gone.discard(told.process)
 
     @property

@@ -7,20 +7,20 @@ lost, was not killed and has not closed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.groups.model.timers import JOIN, REBALANCE, SESSION, SYNC
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import ApplicationEvent, History
+from coordinator_udf.simulation.history import ApplicationEvent, History, Removed
 from coordinator_udf.simulation.ownership import Owners
 
 _TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 #: The timers that remove members: of those of whom nothing was heard, and of those that are late with their part of a
 #: rebalance (to join, to send SyncGroup, to give partitions up).
-REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
+_REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
 #: Events after which a process reads nothing more, and those that take partitions from it.
 _ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
@@ -84,19 +84,17 @@ def expulsion_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
 
     A member of KIP-848 keeps its id, so one that was removed may come back and be removed again.
     """
-    return sorted(ts_ms for ts_ms, _ in set(removals(decisions, REMOVING_TIMERS, group_id)))
+    return sorted(ts_ms for ts_ms, _ in {(one.ts_ms, one.member_id) for one in removals(decisions, group_id)})
 
 
-def removals(
-    decisions: Iterable[Decisions], timers: Collection[str], group_id: str | None = None
-) -> list[tuple[int, str]]:
-    """Returns when the coordinator's timers of some kinds removed which member ids, of one group or of all."""
+def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> list[Removed]:
+    """Returns whom the coordinator's timers removed, of one group or of all."""
     return [
-        (row[_TRANSITION["ts"]], row[_TRANSITION["cause_member_id"]])
+        Removed(*(row[_TRANSITION[name]] for name in ("ts", "cause_member_id", "generation")))
         for decided in decisions
         for row in decided.transitions
         if group_id in {None, row[_TRANSITION["group_id"]]}
-        and row[_TRANSITION["cause_timer"]] in timers
+        and row[_TRANSITION["cause_timer"]] in _REMOVING_TIMERS
         and row[_TRANSITION["cause_member_id"]] is not None
         # Those that say who is in the group tell of what that did to it.
         and row[_TRANSITION["members"]] is None

@@ -34,7 +34,7 @@ from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinat
 from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import ApplicationEvent, History, Waiting, history_of
-from coordinator_udf.simulation.measures import REMOVING_TIMERS, removals
+from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.metadata_requests import MetadataRequests
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
@@ -157,7 +157,7 @@ class World:
             if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
         ]
         self.history.decisions = self._coordinator.shard.decisions
-        self.history.removals = removals(self.history.decisions, REMOVING_TIMERS)
+        self.history.removals = removals(self.history.decisions)
         return self.history
 
     # ---- time

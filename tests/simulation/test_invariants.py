@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
-from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Unsettled
+from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Unsettled
 from coordinator_udf.simulation.invariants import LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
@@ -37,8 +37,8 @@ def _given_to_b_while_a_has_it(history: History) -> None:
 
 
 def _removed(*memberships: KnownMembership) -> History:
-    """Returns a history in which a, who owned nothing, was removed at 50 as the member m."""
-    history = History(0, 100, {"t": 1}, process_of={"m": "a/1", "n": "a/1"}, removals=[(50, "m")])
+    """Returns a history in which a, who owned nothing, was removed at 50 as the member m, in generation 2."""
+    history = History(0, 100, {"t": 1}, process_of={"m": "a/1", "n": "a/1"}, removals=[Removed(50, "m", 2)])
     history.events = [_event(0, "a", "start"), _event(1, "b", "start")]
     history.memberships = [KnownMembership(10, 2, "g", "a/1", "m", 1, is_stable=True), *memberships]
     history.subscribed = {"a/1": Subscribe(("t",))}
@@ -48,11 +48,13 @@ def _removed(*memberships: KnownMembership) -> History:
 
 def test_who_was_removed_is_excused_until_it_has_a_new_membership() -> None:
     assert _kinds(_removed()) == []
-    known_again = KnownMembership(60, 2, "g", "a/1", "m", 3, is_stable=True)
-    assert _kinds(_removed(known_again)) == [], "it may be the answer to what it asked before"
     fenced = KnownMembership(55, 2, "g", "a/1", "m", 0, is_stable=False)
     assert _kinds(_removed(fenced)) == []
-    assert _kinds(_removed(fenced, known_again)) == ["two owners"]
+    for before in ((), (fenced,)):
+        old = KnownMembership(60, 2, "g", "a/1", "m", 2, is_stable=True)
+        assert _kinds(_removed(*before, old)) == [], "the answer to what it asked before it was removed"
+        known_again = KnownMembership(60, 2, "g", "a/1", "m", 3, is_stable=True)
+        assert _kinds(_removed(*before, known_again)) == ["two owners"]
     as_another = KnownMembership(60, 2, "g", "a/1", "n", 3, is_stable=True)
     assert _kinds(_removed(as_another)) == ["two owners"]
     after_both = KnownMembership(85, 4, "g", "a/1", "n", 3, is_stable=True)

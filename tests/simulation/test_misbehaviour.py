@@ -71,7 +71,7 @@ def test_who_does_not_take_part_is_removed(protocol: str) -> None:
     """After max.poll.interval.ms, as it sends heartbeats all the time."""
     for habit in (Habit.DEAF, Habit.NEVER_SYNCS):
         history = World(_plan(protocol, habit), 1).run()
-        removed = [history.process_of.get(member_id) for ts_ms, member_id in history.removals if ts_ms < 1e5 + 1.7e12]
+        removed = [history.process_of.get(one.member_id) for one in history.removals if one.ts_ms < 1e5 + 1.7e12]
         assert _BAD in removed
         api = "Heartbeat" if protocol == "classic" else "ConsumerGroupHeartbeat"
         assert _codes(history, api)[Errors.UNKNOWN_MEMBER_ID]
