@@ -16,7 +16,7 @@ from coordinator_udf import stopping
 from coordinator_udf.commands.job import job_app
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
 from coordinator_udf.simulation.seed_search import Searched, search
-from coordinator_udf.simulation.telling import first_of_each_kind, replay_command
+from coordinator_udf.simulation.telling import first_of_each_kind, told_once
 from coordinator_udf.user_errors import InputError, telling_errors
 
 #: The job that runs one world again.
@@ -66,10 +66,8 @@ def _range(text: str) -> range:
 
 def _tell(searched: Searched, scenario: Path) -> None:
     typer.echo(f"{searched.scenario}: {searched.first} to {searched.first + searched.seeds - 1}", err=True)
-    for found in searched.found:
-        again = replay_command(_REPLAYS, scenario, found.seed)
-        told = f"{found.kind} in {found.group_id}: {found.detail}"
-        typer.echo(f"{searched.scenario}, seed {found.seed}: {told} (again: {again})")
+    for line in told_once(_REPLAYS, scenario, searched.found):
+        typer.echo(line)
 
 
 if __name__ == "__main__":

@@ -18,21 +18,13 @@ from coordinator_udf.replay.tasks.process_tasks import process_pool, submit
 from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.violation import SeedViolation
 from coordinator_udf.simulation.world import World
 from coordinator_udf.tables.output_places import check_file
 from coordinator_udf.user_errors import InputError
 
 #: So many worlds are done, or not, when a search is stopped: half and double lose half and twice as many.
 _WORLDS_A_LINE = 20
-
-
-class SeedViolation(msgspec.Struct, frozen=True):
-    """A violation with the seed of its world."""
-
-    seed: int
-    kind: str
-    group_id: str
-    detail: str
 
 
 class Searched(msgspec.Struct, frozen=True):
@@ -108,7 +100,7 @@ def search_some(path: Path, digest: str, first: int, seeds: int) -> Searched:
     look_for_garbage_rarely()
     scenario = read_scenario(path)
     found = tuple(
-        SeedViolation(seed, violation.kind, violation.group_id, violation.detail)
+        SeedViolation.of(seed, violation)
         for seed in range(first, first + seeds)
         for violation in violations(World(draw_world(scenario, seed), seed).run())
     )

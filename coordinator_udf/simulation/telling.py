@@ -13,8 +13,9 @@ from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
 from coordinator_udf.simulation.tasks import FoundViolation, SimulationRequest
+from coordinator_udf.simulation.violation import SeedViolation
 
-#: So many violations are told on the terminal, a screen; all are in the table.
+#: Of so many worlds' groups it is told on the terminal, a screen; all is in the table.
 _TOLD: Final = 20
 #: Of so many kinds the fewest events are looked for that show one, which takes 16 to 130 s of CPU each.
 _SHORTENED: Final = 3
@@ -47,6 +48,23 @@ def fewest_events(plan: WorldPlan, seed: int, kind: str, say: Callable[[str], No
         yield f"  {line}"
 
 
+def told_once(job: Path, scenario: Path, found: Iterable[SeedViolation]) -> Iterator[str]:
+    """Yields a line for each kind of violation of each group of a world: the first one, and how many there are.
+
+    Args:
+        job: the file of the job that simulates groups.
+        scenario: the scenario's file.
+        found: in the order of time in each world.
+    """
+    alike: dict[tuple[int, str, str], list[SeedViolation]] = {}
+    for one in found:
+        alike.setdefault((one.seed, one.kind, one.group_id), []).append(one)
+    for (seed, kind, group_id), of_kind in alike.items():
+        often = "" if len(of_kind) == 1 else f", the first of {len(of_kind)}"
+        again = replay_command(job, scenario, seed)
+        yield f"{scenario.stem}, seed {seed}: {kind} in {group_id}{often}: {of_kind[0].detail} (again: {again})"
+
+
 def violation_lines(
     found: Sequence[FoundViolation], request: SimulationRequest, job: Path, say: Callable[[str], None]
 ) -> Iterator[str]:
@@ -62,13 +80,16 @@ def violation_lines(
     kafkas = sum(one.violation.kind in KAFKAS_OWN for one in found)
     of_all = f"{len(found)} violations, {kafkas} of them Kafka's own"
     yield f"{worlds} worlds, {len(broken)} with a violation, {of_all}"
-    for one in found[:_TOLD]:
-        violation = one.violation
-        again = replay_command(job, paths[one.scenario], one.seed)
-        where = f"{one.scenario}, seed {one.seed}"
-        yield f"{where}: {violation.kind} in {violation.group_id}: {violation.detail} (again: {again})"
-    if len(found) > _TOLD:
-        yield f"{len(found) - _TOLD} more are in the table violations"
+    lines = [
+        line
+        for name, path in paths.items()
+        for line in told_once(
+            job, path, (SeedViolation.of(one.seed, one.violation) for one in found if one.scenario == name)
+        )
+    ]
+    yield from lines[:_TOLD]
+    if len(lines) > _TOLD:
+        yield f"{len(lines) - _TOLD} more such lines: all is in the table violations"
     kinds = [(paths[one.scenario], one.seed, one.violation.kind) for one in found]
     yield from first_of_each_kind(kinds, _SHORTENED, job, say)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -13,3 +15,17 @@ class Violation:
     group_id: str
     kind: str
     detail: str
+
+
+class SeedViolation(msgspec.Struct, frozen=True):
+    """A violation with the seed of its world."""
+
+    seed: int
+    kind: str
+    group_id: str
+    detail: str
+
+    @classmethod
+    def of(cls, seed: int, violation: Violation) -> SeedViolation:
+        """Returns a violation with its world's seed."""
+        return cls(seed, violation.kind, violation.group_id, violation.detail)

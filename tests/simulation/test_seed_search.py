@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from coordinator_udf.simulation import seed_search
 from coordinator_udf.simulation.invariants import LOST_JOIN
-from coordinator_udf.simulation.violation import Violation
+from coordinator_udf.simulation.telling import told_once
+from coordinator_udf.simulation.violation import SeedViolation, Violation
 from jobs.search_worlds import app
 from tests.conftest import ROOT
 
@@ -115,3 +116,15 @@ def test_seeds_that_are_no_range_are_refused(seeds: str, tmp_path: Path) -> None
     assert result.exit_code == 2
     assert f"--seeds is {seeds!r}, expected FIRST:LAST" in result.output
     assert not done.exists()
+
+
+def test_what_a_world_has_many_of_is_told_in_one_line() -> None:
+    found = [SeedViolation(7, "late commit", "g", f"c0/1 committed {number}") for number in range(3)]
+    found += [SeedViolation(7, "late commit", "h", "c9/1 committed 5"), SeedViolation(8, "waiting", "g", "c1/1 waits")]
+    lines = list(told_once(ROOT / "jobs" / "simulate_groups.py", Path(_SCENARIO), found))
+    assert [line.partition(" (again: ")[0] for line in lines] == [
+        "crash-loop, seed 7: late commit in g, the first of 3: c0/1 committed 0",
+        "crash-loop, seed 7: late commit in h: c9/1 committed 5",
+        "crash-loop, seed 8: waiting in g: c1/1 waits",
+    ]
+    assert all(line.endswith(f"--replay {seed})") for line, seed in zip(lines, (7, 7, 8), strict=True))
