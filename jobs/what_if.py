@@ -55,7 +55,9 @@ _From = Annotated[
         "--from", metavar="TIME", help="Count from then on (ISO 8601, UTC, or ms); default: from the first disturbance."
     ),
 ]
-_To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Count until then; default: the log's end.")]
+_To = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Count until then; default: the shutdown at its end.")
+]
 
 
 @app.command()
@@ -145,7 +147,7 @@ def _check(groups: list[GroupLog], change: Change, span: Span) -> None:
     """
     for one in groups:
         checked_plan(one.group_id, one.plan, change)
-    reasons = {one.group_id: why_nothing_is_counted(one.plan, span) for one in groups}
+    reasons = {one.group_id: why_nothing_is_counted(one.plan, one.formed_ms, span) for one in groups}
     if all(reasons.values()):
         told = "; ".join(f"{group_id}: {why}" for group_id, why in reasons.items())
         raise InputError(f"nothing would be counted between --from and --to: {told}")

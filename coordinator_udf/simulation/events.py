@@ -75,10 +75,11 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class TopicGrows(msgspec.Struct, frozen=True):
-    """A topic appears, or has more partitions, or (none) is deleted."""
+    """A topic appears, or has more partitions, or (none) is deleted; its ``id`` is made of its name if none is said."""
 
     name: str
     partitions: int
+    id: str | None = None
 
 
 class TopicsAre(msgspec.Struct, frozen=True):
@@ -226,7 +227,7 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
     """Yields what a plan says will happen, with its time in milliseconds from the start."""
     for topic in plan.topics:
         if topic.at_ms > 0:
-            yield topic.at_ms, TopicGrows(topic.name, topic.partitions)
+            yield topic.at_ms, TopicGrows(topic.name, topic.partitions, topic.id)
     for failover in plan.failovers:
         yield failover.at_ms, GoesDown(failover.down_ms, failover.node)
     for removal in plan.removals:

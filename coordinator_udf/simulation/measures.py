@@ -101,11 +101,6 @@ def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> lis
     ]
 
 
-def first_disturbance_ms(events: Iterable[ApplicationEvent]) -> int | None:
-    """Returns when a process first stalled, closed or was killed; None if none did."""
-    return next((event.ts_ms for event in events if event.event in {"stall", "close", "crash"}), None)
-
-
 def unowned_ms(events: Sequence[ApplicationEvent], partitions: Born, span: tuple[int, int]) -> int:
     """Returns the milliseconds without an owner in a span, summed over partitions."""
     return sum(unowned_each_ms(events, partitions, span).values())

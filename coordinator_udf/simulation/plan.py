@@ -14,12 +14,14 @@ class TopicPlan:
 
     Attributes:
         records_s: how many records a second come to each of its partitions.
+        id: its id in Kafka's url-safe base64; None: one made of its name. Assignors go through topics by their ids.
     """
 
     name: str
     partitions: int
     at_ms: int = 0
     records_s: float = 0.0
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

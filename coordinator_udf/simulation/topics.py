@@ -22,17 +22,18 @@ class Topics:
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
 
-    def grow(self, name: str, partitions: int) -> None:
+    def grow(self, name: str, partitions: int, known_id: str | None = None) -> None:
         """Gives a topic so many partitions; makes it, if there is none of the name, and deletes it, if it gets none.
 
-        One that is made again after it was deleted has another id, as in Kafka.
+        One that is made again after it was deleted has another id, as in Kafka, unless its id is said.
         """
         if not partitions:
             self._deleted[name] += self._topics.pop(name, None) is not None
             return
         before = self._deleted[name]
-        topic = self._topics[name] = Topic(name, partitions, topic_id(f"{name}\n{before}" if before else name))
-        self._names[topic.id] = name
+        made = known_id or topic_id(f"{name}\n{before}" if before else name)
+        self._topics[name] = Topic(name, partitions, made)
+        self._names[made] = name
 
     def replace(self, topics: Iterable[Topic]) -> None:
         """Says which topics there are; those of no other name are deleted."""

@@ -69,7 +69,7 @@ class World:
         self._watcher = watcher
         for topic in plan.topics:
             if topic.at_ms <= 0:
-                self._topics.grow(topic.name, topic.partitions)
+                self._topics.grow(topic.name, topic.partitions, topic.id)
         settings = Settings.from_kafka(plan.settings)
         self._network = self._make_network()
         self._coordinator = self._make_coordinator(settings)
@@ -268,8 +268,8 @@ class World:
 
     def _happen_outside(self, event: e.Event) -> None:
         match event:
-            case e.TopicGrows(name, partitions):
-                self._topics.grow(name, partitions)
+            case e.TopicGrows(name, partitions, topic_id):
+                self._topics.grow(name, partitions, topic_id)
                 self._coordinator.set_topics(self._agenda.now_ms, self._topics)
             case e.TopicsAre(topics):
                 self._topics.replace(topics)

@@ -11,7 +11,6 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent
 from coordinator_udf.simulation.measures import (
     expulsion_times,
-    first_disturbance_ms,
     move_times,
     stopped_each_ms,
     unowned_each_ms,
@@ -54,8 +53,7 @@ def test_callbacks_of_real_clients_are_measured_alike(run: str) -> None:
         for line in told
         if line["t"] <= end_ms and line["event"] != "poll"
     ]
-    start_ms = first_disturbance_ms(events)
-    assert start_ms is not None
+    start_ms = next(one.ts_ms for one in events if one.event in {"stall", "close", "crash"})
     unowned_s, moves = RUNS[run]
     assert round(unowned_ms(events, partitions, (start_ms, end_ms)) / 1000, 1) == unowned_s
     assert sum(time >= start_ms for time in move_times(events)) == moves

@@ -83,7 +83,7 @@ def test_a_group_with_nothing_in_the_span_says_so() -> None:
     group = _group("crash-a")
     outcome = compare(group, Change(), range(1), (None, group.plan.start_ms + 5_000))
     (line,) = [line for line in report_lines([outcome], {}) if "nothing is counted" in line]
-    assert "none of its processes stalled, closed or was killed before 2026-11-21T02:43:" in line
+    assert "nothing disturbed it before 2026-11-21T02:43:" in line
     assert as_json([outcome], {})["groups"]["crash-a"]["nothing_counted"] == line.partition(": ")[2]
     later = compare(group, Change(), range(1), (group.plan.start_ms - 2, group.plan.start_ms - 1))
     assert later.uncounted is not None

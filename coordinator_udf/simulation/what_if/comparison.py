@@ -8,7 +8,7 @@ from statistics import fmean, multimode
 from typing import TypeVar
 
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.measures import Measures, first_disturbance_ms, measured
+from coordinator_udf.simulation.measures import Measures, measured
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.what_if.assumed import assumed
 from coordinator_udf.simulation.what_if.change import Change
@@ -85,7 +85,8 @@ def compare(
     """Runs a group's world under the settings as they were and as changed, once for each seed.
 
     Args:
-        span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance on.
+        span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance to
+            the shutdown.
         other_days: seeds of worlds in which what was chance is drawn anew, for the spread alone.
 
     Raises:
@@ -112,7 +113,7 @@ def compare(
             *assumed(group.plan, other, change),
             *formed_too_late(group.plan, group.partitions, as_they_were, as_changed),
         ),
-        why_nothing_is_counted(group.plan, Span(*span)),
+        why_nothing_is_counted(group.plan, group.formed_ms, Span(*span)),
         tuple(without_effect(group.plan, other, change)),
     )
 
@@ -125,16 +126,11 @@ def _on_other_days(
 
 
 def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
-    return measured(history, group.group_id, group.partitions, _counted(history, span))
+    return measured(history, group.group_id, group.partitions, counted(Span(*span), group.plan, group.formed_ms))
 
 
 def _detail(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Details:
-    return detailed(history, group.group_id, group.partitions, _counted(history, span))
-
-
-def _counted(history: History, span: tuple[int | None, int | None]) -> tuple[int, int]:
-    """Returns from when to when is counted, in milliseconds since the epoch; only of the world's history."""
-    return counted(Span(*span), first_disturbance_ms(history.events), history.start_ms, history.end_ms)
+    return detailed(history, group.group_id, group.partitions, counted(Span(*span), group.plan, group.formed_ms))
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:

@@ -27,7 +27,7 @@ from coordinator_udf.simulation.what_if.processes import (
 )
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
 from coordinator_udf.simulation.what_if.restarts import Restarts, lost_states
-from coordinator_udf.simulation.what_if.topics import topics_of_log, wanted_topics
+from coordinator_udf.simulation.what_if.topics import topics_of_log, wanted_from_ms, wanted_topics
 
 #: Room before the first event of a world, so that nothing has to happen before it begins.
 _LEAD_MS = 1_000
@@ -45,7 +45,7 @@ class GroupLog:
         plan: the world in which its members do again what they did.
         formed_ms: when it was first formed, or when the log began, if it has members that are older; from the start of
             the world.
-        partitions: those whose owners are counted, each with when it came to be, in milliseconds since the epoch.
+        partitions: those whose owners are counted, each with from when on, in milliseconds since the epoch.
         rebalances: what really happened.
         unknown: what the log doesn't tell, in words.
     """
@@ -131,7 +131,9 @@ def _group(processes: list[LoggedProcess], log: _Log, settings: Mapping[str, Any
         settings=coordinator_settings(behaviours, rebalances, grown_ms, {**sizes, **settings}, unknown),
     )
     formed_ms = plan.begin_ms if has_older else int(rebalances[0].end_ms) - start_ms
-    return GroupLog(group_id, plan, formed_ms, _counted(topics, start_ms), tuple(rebalances), tuple(unknown))
+    return GroupLog(
+        group_id, plan, formed_ms, _counted(topics, behaviours, start_ms), tuple(rebalances), tuple(unknown)
+    )
 
 
 def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> WorldPlan:
@@ -154,14 +156,18 @@ def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> Worl
     return replace(plan, **delays(paces, network))
 
 
-def _counted(topics: Sequence[TopicPlan], start_ms: int) -> dict[TopicPartition, int]:
-    """Returns the partitions whose owners are counted, and when they came to be: of topics that aren't deleted."""
+def _counted(topics: Sequence[TopicPlan], behaviours: Sequence[Behaviour], start_ms: int) -> dict[TopicPartition, int]:
+    """Returns the partitions whose owners are counted, and from when on there were such that somebody wanted.
+
+    Those of topics that are deleted aren't counted.
+    """
     deleted = {topic.name for topic in topics if not topic.partitions}
     born: dict[TopicPartition, int] = {}
     for topic in topics:
         if topic.name not in deleted:
+            from_ms = max(start_ms + topic.at_ms, int(wanted_from_ms(topic.name, behaviours)))
             for number in range(topic.partitions):
-                born.setdefault(TopicPartition(topic.name, number), start_ms + topic.at_ms)
+                born.setdefault(TopicPartition(topic.name, number), from_ms)
     return born
 
 

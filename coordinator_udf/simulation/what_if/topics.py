@@ -51,6 +51,13 @@ def _matching(regex: str | None, names: Iterable[str]) -> set[str]:
         return set()
 
 
+def wanted_from_ms(topic: str, behaviours: Iterable[Behaviour]) -> float:
+    """Returns when somebody first subscribed to a topic that is wanted, in milliseconds since the epoch."""
+    times = [behaviour.start_ms for behaviour in behaviours if topic in behaviour.topics or behaviour.regex is not None]
+    times += [time_ms for behaviour in behaviours for time_ms, names in behaviour.resubscribed_ms if topic in names]
+    return min(times)
+
+
 def wanted_topics(
     behaviours: list[Behaviour],
     history: TopicHistory,
@@ -68,14 +75,15 @@ def wanted_topics(
     partitions: dict[str, int] = {}
     plans = []
     for ts_us, topics in moments:
-        here = {topic.name: topic.partitions for topic in topics if topic.name in wanted}
-        for name, count in here.items():
-            if count > partitions.get(name, 0):
-                partitions[name] = count
-                plans.append(TopicPlan(name, count, max(0, ts_us // 1000 - start_ms), _records_s(name, processes)))
+        here = {topic.name: topic for topic in topics if topic.name in wanted}
+        at_ms = max(0, ts_us // 1000 - start_ms)
+        for name, topic in here.items():
+            if topic.partitions > partitions.get(name, 0):
+                partitions[name] = topic.partitions
+                plans.append(TopicPlan(name, topic.partitions, at_ms, _records_s(name, processes), topic.id))
         for name in [name for name, count in partitions.items() if count and name not in here]:
             partitions[name] = 0
-            plans.append(TopicPlan(name, 0, max(0, ts_us // 1000 - start_ms)))
+            plans.append(TopicPlan(name, 0, at_ms))
     deleted = [name for name, count in partitions.items() if not count]
     unknown += [f"who should have the partitions of {name} when it is deleted: they aren't counted" for name in deleted]
     unknown += [f"the partitions of the topic {name}, which is left out" for name in sorted(wanted - partitions.keys())]
