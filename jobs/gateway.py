@@ -16,6 +16,7 @@ from coordinator_udf import stopping
 from coordinator_udf.commands.gateway_options import (
     Advertise,
     BrokerPorts,
+    DeleteTopics,
     Gateways,
     KafkaConfig,
     LogJson,
@@ -60,13 +61,16 @@ def main(
     request_timeout: Annotated[
         int, typer.Option(min=1, metavar="MS", help="How long the coordinator may take to answer.")
     ] = 30_000,
+    delete_topics: DeleteTopics = False,
     poll: Annotated[int, typer.Option(min=1, metavar="MS", help="The pause between two looks at the answers.")] = 25,
 ) -> None:
     """Serve Kafka clients from a process of its own."""
     configure_logging(as_json=log_json)
     stop = threading.Event()
     stopping.call_instead(stop.set)
-    options = GatewayOptions(listen, advertise, config, upstream, broker_ports, security, gateways, request_timeout)
+    options = GatewayOptions(
+        listen, advertise, config, upstream, broker_ports, security, gateways, request_timeout, delete_topics
+    )
     folder = root or Path("data/live")
     try:
         place = LogPlace(log or str(folder / "log"), read_kafka_security(kafka_config))

@@ -29,6 +29,14 @@ Gateways = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT,...", help="Where clients reach all gateways of the log, this one among them."),
 ]
+DeleteTopics = Annotated[
+    bool,
+    typer.Option(
+        "--delete-topics",
+        help="Delete topics that the settings file named when it was last read and doesn't name now, with what is "
+        "committed there; else such a start is refused.",
+    ),
+]
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Tell there /metrics (Prometheus), /healthz and /readyz.")
 ]

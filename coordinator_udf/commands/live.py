@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from coordinator_udf.commands.gateway_options import (
     Advertise,
     BrokerPorts,
+    DeleteTopics,
     Gateways,
     KafkaConfig,
     LogJson,
@@ -43,6 +44,7 @@ from coordinator_udf.commands.live_options import (
 from coordinator_udf.gateway.driver_gateway import DriverGateway
 from coordinator_udf.gateway.options import GatewayOptions
 from coordinator_udf.gateway.settings import GatewaySettingsError, parse_address
+from coordinator_udf.log.configured_topics import check_topics_at
 from coordinator_udf.log.kafka.place import is_kafka
 from coordinator_udf.log.kafka.security import read_kafka_security
 from coordinator_udf.log.opening import LogPlace
@@ -81,6 +83,7 @@ def main(
     fold_after: FoldAfter = DEFAULT_FOLD_AFTER_ROWS,
     durable: Durable = True,
     recover: Recover = False,
+    delete_topics: DeleteTopics = False,
     listen: Listen = None,
     advertise: Advertise = None,
     upstream: Upstream = None,
@@ -112,6 +115,8 @@ def main(
             tick_ms=tick,
             max_rows=max_rows,
             recover=recover,
+            delete_topics=delete_topics,
+            of_cluster=upstream is not None,
             large_batch_rows=large_batch,
             fold_after_rows=fold_after,
             durable=durable,
@@ -135,6 +140,8 @@ def _coordinate(
     if gateway_options is not None:
         gateway = DriverGateway(gateway_options, options.tables, None if told is None else told.registry)
         settings = gateway.reserve(LogPlace(options.log, options.kafka), settings)
+    if options.source == "embedded" and not options.delete_topics:
+        check_topics_at(Path(options.log), settings.topics)
     stop = threading.Event()
     phases.end("Python")
     spark = coordinator_session(spark_conf, with_kafka=options.source == "kafka")

@@ -35,6 +35,7 @@ from coordinator_udf.gateway.status import GatewayStatus
 from coordinator_udf.gateway.topic_store import TopicStore
 from coordinator_udf.gateway.upstream.behind import ClusterBehind
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
+from coordinator_udf.log.configured_topics import keep_topics
 from coordinator_udf.log.opening import AppendableLog, hold_gateway_lock
 from coordinator_udf.protocol.requests import Topic
 
@@ -186,7 +187,10 @@ class Gateway:
 
     def set_topics(self, topics: Iterable[Topic]) -> None:
         """Changes the topics of the settings file; where all differ from before, the log gets them. From any thread."""
-        self._topics.configure(topics)
+        known = tuple(topics)
+        self._topics.configure(known)
+        # Whoever writes the file while it is served means it.
+        keep_topics(self._request_log, known)
 
     def look_at_topics(self) -> None:
         """Takes over what clients of other gateways have created and deleted. From any thread."""

@@ -30,6 +30,7 @@ class GatewayOptions:
         security: the file that says who may come in, and how the cluster is spoken to.
         broker_ports: the gateway's port for that cluster's broker 0; by default the one after that listened on.
         request_timeout_ms: how long the coordinator may take to answer.
+        delete_topics: whether topics go that the settings file no longer names, with the offsets committed for them.
     """
 
     listen: str
@@ -40,6 +41,7 @@ class GatewayOptions:
     security: Path | None = None
     gateways: str | None = None
     request_timeout_ms: int = 30_000
+    delete_topics: bool = False
 
     def settings(self) -> GatewaySettings:
         """Returns the gateway's settings.

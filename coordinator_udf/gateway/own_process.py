@@ -15,6 +15,7 @@ from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
 from coordinator_udf.gateway.responses_table import ResponsesFollower
 from coordinator_udf.gateway.watched_files import files_watched
+from coordinator_udf.log.configured_topics import check_topics, keep_topics
 from coordinator_udf.log.kafka.answers import AnswersReader
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.opening import LogPlace
@@ -63,6 +64,9 @@ def serve_alone(
     registry = None if metrics is None else CollectorRegistry()
     request_log = log.open()
     try:
+        if not options.delete_topics:
+            check_topics(request_log, config.topics)
+        keep_topics(request_log, () if cluster is not None else config.topics)
         gateway = Gateway(
             request_log,
             config.topics,

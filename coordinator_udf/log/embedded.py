@@ -29,11 +29,13 @@ from coordinator_udf.log.file import (
     GroupConfigs,
     make_file,
     open_file,
+    read_configured_topics,
     read_group_configs,
     read_snapshot,
     read_topics,
     take_places,
     write_append,
+    write_configured_topics,
     write_group_configs,
     write_topics,
 )
@@ -209,6 +211,16 @@ class EmbeddedLog:
         """Returns the topics that clients created, beside those of the settings file."""
         with self._file.lock:
             return read_topics(self._file.connection)
+
+    def configured_topics(self) -> dict[str, int]:
+        """Returns the topics of the settings file that was read last, and how many partitions each had."""
+        with self._file.lock:
+            return read_configured_topics(self._file.connection)
+
+    def keep_configured_topics(self, topics: Sequence[Topic]) -> None:
+        """Keeps which topics the settings file has."""
+        with self._file.transaction() as connection:
+            write_configured_topics(connection, topics)
 
     def change_topics(
         self, expected: tuple[Topic, ...], topics: tuple[Topic, ...], rows: Sequence[Mapping[str, Any]]

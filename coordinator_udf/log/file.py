@@ -46,6 +46,11 @@ _GROUP_CONFIGS: Final = """
 CREATE TABLE IF NOT EXISTS group_configs (group_id TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (group_id, name))
 """
 
+#: The topics of the settings file that was read last. Files of earlier releases get the table with the next start.
+_CONFIGURED_TOPICS: Final = """
+CREATE TABLE IF NOT EXISTS configured_topics (name TEXT PRIMARY KEY, partitions INTEGER NOT NULL)
+"""
+
 #: What groups have for themselves: by group, by Kafka's name of the setting.
 GroupConfigs = Mapping[str, Mapping[str, str]]
 
@@ -129,6 +134,20 @@ def write_topics(connection: sqlite3.Connection, topics: Sequence[Topic]) -> Non
     """Makes these the topics that clients created."""
     connection.execute("DELETE FROM topics")
     connection.executemany("INSERT INTO topics VALUES (?, ?, ?)", [(t.name, t.partitions, t.id) for t in topics])
+
+
+def read_configured_topics(connection: sqlite3.Connection) -> dict[str, int]:
+    """Returns the topics of the settings file that was read last, and how many partitions each had."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'configured_topics'").fetchone() is None:
+        return {}
+    return dict(connection.execute("SELECT name, partitions FROM configured_topics ORDER BY name").fetchall())
+
+
+def write_configured_topics(connection: sqlite3.Connection, topics: Sequence[Topic]) -> None:
+    """Makes these the topics of the settings file that was read last."""
+    connection.execute(_CONFIGURED_TOPICS)
+    connection.execute("DELETE FROM configured_topics")
+    connection.executemany("INSERT INTO configured_topics VALUES (?, ?)", [(t.name, t.partitions) for t in topics])
 
 
 def read_group_configs(connection: sqlite3.Connection) -> GroupConfigs:

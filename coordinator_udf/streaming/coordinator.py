@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from coordinator_udf.log.configured_topics import check_topics, keep_topics
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.history import history_uri, next_offsets
 from coordinator_udf.log.kafka.appender import KafkaLog
@@ -252,8 +253,11 @@ class Coordinator:
     def _begin(self, log: AppendableLog, undo: ExitStack) -> None:
         """Says which topics there are, and lets time pass."""
         options = self.options
+        if not (options.delete_topics or options.of_cluster):
+            check_topics(log, self.config.topics)
         # What is there is all that a run to its end handles.
         tell_topics(log, self.config, or_tick=not options.available_now)
+        keep_topics(log, () if options.of_cluster else self.config.topics)
         if not options.available_now:
             self._ticker = Ticker(log, options.tick_ms)
             undo.callback(self._ticker.stop)

@@ -26,6 +26,8 @@ class StreamOptions:
         tick_ms: how often the job makes time pass. A log without ticks of its own has a micro-batch as often, no more.
         max_rows: the most rows of the log in one micro-batch.
         recover: load the groups from consumer_offsets and begin a new checkpoint with that.
+        delete_topics: whether topics go, with their committed offsets, that the settings file no longer names.
+        of_cluster: whether the topics are those of a cluster behind the gateway, and no settings file's.
         clock_waits: whether time stands still until `Coordinator.start_clock`, as nobody can append before.
         fold_after_rows: how many rows that the query needs no more stay in the embedded log before they are moved to
             the table request_log; 0: they stay for good.
@@ -46,6 +48,8 @@ class StreamOptions:
     tick_ms: int = 500
     max_rows: int = DEFAULT_MAX_ROWS
     recover: bool = False
+    delete_topics: bool = False
+    of_cluster: bool = False
     clock_waits: bool = False
     fold_after_rows: int = DEFAULT_FOLD_AFTER_ROWS
     large_batch_rows: int = DEFAULT_LARGE_BATCH_ROWS
