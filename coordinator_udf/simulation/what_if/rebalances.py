@@ -54,7 +54,7 @@ def recorded_rebalances(processes: Iterable[LoggedProcess], removals: Iterable[E
 def _generations(entries: list[Entry], members: set[str]) -> Iterator[Rebalance]:
     """Yields the generations that were formed; ``members``: the ids of those that are older than the log."""
     formed: dict[int, list[Entry]] = {}
-    synced: dict[int, list[float]] = {}
+    synced: dict[int, list[Entry]] = {}
     for entry in entries:
         body = entry.response or {}
         if body.get("errorCode"):
@@ -62,18 +62,34 @@ def _generations(entries: list[Entry], members: set[str]) -> Iterator[Rebalance]
         if entry.api == "JoinGroup" and body["generationId"] > 0:
             formed.setdefault(body["generationId"], []).append(entry)
         elif entry.api == "SyncGroup":
-            synced.setdefault(entry.request["generationId"], []).append(answered_ms(entry))
+            synced.setdefault(entry.request["generationId"], []).append(entry)
     before_ms = 0.0
-    for number, joins in sorted(formed.items()):
-        joined_ms = max(map(answered_ms, joins))
-        trigger, start_ms = _trigger(entries, members, (before_ms, joined_ms))
-        yield Rebalance(number, trigger, start_ms, max([joined_ms, *synced.get(number, ())]))
-        members = {str((entry.response or {})["memberId"]) for entry in joins}
+    for number, answered in sorted(formed.items()):
+        joined_ms, end_ms = _phases(answered, synced.get(number, []))
+        trigger, start_ms = _trigger(entries, number, members, (before_ms, joined_ms))
+        yield Rebalance(number, trigger, start_ms, end_ms)
+        members = {str((entry.response or {})["memberId"]) for entry in answered}
         before_ms = joined_ms
 
 
-def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float]) -> tuple[str, float]:
-    """Returns what in a span of time set off the join phase that ended with it."""
+def _phases(joins: list[Entry], syncs: list[Entry]) -> tuple[float, float]:
+    """Returns when all had joined that formed a generation, and when all of them had synced.
+
+    A static member that comes back is told of the generation that there is, and syncs, long after that was formed.
+    """
+    assigned_ms = min((handled_ms(entry) for entry in syncs if entry.request.get("assignments")), default=None)
+    first = [entry for entry in joins if assigned_ms is None or handled_ms(entry) <= assigned_ms]
+    joined_ms = max(map(answered_ms, first or joins))
+    ids = {(entry.response or {})["memberId"] for entry in first or joins}
+    ends_ms: dict[str, float] = {}
+    for entry in syncs:
+        if entry.request["memberId"] in ids:
+            ends_ms.setdefault(entry.request["memberId"], answered_ms(entry))
+    return joined_ms, max([joined_ms, *ends_ms.values()])
+
+
+def _trigger(entries: list[Entry], number: int, members: set[str], span: tuple[float, float]) -> tuple[str, float]:
+    """Returns what in a span of time set off the join phase that ended with it, and with a generation."""
     first: dict[str, float] = {}
     for entry in entries:
         if not span[0] < answered_ms(entry) <= span[1]:
@@ -85,7 +101,7 @@ def _trigger(entries: list[Entry], members: set[str], span: tuple[float, float])
         elif entry.api == "Heartbeat" and code == Errors.REBALANCE_IN_PROGRESS:
             # It is told of what has happened: of something that no request did, unless one came just then.
             first.setdefault(SESSION_EXPIRED, handled_ms(entry) + _AT_ONCE_MS)
-        elif entry.api == "JoinGroup" and not code:
+        elif entry.api == "JoinGroup" and (entry.response or {}).get("generationId") == number:
             is_member = entry.request.get("memberId") in members
             first.setdefault(MEMBER_UPDATED if is_member else MEMBER_ADDED, handled_ms(entry))
     if not first:
