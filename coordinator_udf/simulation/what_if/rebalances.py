@@ -16,6 +16,8 @@ SESSION_EXPIRED = "SESSION_EXPIRED"
 _AT_ONCE_MS = 20
 #: As late as this a member is told an epoch: group.consumer.assignment.interval.ms, and a heartbeat interval.
 _LATE_TARGET_MS = 6_000
+#: The epoch by which a static member leaves that comes back (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
+_LEFT_FOR_A_WHILE = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,20 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
     """Yields the epochs that members reached, each from its first sign to the time when the last one reached it."""
     spans: dict[int, list[Entry]] = {}
     causes: list[tuple[float, str]] = []
+    away: set[str | None] = set()
     subscribed: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         body = entry.response or {"errorCode": -1}
         if entry.api != "ConsumerGroupHeartbeat" or body["errorCode"]:
             continue
         asked = entry.request.get("memberEpoch", 0)
-        if asked <= 0:
+        instance_id = entry.request.get("instanceId")
+        # A static member that leaves for a while bumps no epoch, nor does it when it comes back.
+        if asked == _LEFT_FOR_A_WHILE:
+            away.add(instance_id)
+        elif asked == 0 and instance_id in away:
+            away.discard(instance_id)
+        elif asked <= 0:
             causes.append((handled_ms(entry), MEMBER_ADDED if asked == 0 else MEMBER_LEFT))
         names = tuple(sorted(entry.request.get("subscribedTopicNames") or ()))
         if names and subscribed.setdefault(entry.request["memberId"], names) != names:
@@ -145,7 +154,9 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
         trigger, start_ms = SESSION_EXPIRED, first_ms
         if causes and causes[0][0] <= first_ms:
             start_ms, trigger = causes.pop(0)
-        yield Rebalance(number, trigger, start_ms, max(map(answered_ms, reached)))
+        # Who joins once the epoch is there is given it at once, and is none of those that it waited for.
+        ends = [entry for entry in reached if entry.request.get("memberEpoch", 0) or handled_ms(entry) == first_ms]
+        yield Rebalance(number, trigger, start_ms, max(map(answered_ms, ends)))
 
 
 def simulated_rebalances(history: History, group_id: str) -> list[Rebalance]:
