@@ -120,7 +120,7 @@ def main(
     for line in report_lines(outcomes, left_out):
         typer.echo(line)
     if json_file is not None:
-        _write_json(json_file, as_json(outcomes, left_out))
+        _write_json(json_file, as_json(outcomes, left_out, change))
 
 
 def _check_json(json_file: Path, log: Path) -> None:

@@ -74,6 +74,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
         unknown: what the log doesn't tell, in words.
         nothing_counted: why nothing of it is counted, in words, if nothing is.
         without_effect: what of the change makes no difference to it, in words.
+        options: what was asked for, as the command's options.
     """
 
     calibration: Calibration
@@ -84,6 +85,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     refused_members: RefusedMembers = RefusedMembers()
     nothing_counted: str | None = None
     without_effect: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Returns what is counted, before and after, each with what chance might make of it."""
@@ -113,6 +115,7 @@ class _File(msgspec.Struct, frozen=True):
     base: dict[str, msgspec.Raw]
     changed: dict[str, msgspec.Raw]
     groups: dict[str, _Group]
+    options: tuple[str, ...] = ()
 
 
 def read_what_if(path: Path) -> dict[str, WhatIfResult]:
@@ -133,6 +136,7 @@ def read_what_if(path: Path) -> dict[str, WhatIfResult]:
                 group.refused_members,
                 group.nothing_counted,
                 group.without_effect,
+                read.options,
             )
             for group_id, group in read.groups.items()
         }

@@ -345,7 +345,9 @@ def test_what_a_prediction_does_not_count_or_change_is_told_beside_its_figures(
     }
     path = tmp_path / "what-if.json"
     name = facts.group_id
-    path.write_text(json.dumps({"base": {name: figures}, "changed": {name: figures}, "groups": {name: group}}))
+    told = {"base": {name: figures}, "changed": {name: figures}, "groups": {name: group}, "options": ["--static"]}
+    path.write_text(json.dumps(told))
     page = render([facts], form, what_if=read_what_if(path))
+    assert "--static" in page
     assert "say nothing of it: the log ends before the group is through." in page
     assert "Makes no difference to this group: group.max.size: no member speaks the protocol classic." in page

@@ -9,9 +9,10 @@ import pytest
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.change import Change
-from coordinator_udf.simulation.what_if.comparison import compare
+from coordinator_udf.simulation.what_if.comparison import compare, paired
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.rebalances import MEMBER_ADDED, Rebalance
 from coordinator_udf.simulation.world import World
 from tests.conftest import SAMPLE_LOG, shared
 
@@ -163,3 +164,17 @@ def test_a_pattern_that_is_none_is_refused_again() -> None:
 def test_a_log_of_many_kinds_of_clients_happens_again() -> None:
     for group in read_groups(read_entries(SAMPLE_LOG), {}):
         _happens_again(group)
+
+
+def test_of_rebalances_within_a_second_each_has_the_one_that_is_nearest() -> None:
+    recorded = [Rebalance(1, MEMBER_ADDED, 17_668, 17_672), Rebalance(2, MEMBER_ADDED, 17_757, 18_155)]
+    simulated = [Rebalance(1, MEMBER_ADDED, 17_403, 17_405), Rebalance(2, MEMBER_ADDED, 17_758, 18_154)]
+    assert paired(recorded, simulated) == list(zip(recorded, simulated, strict=True))
+
+
+def test_a_static_member_that_comes_back_is_none_of_a_rebalance() -> None:
+    entries = read_entries(shared("evidence", "dev", "static-restart.request.log.gz"))
+    (group,) = read_groups(entries, {})
+    # As the broker's own log has them: 6.0 s from 06:52:43.572, 1.0 s from 06:53:13.725, 0.1 s from 18.690 and 35.805.
+    told = [(round(one.start_ms / 1000 % 60, 1), round(one.duration_ms / 1000, 1)) for one in group.rebalances]
+    assert told == [(43.6, 6.0), (13.7, 1.0), (18.7, 0.1), (35.8, 0.1)]

@@ -16,7 +16,7 @@ from coordinator_udf.simulation.what_if.report import as_json, report_lines
 from coordinator_udf.simulation.what_if.span import Span, span_of
 from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
-from tests.conftest import SAMPLE_LOG
+from tests.conftest import SAMPLE_LOG, shared
 
 #: The sample goes from 02:43:33 to 02:44:26.
 DAY = "2026-11-21"
@@ -89,3 +89,29 @@ def test_a_group_with_nothing_in_the_span_says_so() -> None:
     assert later.uncounted is not None
     assert later.uncounted.startswith("it was there only from 2026-11-21T02:43:")
     assert later.base.unowned_s == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "rebalances"), [("W1-base", 10), ("W1-consumer", 10), ("W2-base", 3), ("W2-consumer", 4)]
+)
+def test_the_shutdown_at_the_end_of_a_log_is_not_counted(run: str, rebalances: int) -> None:
+    """As many rebalances as the runs' own tables have from the first disturbance to the end of the workload."""
+    (group,) = read_groups(read_entries(shared("evidence", "ab", "dev") / f"{run}.request.log.gz"), {})
+    assert compare(group, Change(), range(1), (None, None)).base.rebalances == rebalances
+
+
+def test_another_subscription_disturbs_a_group() -> None:
+    entries = read_entries(shared("evidence", "dev", "subscriptions.request.log.gz"))
+    group = next(one for one in read_groups(entries, {}) if one.group_id == "subscriptions-a")
+    assert compare(group, Change(), range(1), (None, None)).base.unowned_s > 80
+
+
+def test_partitions_have_the_owners_of_the_log_and_count_once_somebody_wants_them() -> None:
+    entries = read_entries(shared("evidence", "dev", "kip848.request.log.gz"))
+    settings = {"group.consumer.session.timeout.ms": 15_000, "group.consumer.min.session.timeout.ms": 10_000}
+    group = next(one for one in read_groups(entries, settings) if one.group_id == "kip848-a")
+    unowned_s = compare(group, Change(), range(1), (None, None)).base_details.unowned_s
+    # The killed process had these two; those of t3 nobody wanted before it died.
+    assert min(unowned_s["kip848-t-0"], unowned_s["kip848-t-1"]) > 15
+    assert unowned_s["t1-0"] == unowned_s["t1-1"] == 0
+    assert all(unowned_s[f"t3-{number}"] < 1 for number in range(4))

@@ -43,6 +43,20 @@ class Change:
     max_poll_interval_ms: int | None = None
     cadence_ms: int | None = None
 
+    def in_options(self) -> list[str]:
+        """Returns the options of `jobs/what_if.py` that ask for it."""
+        options = [f"--set {name}={value}" for name, value in (self.settings or {}).items()]
+        options += ["--static"] if self.is_static else []
+        named = {
+            "assignor": self.assignor,
+            "protocol": self.protocol,
+            "session-timeout-ms": self.session_timeout_ms,
+            "heartbeat-interval-ms": self.heartbeat_interval_ms,
+            "max-poll-interval-ms": self.max_poll_interval_ms,
+            "coordinator-cadence-ms": self.cadence_ms,
+        }
+        return options + [f"--{name} {value}" for name, value in named.items() if value is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class _Turn:

@@ -134,7 +134,7 @@ def _detail(group: GroupLog, history: History, span: tuple[int | None, int | Non
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
-    found = [_paired(group.rebalances, simulated_rebalances(history, group.group_id)) for history in histories]
+    found = [paired(group.rebalances, simulated_rebalances(history, group.group_id)) for history in histories]
     matched = [sum(None not in pair for pair in pairs) for pairs in found]
     simulated = [sum(pair[1] is not None for pair in pairs) for pairs in found]
     typical = _most_common(list(zip(simulated, matched, strict=True)))
@@ -142,21 +142,30 @@ def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
     return Calibration(len(group.rebalances), *typical, tuple(shown))
 
 
-def _paired(
+def paired(
     recorded: Sequence[Rebalance], simulated: Sequence[Rebalance]
 ) -> list[tuple[Rebalance | None, Rebalance | None]]:
-    """Returns each recorded rebalance with the simulated one of the same trigger that began nearest to it."""
-    free = list(simulated)
-    pairs: list[tuple[Rebalance | None, Rebalance | None]] = []
-    for rebalance in recorded:
-        alike = [one for one in free if one.trigger == rebalance.trigger]
-        near = min(alike, key=lambda one: abs(one.start_ms - rebalance.start_ms), default=None)
-        if near is not None and abs(near.start_ms - rebalance.start_ms) > max(MATCH_MS, rebalance.duration_ms / 10):
-            near = None
-        if near is not None:
-            free.remove(near)
-        pairs.append((rebalance, near))
-    return sorted([*pairs, *((None, one) for one in free)], key=_start_ms)
+    """Returns each recorded rebalance with the simulated one of the same trigger that began nearest to it.
+
+    Those that are nearest to each other come first: of two within a second, one isn't to have the other's.
+    """
+    near = sorted(
+        (abs(one.start_ms - rebalance.start_ms), place, other)
+        for place, rebalance in enumerate(recorded)
+        for other, one in enumerate(simulated)
+        if one.trigger == rebalance.trigger
+        and abs(one.start_ms - rebalance.start_ms) <= max(MATCH_MS, rebalance.duration_ms / 10)
+    )
+    chosen: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, place, other in near:
+        if place not in chosen and other not in taken:
+            chosen[place] = other
+            taken.add(other)
+    pairs: list[tuple[Rebalance | None, Rebalance | None]] = [
+        (rebalance, simulated[chosen[place]] if place in chosen else None) for place, rebalance in enumerate(recorded)
+    ]
+    return sorted([*pairs, *((None, one) for n, one in enumerate(simulated) if n not in taken)], key=_start_ms)
 
 
 def _start_ms(pair: tuple[Rebalance | None, Rebalance | None]) -> float:

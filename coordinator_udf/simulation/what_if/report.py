@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coordinator_udf.simulation.measures import Measures
+from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import Calibration, Outcome, Spread
 from coordinator_udf.simulation.what_if.details import Details, RefusedMember
 from coordinator_udf.simulation.what_if.rebalances import Rebalance
@@ -56,11 +57,12 @@ def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> It
         yield f"{group_id}: not simulated, and in no figure: {why}"
 
 
-def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> dict[str, Any]:
+def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str], change: Change | None = None) -> dict[str, Any]:
     """Returns the calibration and the measures of all groups together, and each group's under its name.
 
     Args:
         left_out: groups that aren't simulated, each with why.
+        change: what was asked for.
     """
     calibrations = [_counts(outcome.calibration) for outcome in outcomes]
     return {
@@ -80,6 +82,7 @@ def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> dict[st
             for o in outcomes
         },
         "not_simulated": dict(left_out),
+        "options": [] if change is None else change.in_options(),
     }
 
 
