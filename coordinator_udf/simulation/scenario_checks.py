@@ -19,6 +19,8 @@ from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import make_process
 from coordinator_udf.simulation.scenario_fields import (
     FIELDS_OF,
+    LONGEST_S,
+    MOST_MEMBERS,
     SPANS,
     TABLES,
     Fault,
@@ -89,7 +91,8 @@ def _in_words(said: str) -> str:
     expected = re.sub(r", got .*", "", said.removeprefix("Expected "))
     for name, words in _WORDS.items():
         expected = expected.replace(f"`{name}`", words)
-    return expected.replace("`", "")
+    # A whole bound of a float is written as it stands in the documentation.
+    return re.sub(r"(?<=\d)\.0$", "", expected.replace("`", ""))
 
 
 def _expected(struct: type[msgspec.Struct], name: str) -> str:
@@ -108,6 +111,35 @@ def _expected(struct: type[msgspec.Struct], name: str) -> str:
     return next(
         (words for name, words in _WORDS.items() if name in {getattr(one, "__name__", "") for one in types}), "a value"
     )
+
+
+def _sizes(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
+    """Yields from which table on a world's members are too many."""
+    counts = [(f"members[{number}]", family.count) for number, family in enumerate(scenario.members)]
+    counts += [(f"faults[{number}]", one.count) for number, one in enumerate(scenario.faults) if one.kind == "scale"]
+    left = MOST_MEMBERS
+    for place, count in counts:
+        if count > left:
+            yield (
+                f"{place}.count is {count}, expected at most {left}, for a world has {MOST_MEMBERS} members at most, "
+                "those that faults add included"
+            )
+        left = max(0, left - count)
+
+
+def _lengths(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
+    """Yields which faults last longer than a world may, in waves or with what comes after them."""
+    added = sum(fault.count for fault in scenario.faults if fault.kind == "scale")
+    for number, fault in enumerate(scenario.faults):
+        meant = sum(one.count for one in scenario.members if one.habit is None and fault.group in {"", one.group})
+        in_turn = {"deploy": meant + added, "migrate": meant + added, "scale": fault.count}.get(fault.kind, 1)
+        over_s = _bounds(fault.at_s)[1] + (in_turn - 1) // fault.wave * fault.every_s
+        over_s += sum(_bounds(span)[1] for span in (fault.back_s or 0.0, fault.length_s, fault.by_s))
+        if over_s > LONGEST_S:
+            yield (
+                f"faults[{number}].at_s is {_shown(fault.at_s)}, expected one with which the fault is over after "
+                f"{LONGEST_S} s, and not after {over_s:.0f} s"
+            )
 
 
 def _spans(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
@@ -244,4 +276,4 @@ def _properties(place: str, properties: Mapping[str, Any]) -> Iterator[str]:
         yield f"{place}.properties: {field} is {value!r}, expected {expected}"
 
 
-_CHECKS = (_spans, _topics, _names, _faults, _changes_of_topics, _members)
+_CHECKS = (_sizes, _lengths, _spans, _topics, _names, _faults, _changes_of_topics, _members)

@@ -9,11 +9,22 @@ from msgspec import Meta
 
 from coordinator_udf.simulation.plan import Habit
 
-Seconds = Annotated[float, Meta(ge=0)]
+#: A week: sessions, deploys and retries are over in minutes, and what is settled repeats itself.
+LONGEST_S = 7 * 24 * 3600
+#: Of a world, also those that faults add. A hundred times the largest world that is shipped, of a thousand members.
+MOST_MEMBERS = 100_000
+#: Of a topic. Half as many as a whole cluster of Kafka's had before KRaft.
+MOST_PARTITIONS = 100_000
+#: Of records a second in a partition: offsets of a world that lasts longest are far from 2**63 then.
+MOST_RECORDS_S = 1_000_000_000
+
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 #: A time, or a range out of which each world draws one.
 Span = Seconds | Annotated[tuple[Seconds, ...], Meta(min_length=2, max_length=2)]
-Count = Annotated[int, Meta(ge=1)]
-Milliseconds = Annotated[int, Meta(ge=0)]
+#: Of members, or of what happens to them.
+Count = Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
+Partitions = Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)]
+Milliseconds = Annotated[int, Meta(ge=0, le=LONGEST_S * 1000)]
 Kind = Literal[
     "deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "failover", "grow", "delete"
 ]
@@ -23,8 +34,8 @@ class TopicFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A topic of a scenario, with so many records a second in each partition."""
 
     name: Annotated[str, Meta(min_length=1)]
-    partitions: Count
-    records_s: Annotated[float, Meta(ge=0)] = 2.0
+    partitions: Partitions
+    records_s: Annotated[float, Meta(ge=0, le=MOST_RECORDS_S)] = 2.0
 
 
 class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +64,7 @@ class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     process_s: Span = 0.02
     callback_s: Span = 0.0
     habit: Habit | None = None
-    every_s: Annotated[float, Meta(ge=0.001)] = 1.0
+    every_s: Annotated[float, Meta(ge=0.001, le=LONGEST_S)] = 1.0
     until_s: Span | None = None
 
 
@@ -82,7 +93,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_s: Span = 0.0
     wave: Count = 1
     topic: str = ""
-    partitions: Count | None = None
+    partitions: Partitions | None = None
 
 
 class NetworkFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -109,6 +109,33 @@ _WRONG = [
         "network.latency_ms is [20, 1], expected the least latency before",
     ),
     ({"more": "network = { delay = 1 }"}, "network.delay is 1, expected no such field, but one of latency_ms, loss"),
+    ({"end_s": "inf"}, "end_s is inf, expected a number <= 604800"),
+    ({"end_s": "nan"}, "end_s is nan, expected a number >= 0"),
+    ({"more": "quiet_s = 604801"}, "quiet_s is 604801, expected a number <= 604800"),
+    ({"more": "cadence_ms = 604800001"}, "cadence_ms is 604800001, expected a whole number <= 604800000"),
+    ({"more": "network = { loss = nan }"}, "network.loss is nan, expected a number >= 0"),
+    ({"topics": "{ name = 't', partitions = 1000000000 }"}, "topics[0].partitions is 1000000000, expected a whole num"),
+    ({"topics": "{ name = 't', partitions = 1, records_s = inf }"}, "topics[0].records_s is inf, expected a number <="),
+    ({"members": "{ count = 1000000000000 }"}, "members[0].count is 1000000000000, expected a whole number <= 100000"),
+    (
+        {"members": "{ count = 99999 }, { count = 2 }"},
+        "members[1].count is 2, expected at most 1, for a world has 100000 members at most, those that faults add",
+    ),
+    (
+        {"members": "{ count = 60000 }", "faults": "{ kind = 'scale', at_s = 1, count = 60000 }"},
+        "faults[0].count is 60000, expected at most 40000, for a world has 100000 members at most",
+    ),
+    ({"members": "{ count = 1, start_s = [0, inf] }"}, "members[0].start_s[1] is inf, expected a number <= 604800"),
+    ({"faults": "{ kind = 'crash', at_s = inf }"}, "faults[0].at_s is inf, expected a number <= 604800"),
+    ({"faults": "{ kind = 'crash', at_s = 1e300 }"}, "faults[0].at_s is 1e+300, expected a number <= 604800"),
+    (
+        {"faults": "{ kind = 'deploy', at_s = 1, every_s = 604800 }"},
+        "faults[0].at_s is 1.0, expected one with which the fault is over after 604800 s, and not after 604801 s",
+    ),
+    (
+        {"faults": "{ kind = 'crash', at_s = 604800, back_s = [1, 9] }"},
+        "faults[0].at_s is 604800.0, expected one with which the fault is over after 604800 s, and not after 604809 s",
+    ),
     ({"more": "quite_s = 3"}, "quite_s is 3, expected no such field, but one of title, end_s,"),
 ]
 
@@ -121,6 +148,13 @@ def test_what_can_not_be_is_refused_in_one_line(tmp_path: Path, parts: dict[str,
     text = str(refused.value)
     assert text.startswith(f"{path}: {said}")
     assert "\n" not in text
+
+
+def test_what_is_just_possible_is_taken(tmp_path: Path) -> None:
+    topics = "{ name = 't', partitions = 100000, records_s = 1000000000 }"
+    members = "{ count = 99999, start_s = [0, 604800] }"
+    faults = "{ kind = 'scale', at_s = 604800 }, { kind = 'deploy', at_s = 4800, every_s = 6 }"
+    read_scenario(_file(tmp_path, end_s="604800", topics=topics, members=members, faults=faults))
 
 
 def test_the_command_ends_with_2(tmp_path: Path) -> None:
