@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from coordinator_udf.settings.coordinator import Settings
+from coordinator_udf.settings.coordinator import Settings, SettingsError
 from coordinator_udf.simulation.plan import (
     Cut,
     Failover,
@@ -35,7 +35,7 @@ def read_scenario(path: Path) -> Scenario:
 
     Raises:
         InputError: it can't be read, or a field is missing, unknown or can't be; the message names it.
-        SettingsError: a setting of the coordinator can't be.
+        SettingsError: a setting of the coordinator can't be; the message names the file, too.
     """
     try:
         scenario = converted(tomllib.loads(path.read_text("utf-8-sig")))
@@ -45,7 +45,10 @@ def read_scenario(path: Path) -> Scenario:
         raise InputError(f"{path} is no scenario: {error}") from error
     except WrongField as error:
         raise InputError(f"{path}: {error}") from error
-    Settings.from_kafka(scenario.coordinator)
+    try:
+        Settings.from_kafka(scenario.coordinator)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: coordinator: {error}") from error
     return scenario
 
 
