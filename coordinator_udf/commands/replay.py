@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import typer
 
@@ -33,6 +34,7 @@ from coordinator_udf.replay.judge.report import SourceReport, doubts, explanatio
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import session_if_needed
+from coordinator_udf.tables.output_places import check_file
 from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.staging import staging
 from coordinator_udf.user_errors import telling_errors
@@ -70,10 +72,12 @@ def main(
             begin_with = stage.fetch_all(state or ())
             options = ReplayOptions.load(config, settings or (), partitions, time_zone, begin_with)
             local = [text if is_kafka(text) else str(stage.fetch(text)) for text in inputs]
+            tables = stage.target(out)
             lines, different = (None if place is None else stage.target(place) for place in (jsonl, differences))
+            _check_files(tables, {"--jsonl": lines, "--differences": different})
             with topics_as_tables(local, read_kafka_security(kafka_config)) as (paths, topics):
                 request = ReplayRequest(
-                    tuple(paths), stage.target(out), options, form, lines, different, overwrite, one_broker, topics
+                    tuple(paths), tables, options, form, lines, different, overwrite, one_broker, topics
                 )
                 checked = check_request(request)
                 with session_if_needed(checked) as spark:
@@ -82,6 +86,17 @@ def main(
     for line in [*(explanation_lines(reports) if explain else ()), *summary(reports)]:
         typer.echo(line)
     _judge(reports, doubt_from, fail_on_difference=fail_on_difference)
+
+
+def _check_files(tables: Path, files: Mapping[str, Path | None]) -> None:
+    """Looks whether files can be written; those in the folder of the tables are made with it.
+
+    Raises:
+        InputError: they can't; the message names the option.
+    """
+    for option, path in files.items():
+        if path is not None and (tables.exists() or path.absolute().parent != tables.absolute()):
+            check_file(path, option)
 
 
 def _judge(reports: Sequence[SourceReport], doubt_from: float, *, fail_on_difference: bool) -> None:

@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from coordinator_udf.tables.output_places import write_file
 from coordinator_udf.user_errors import InputError
-from jobs import replay_members, search_worlds, simulate_groups, what_if
+from jobs import replay_members, replay_requests, search_worlds, simulate_groups, what_if
 from tests.conftest import ROOT, SAMPLE_LOG
 
 _SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
 _MEMBERS = typer.Typer()
 _MEMBERS.command()(replay_members.main)
+_REPLAY = typer.Typer()
+_REPLAY.command()(replay_requests.main)
 
 
 @pytest.mark.parametrize(
@@ -41,19 +43,35 @@ def test_what_cant_be_written_is_said_before_the_work(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(("app", "argument"), [(what_if.app, "--json"), (search_worlds.app, "--done")])
+@pytest.mark.parametrize(
+    ("app", "argument"),
+    [
+        (what_if.app, "--json"),
+        (search_worlds.app, "--done"),
+        (_REPLAY, "--jsonl"),
+        (_REPLAY, "--differences"),
+    ],
+)
 @pytest.mark.parametrize(
     ("place", "said"), [("", "which is a folder; expected the name of a file"), ("no/found", "but there is no folder")]
 )
 def test_a_file_that_cant_be_is_said_with_its_option(
     app: typer.Typer, argument: str, place: str, said: str, tmp_path: Path
 ) -> None:
-    log = str(SAMPLE_LOG) if app is what_if.app else _SCENARIO
-    result = CliRunner().invoke(app, [log, argument, str(tmp_path / place)])
+    input_file = _SCENARIO if app is search_worlds.app else str(SAMPLE_LOG)
+    elsewhere = ["--out", str(tmp_path / "out")] if app is _REPLAY else []
+    result = CliRunner().invoke(app, [input_file, argument, str(tmp_path / place), *elsewhere])
     assert result.exit_code == 2
     assert f"{argument} is {tmp_path / place}" in result.stderr
     assert said in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_replay_makes_files_beside_its_tables(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = CliRunner().invoke(_REPLAY, [str(SAMPLE_LOG), "--out", str(out), "--jsonl", str(out / "said.jsonl")])
+    assert result.exit_code == 0, result.stderr
+    assert (out / "said.jsonl").stat().st_size
 
 
 def test_figures_are_not_written_over_their_log(tmp_path: Path) -> None:
