@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import os
 import shutil
@@ -167,3 +168,21 @@ def test_what_cannot_be_looked_at_has_no_kind(tmp_path: Path) -> None:
         InputError, match=r"of no known kind.*; muster replay takes it all the same as what its --format"
     ):
         detect_format(written(tmp_path / "strange"))
+
+
+@pytest.mark.parametrize(
+    ("data", "said", "is_empty"),
+    [
+        (gzip.compress(b""), "holds no line that isn't blank, expected a request log or a trace", True),
+        (b" \n\n", "holds no line that isn't blank, expected a request log or a trace", True),
+        (SAMPLE_LOG.read_bytes()[:5], "input breaks off after line 0: its gzip stream ends before its end mark", False),
+    ],
+    ids=["empty", "blank", "cut"],
+)
+def test_a_file_without_a_line_is_said_to_be_empty_or_to_break_off(
+    data: bytes, said: str, is_empty: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "input").write_bytes(data)
+    (found,) = plan([tmp_path / "input"])
+    assert said in (found.failure or "")
+    assert found.is_empty == is_empty

@@ -38,6 +38,10 @@ class Format(StrEnum):
     OFFSETS = "offsets"
 
 
+class EmptyInputError(InputError):
+    """A file without a line, of which nothing is lost."""
+
+
 def detect_format(path: Path) -> Format:
     """Returns the kind of one input, by what is in it.
 
@@ -52,9 +56,13 @@ def detect_format(path: Path) -> Format:
     if magic == _SQLITE_MAGIC:
         return Format.LOG
     if not magic:
-        raise InputError(f"{path} is empty, expected a request log or a trace")
-    is_log = False
+        raise EmptyInputError(f"{path} is empty, expected a request log or a trace")
+    is_log, has_lines, broken_off = False, False, ""
     for number, line in enumerate(single_lines(read_lines(path))):
+        if isinstance(line, Rejection) and "breaks off" in line.reason:
+            broken_off = line.reason
+            continue
+        has_lines = True
         if isinstance(line, Rejection):
             continue
         if MARK in line.text:
@@ -68,6 +76,11 @@ def detect_format(path: Path) -> Format:
         is_log = is_log or log_line_us(line.text) is not None
     if is_log:
         return Format.INFO
+    if broken_off:
+        told = broken_off.partition(";")[0]
+        raise InputError(f"{path} is of no known kind as far as it can be read: {told}")
+    if not has_lines:
+        raise EmptyInputError(f"{path} holds no line that isn't blank, expected a request log or a trace")
     raise InputError(
         f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "
         "in a broker's own log ([GroupCoordinator ...), no record of __consumer_offsets as its tools print it, and "

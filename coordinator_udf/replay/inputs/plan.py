@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from coordinator_udf.replay.inputs.detect import Format, detect_format
+from coordinator_udf.replay.inputs.detect import EmptyInputError, Format, detect_format
 from coordinator_udf.replay.inputs.found import Found, expand
 from coordinator_udf.replay.inputs.look import Look, look_through
 from coordinator_udf.user_errors import InputError
@@ -39,7 +38,7 @@ class SourceInput(msgspec.Struct, frozen=True):
         failure: why nothing of it can be read.
         passed_over: parts of a broker's own log without a line of the coordinator, and what in a directory is no file,
             for it to be said.
-        is_empty: whether it is a file without a byte, of which nothing is lost.
+        is_empty: whether it is a file without a line, of which nothing is lost.
         groups: all that it names, where it was looked through.
     """
 
@@ -117,7 +116,7 @@ def _look_at(found: Found, names: Mapping[Path, str], form: Format, zone: tzinfo
             kind = detect_format(path) if form is Format.AUTO else form
             look = look_through(path, zone) if kind in _TEXTS else None
         except InputError as error:
-            whole[path] = SourceInput(names[path], form, (path,), failure=str(error), is_empty=_is_empty(path))
+            whole[path] = SourceInput(names[path], form, (path,), failure=str(error), is_empty=_is_empty(error, path))
             continue
         if look is not None:
             is_silent = not (look.requests or look.coordinator_lines) and form is not Format.KAFKA
@@ -147,12 +146,8 @@ def _source(names: dict[Path, str], form: Format, parts: Sequence[Look], infos: 
     )
 
 
-def _is_empty(path: Path) -> bool:
-    try:
-        status = path.stat()
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and status.st_size == 0
+def _is_empty(error: InputError, path: Path) -> bool:
+    return isinstance(error, EmptyInputError) and path.is_file()
 
 
 def _pass_over(
