@@ -120,3 +120,45 @@ def test_parts_may_be_cut_where_lines_are_out_of_order(tmp_path: Path) -> None:
     (found,) = plan([later, first])
     assert found.info_paths == (first, later)
     assert len(plan([first, own_log(tmp_path / "c", NINE + timedelta(seconds=15), STABLE * 20)])) == 2
+
+
+_OWN_LINE = (
+    "[2026-11-21 02:44:00,123] INFO [GroupCoordinator id=1] Preparing to rebalance group g in state PreparingRebalance "
+    "with old generation 0 (reason: Adding new member a with group instance id None) "
+    "(kafka.coordinator.group.GroupCoordinator)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "said"),
+    [
+        ("".join(lines()), Format.INFO, "looks like a request log of Kafka's (Completed request:...): --format kafka"),
+        (_OWN_LINE, Format.KAFKA, "looks like a broker's own log ([GroupCoordinator ...): --format info"),
+        ("".join(lines()), Format.TABLE, "looks like a request log of Kafka's (Completed request:...): --format kafka"),
+        ('{"type": "config", "ts": 1}\n', Format.OFFSETS, "looks like a trace (JSON objects with a type): --format tr"),
+    ],
+    ids=lambda value: value.value if isinstance(value, Format) else "",
+)
+def test_a_file_with_nothing_of_the_format_that_is_given_is_refused(
+    text: str, form: Format, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "input").write_text(text)
+    (found,) = plan([tmp_path / "input"], form)
+    assert f"has nothing of what --format {form} says" in (found.failure or "")
+    assert said in (found.failure or "")
+
+
+def test_of_a_file_with_both_the_format_that_is_given_is_read(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(_OWN_LINE + "".join(lines()))
+    (requests,) = plan([tmp_path / "input"], Format.KAFKA)
+    (own,) = plan([tmp_path / "input"], Format.INFO)
+    assert (requests.form, [path.name for path in requests.paths]) == (Format.KAFKA, ["input"])
+    assert (own.form, own.paths, [path.name for path in own.info_paths]) == (Format.INFO, (), ["input"])
+
+
+def test_a_trace_that_begins_late_is_read_where_its_format_is_given(tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("of a build tool\n" * 300 + '{"type": "config", "ts": 1}\n')
+    (of_no_kind,) = plan([tmp_path / "input"])
+    (trace,) = plan([tmp_path / "input"], Format.TRACE)
+    assert "of no known kind" in (of_no_kind.failure or "")
+    assert (trace.form, trace.failure) == (Format.TRACE, None)

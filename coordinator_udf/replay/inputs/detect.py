@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,17 @@ class Format(StrEnum):
     LOG = "log"
     INFO = "info"
     OFFSETS = "offsets"
+
+
+#: What each is, and how it is told.
+_WORDS: Final = {
+    Format.KAFKA: f"a request log of Kafka's ({MARK}...)",
+    Format.TRACE: "a trace (JSON objects with a type)",
+    Format.TABLE: "a request log's Delta table",
+    Format.LOG: "an embedded log of Muster's",
+    Format.INFO: "a broker's own log ([GroupCoordinator ...)",
+    Format.OFFSETS: "a dump of __consumer_offsets as Kafka's tools print it",
+}
 
 
 class EmptyInputError(InputError):
@@ -84,9 +95,36 @@ def detect_format(path: Path) -> Format:
     raise InputError(
         f"{path} is of no known kind: it has no line of Kafka's request log ({MARK}...), none of a group coordinator "
         "in a broker's own log ([GroupCoordinator ...), no record of __consumer_offsets as its tools print it, and "
-        "none of its first lines is one of a trace (a JSON object with a type); muster replay takes it all the same as "
-        "what its --format says"
+        "none of its first lines is one of a trace (a JSON object with a type; --format trace looks at all)"
     )
+
+
+def check_format(path: Path, form: Format) -> None:
+    """Looks whether a file has anything of the kind that it is said to be.
+
+    Raises:
+        InputError: it has nothing; the message names what it looks like. Or there is no such file, or it can't be read.
+    """
+    if form is Format.AUTO or _holds(path, form):
+        return
+    found = detect_format(path)
+    if found is not form:
+        raise InputError(
+            f"{path} has nothing of what --format {form} says, {_WORDS[form]}; it looks like {_WORDS[found]}: "
+            f"--format {found}, or none"
+        )
+
+
+def _holds(path: Path, form: Format) -> bool:
+    magic = _beginning(path)
+    if magic is None:
+        return form is Format.TABLE
+    if magic == _SQLITE_MAGIC:
+        return form is Format.LOG
+    is_line = _IS_LINE_OF.get(form)
+    if is_line is None:
+        return False
+    return any(not isinstance(line, Rejection) and is_line(line.text) for line in single_lines(read_lines(path)))
 
 
 def _beginning(path: Path) -> bytes | None:
@@ -111,6 +149,18 @@ def _is_trace_line(text: str) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return isinstance(line, dict) and isinstance(line.get("type"), str) and "log" not in line
+
+
+def _is_request_line(text: str) -> bool:
+    return MARK in text
+
+
+_IS_LINE_OF: Final[dict[Format, Callable[[str], bool]]] = {
+    Format.KAFKA: _is_request_line,
+    Format.INFO: is_coordinator_line,
+    Format.OFFSETS: is_record_line,
+    Format.TRACE: _is_trace_line,
+}
 
 
 def read_source(

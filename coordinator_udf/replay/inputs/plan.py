@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from coordinator_udf.replay.inputs.detect import EmptyInputError, Format, detect_format
+from coordinator_udf.replay.inputs.detect import EmptyInputError, Format, check_format, detect_format
 from coordinator_udf.replay.inputs.found import Found, expand
 from coordinator_udf.replay.inputs.look import Look, look_through
 from coordinator_udf.user_errors import InputError
@@ -64,7 +64,7 @@ def plan(
     the coordinator wrote nothing are passed over where there are others.
 
     Args:
-        form: the kind of all inputs; by default each is looked at.
+        form: the kind of all inputs, and what is read of them; by default each is looked at.
         zone: the time zone of times that name none.
         one_broker: whether all inputs are parts of one broker's logs.
 
@@ -75,8 +75,8 @@ def plan(
     names = dict(zip(found.paths, source_names(found.paths), strict=True))
     seen = _look_at(found, names, form, zone)
     whole = seen.whole
-    requests = [look for look in seen.looks if look.requests or form is Format.KAFKA]
-    infos = [look for look in seen.looks if not (look.requests or form is Format.KAFKA)]
+    requests = [look for look in seen.looks if look.requests]
+    infos = [look for look in seen.looks if not look.requests]
     for parts in _parts(requests, one_broker=one_broker):
         mixed = [look for look in parts if look.coordinator_lines]
         beside = [look for look in infos if one_broker or _is_beside(look, parts)]
@@ -113,14 +113,17 @@ def _look_at(found: Found, names: Mapping[Path, str], form: Format, zone: tzinfo
             whole[path] = SourceInput(names[path], form, (path,), failure=found.failures[path])
             continue
         try:
+            check_format(path, form)
             kind = detect_format(path) if form is Format.AUTO else form
             look = look_through(path, zone) if kind in _TEXTS else None
         except InputError as error:
             whole[path] = SourceInput(names[path], form, (path,), failure=str(error), is_empty=_is_empty(error, path))
             continue
         if look is not None:
-            is_silent = not (look.requests or look.coordinator_lines) and form is not Format.KAFKA
-            (silent if is_silent else looks).append(look)
+            if form is Format.INFO:
+                # Lines of requests that came into the same file are no part of a broker's own log.
+                look.requests = 0
+            (looks if look.requests or look.coordinator_lines else silent).append(look)
         elif kind is Format.OFFSETS:
             dumps.append(path)
         else:
