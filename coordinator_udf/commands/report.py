@@ -155,12 +155,12 @@ def _window(group: str | None, since: str | None, until: str | None, zone: tzinf
     """Returns of what the report is to tell.
 
     Raises:
-        InputError: a time is none, or the first is after the last.
+        InputError: a time is none, or the first isn't before the last.
     """
     begin = None if since is None else parse_time(since, "--from", zone)
     end = None if until is None else parse_time(until, "--to", zone, last=True)
-    if begin is not None and end is not None and begin > end:
-        raise InputError(f"--from {since} is after --to {until}; expected a time before it")
+    if begin is not None and end is not None and begin >= end:
+        raise InputError(f"--from is {since}, expected a time before --to, which is {until}")
     return Window(group, begin, end)
 
 

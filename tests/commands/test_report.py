@@ -107,9 +107,11 @@ def test_a_group_that_no_log_names_is_refused_before_any_is_replayed(
         raise report(SAMPLE_LOG, "--group", 'a"b', "-o", tmp_path / "page.html").exception or RuntimeError
 
 
-def test_what_is_wrong_with_the_time_is_said_before_anything_is_read() -> None:
-    done = report("nowhere.log", "--from", "2026-11-21 03:00", "--to", "2026-11-21 02:00")
-    assert (done.exit_code, "is after" in done.stderr) == (2, True)
+@pytest.mark.parametrize("until", ["2026-11-21 02:00", "2026-11-21 03:00", "2026-11-21T03:00Z"])
+def test_what_is_wrong_with_the_time_is_said_before_anything_is_read(until: str) -> None:
+    done = report("nowhere.log", "--from", "2026-11-21 03:00", "--to", until)
+    said = f"--from is 2026-11-21 03:00, expected a time before --to, which is {until}"
+    assert (done.exit_code, said in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("form", "name"), [("html", "html"), ("md", "md"), ("perfetto", "json")])
