@@ -15,6 +15,7 @@ import typer
 
 from coordinator_udf import stopping
 from coordinator_udf.commands.job import job_app
+from coordinator_udf.settings.file import read_pairs
 from coordinator_udf.simulation.garbage import look_for_garbage_rarely
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.change_checks import checked_plan
@@ -102,9 +103,9 @@ def main(
             _check_json(json_file, log)
         entries = read_entries(log)
         others = not_simulated(entries)
-        groups = _groups(read_groups(entries, _pairs(base_settings)), others, group, log)
+        groups = _groups(read_groups(entries, read_pairs(base_settings or ())), others, group, log)
         change = Change(
-            settings=_pairs(settings),
+            settings=read_pairs(settings or ()),
             is_static=static,
             assignor=assignor,
             protocol=protocol,
@@ -183,16 +184,6 @@ def _groups(groups: list[GroupLog], others: Mapping[str, str], wanted: list[str]
         said = "".join(f"; {name} isn't simulated: {why}" for name, why in others.items())
         raise InputError(f"{log} has no group of consumers whose members joined{said}")
     return chosen
-
-
-def _pairs(texts: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"{text!r} is no setting, expected NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 if __name__ == "__main__":

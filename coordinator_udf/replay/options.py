@@ -13,7 +13,7 @@ import msgspec
 
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import FIELDS, Settings
-from coordinator_udf.settings.file import load_settings
+from coordinator_udf.settings.file import load_settings, read_pairs
 from coordinator_udf.user_errors import InputError
 
 
@@ -55,9 +55,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
         config = load_settings(file)
         # Looked at on their own, too, so that a text that is no setting is refused before anything is read.
         load_settings(file, overrides)
-        pairs = (override.partition("=") for override in overrides)
-        values = {name.strip(): value.strip() for name, _, value in pairs}
-        options = cls(config.settings, values, config.topics, partitions, time_zone, tuple(state))
+        options = cls(config.settings, read_pairs(overrides), config.topics, partitions, time_zone, tuple(state))
         options.zone()
         return options
 

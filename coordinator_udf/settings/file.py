@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def load_settings(path: Path | None, overrides: Sequence[str] = (), *, topics_kn
 
     Args:
         path: the file; None for Kafka's defaults.
-        overrides: ``name=value`` texts that win over the file.
+        overrides: ``name=value`` texts that win over the file; see `read_pairs`.
         topics_known: whether the topics that exist are known from elsewhere.
 
     Raises:
@@ -53,15 +53,27 @@ def load_settings(path: Path | None, overrides: Sequence[str] = (), *, topics_kn
             values = flatten(document)
         except SettingsError as error:
             raise SettingsError(f"settings file {path}: {error}") from None
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        if not equals or not name.strip():
-            raise SettingsError(f"{override!r} is not a setting, expected name=value")
-        values[name.strip()] = value.strip()
+    values |= read_pairs(overrides)
     if topics or topics_known:
         # Who says which topics exist means it: as a broker does, refuse offsets of others.
         values.setdefault("offsets.topic.partition.check", True)
     return CoordinatorConfig(Settings.from_kafka(values), topics)
+
+
+def read_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Returns the settings of a command line, ``name=value`` texts, by their names.
+
+    Raises:
+        SettingsError: a text is none, or a name has two values.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise SettingsError(f"{text!r} is not a setting, expected name=value")
+        if pairs.setdefault(name, value) != value:
+            raise SettingsError(f"{name} is set twice, to {pairs[name]!r} and to {value!r}; leave one out")
+    return pairs
 
 
 def topic_id(name: str) -> str:

@@ -124,6 +124,12 @@ def test_a_file_that_is_not_there_and_a_setting_without_value_are_named(tmp_path
         load_settings(None, ["group.max.size"])
 
 
+def test_a_setting_with_two_values_is_named_with_both() -> None:
+    with pytest.raises(SettingsError, match=r"group\.max\.size is set twice, to '3' and to '4'"):
+        load_settings(None, ["group.max.size=3", "group.max.size = 4"])
+    assert load_settings(None, ["group.max.size=3", "group.max.size = 3"]).settings.group_max_size == 3
+
+
 def test_a_policy_is_read_in_whatever_case_as_in_kafka() -> None:
     settings = Settings.from_kafka({"group.consumer.migration.policy": "UPGRADE"})
     assert settings.group_consumer_migration_policy is MigrationPolicy.UPGRADE
