@@ -6,13 +6,14 @@ coordinator, so that every view works on them, with what applications did and we
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coordinator_udf import stopping
-from coordinator_udf.commands.job import job_app
+from coordinator_udf.commands.job import job_app, options_given
 from coordinator_udf.replay.tasks.session import replay_session
 from coordinator_udf.simulation.charts import check_plot, load_chart
 from coordinator_udf.simulation.garbage import look_for_garbage_rarely
@@ -29,11 +30,21 @@ _MOST_WORLDS = 1_000_000
 #: More than all machines that run clients of Kafka.
 _MOST_MEMBERS = 1_000_000_000
 
+#: What is left of the other options where one of these is given, and why.
+_ALONE = {
+    "--replay": (
+        ("--members", "--plot", "--out", "--overwrite", "--seeds", "--first-seed"),
+        "it runs one world, and writes nothing",
+    ),
+    "--members": (("--out", "--overwrite", "--first-seed"), "it reckons from the first seeds, and writes no tables"),
+}
+
 app = job_app()
 
 
 @app.command()
 def main(
+    context: typer.Context,
     *,
     scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Scenario files (conf/scenarios).")],
     out: Annotated[Path | None, typer.Option(help="The folder for the tables.")] = None,
@@ -66,6 +77,7 @@ def main(
     """
     look_for_garbage_rarely()
     with telling_errors("simulate"):
+        _check_options(options_given(context))
         if replay is not None:
             raise typer.Exit(_replay(scenarios, replay))
         if members is not None:
@@ -83,6 +95,18 @@ def main(
         typer.echo(line)
     if any(one.violation.kind not in KAFKAS_OWN for one in found):
         raise typer.Exit(1)
+
+
+def _check_options(given: AbstractSet[str]) -> None:
+    """Looks whether the options on the command line go together.
+
+    Raises:
+        InputError: one would do nothing beside another.
+    """
+    for option, (others, why) in _ALONE.items():
+        for other in others if option in given else ():
+            if other in given:
+                raise InputError(f"{option} doesn't go with {other}: {why}; give one of them")
 
 
 def _say(line: str) -> None:

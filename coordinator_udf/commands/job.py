@@ -14,6 +14,14 @@ def job_app() -> typer.Typer:
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
+def options_given(context: typer.Context) -> frozenset[str]:
+    """Returns the options that are on the command line, and the names of the arguments that are."""
+    sources = ((parameter, context.get_parameter_source(parameter.name or "")) for parameter in context.command.params)
+    return frozenset(
+        parameter.opts[0] for parameter, source in sources if source is not None and source.name == "COMMANDLINE"
+    )
+
+
 def run_job(main: Callable[..., None]) -> None:
     """Runs a command that ends quietly when it is told to stop."""
     app = job_app()

@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from coordinator_udf.commands.job import options_given
 from coordinator_udf.sql.endpoint import Address
 from coordinator_udf.user_errors import InputError
 
@@ -27,13 +28,7 @@ _SCHEMA: Final = re.compile(r"(?:\w+|`[^`]+`)(?:\.(?:\w+|`[^`]+`))*")
 
 def words_given(context: typer.Context) -> frozenset[str]:
     """Returns the options that are on the command line, and `STATEMENTS` if there are any."""
-    given = set()
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "COMMANDLINE":
-            word = parameter.opts[0]
-            given.add(word if word.startswith("-") else STATEMENTS)
-    return frozenset(given)
+    return frozenset(word if word.startswith("-") else STATEMENTS for word in options_given(context))
 
 
 def check_words(given: AbstractSet[str], statement: str | None, serve: str | None, *, is_table: bool) -> None:

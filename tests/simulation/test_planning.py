@@ -78,3 +78,20 @@ def test_a_plot_that_can_not_be_drawn_is_refused_first(tmp_path: Path, arguments
     result: Any = CliRunner().invoke(app, [str(scenario), *arguments])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("alone", "other"),
+    [
+        (("--replay", "1"), ("--members", "5")),
+        (("--replay", "1"), ("--out", "worlds")),
+        (("--replay", "1"), ("--seeds", "100")),
+        (("--members", "5"), ("--out", "worlds")),
+    ],
+)
+def test_what_would_do_nothing_is_refused(tmp_path: Path, alone: tuple[str, ...], other: tuple[str, ...]) -> None:
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(_SMALL)
+    result: Any = CliRunner().invoke(app, [str(scenario), *other, *alone])
+    assert result.exit_code == 2
+    assert f"{alone[0]} doesn't go with {other[0]}: " in result.stderr
