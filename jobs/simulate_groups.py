@@ -121,6 +121,8 @@ def _reckon(scenarios: list[Path], members: int, worlds: int, plot: Path | None)
             raise InputError(f"--plot is of one scenario, not of {len(scenarios)}")
     for path in scenarios:
         load = fleet_load(read_scenario(path), members, worlds)
+        if len(scenarios) > 1:
+            typer.echo(f"{path.stem}:")
         for line in load_lines(load):
             typer.echo(line)
         if plot is not None:

@@ -80,6 +80,19 @@ def test_a_plot_that_can_not_be_drawn_is_refused_first(tmp_path: Path, arguments
     assert said in result.stderr
 
 
+def test_the_loads_of_two_scenarios_have_their_names(tmp_path: Path) -> None:
+    paths = [tmp_path / "small.toml", tmp_path / "other.toml"]
+    for path in paths:
+        path.write_text(_SMALL)
+    result: Any = CliRunner().invoke(app, [*map(str, paths), "--members", "5", "--seeds", "1"])
+    assert [line for line in result.stdout.splitlines() if line.endswith(":") and " " not in line] == [
+        "small:",
+        "other:",
+    ]
+    alone: Any = CliRunner().invoke(app, [str(paths[0]), "--members", "5", "--seeds", "1"])
+    assert alone.stdout.startswith("5 members, ")
+
+
 @pytest.mark.parametrize(
     ("alone", "other"),
     [
