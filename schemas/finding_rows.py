@@ -118,6 +118,24 @@ joins AS (
         CASE WHEN lower(client_reason) LIKE '%poll%' THEN 'left for it did not poll' END,
         CASE WHEN client_reason LIKE '%removed by an admin%' THEN 'removed by an admin' END)) AS finding
     WHERE event = 'left' AND within(at, at)
+), said AS (
+    -- What a broker's own log says of members: one of the classic protocol has a session timeout of its own, also where
+    -- its group became one of consumers. Of who joined before the log begins the line on its end tells.
+    SELECT source, group_id, member_id,
+           coalesce(max_by(coalesce(lower(protocol), 'classic'), seq)
+                        FILTER (WHERE event IN ('MEMBER_JOINED', 'STATIC_MEMBER_REPLACED')),
+                    max(CASE WHEN event = 'SESSION_EXPIRED' AND message LIKE '%fenced from the group%'
+                             THEN of_group END)) AS protocol
+    FROM (SELECT *, max(CASE WHEN lower(protocol) IN ('consumer', 'share', 'streams') THEN lower(protocol) END)
+                        OVER (PARTITION BY source, group_id) AS of_group FROM coordinator_log)
+    WHERE member_id IS NOT NULL GROUP BY source, group_id, member_id
+), put_out AS (
+    SELECT expulsions.*, CASE WHEN session_timeout_ms IS NOT NULL THEN 'classic'
+                              WHEN last_api IN ('ConsumerGroupHeartbeat', 'OffsetCommit') THEN 'consumer'
+                              WHEN last_api IS NULL THEN coalesce(said.protocol, 'classic')
+                              ELSE 'classic' END AS member_protocol
+    FROM expulsions LEFT JOIN said USING (source, group_id, member_id)
+    WHERE true AND within(at, at)
 ), held AS (
     -- Who has died has its instance id until its session ends.
     SELECT source, group_id, group_instance_id AS instance_id, member_id AS holder, last_request AS since, at AS until

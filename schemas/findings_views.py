@@ -101,12 +101,12 @@ WITH {FINDING_ROWS.strip()}
                                                     ' of them before its last process was put out')
                                         ELSE '' END) END),
            CASE WHEN bool_or(rule = 'REBALANCE_EXPIRED' OR rule = 'JOIN_EXPIRED') THEN 'max.poll.interval.ms'
-                WHEN bool_and(session_timeout_ms IS NULL AND last_api IN ('ConsumerGroupHeartbeat', 'OffsetCommit'))
-                THEN 'group.consumer.session.timeout.ms'
+                WHEN max(member_protocol) = min(member_protocol) AND max(member_protocol) <> 'classic'
+                THEN concat('group.', max(member_protocol), '.session.timeout.ms')
                 ELSE 'session.timeout.ms' END, min(at),
            'expulsions',
            'true'
-    FROM expulsions WHERE true AND within(at, at) GROUP BY source, group_id
+    FROM put_out GROUP BY source, group_id
     UNION ALL
     SELECT source, group_id, finding, count(*), NULL,
            CASE finding
