@@ -252,12 +252,21 @@ class GroupFacts:
             if held.until is not None and held.until < wanted[held.topic]
         ]
 
-    def unserved_ms(self, end: datetime) -> int:
+    @property
+    def tells_no_assignments(self) -> bool:
+        """Whether nothing says who had which partition, as a broker's own log doesn't."""
+        return not self.ownership and any(gap.gap == "no requests" for gap in self.gaps)
+
+    def unserved_ms(self, end: datetime) -> int | None:
         """Returns for how long that partition had no living owner which had none for longest, in milliseconds.
+
+        None where that isn't known.
 
         Args:
             end: when what has no end is taken to end.
         """
+        if self.tells_no_assignments:
+            return None
         found: dict[tuple[str, int], int] = defaultdict(int)
         for held in self.ownership:
             last = held.until or end

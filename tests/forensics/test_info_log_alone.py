@@ -8,6 +8,7 @@ import pytest
 
 from coordinator_udf.commands.report import facts_of
 from coordinator_udf.forensics.facts import GroupFacts
+from coordinator_udf.forensics.report import ReportFormat, render
 from coordinator_udf.forensics.window import Window
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
@@ -16,6 +17,11 @@ SHARD = "[GroupCoordinator id=1 topic=__consumer_offsets partition=3]"
 LOGGER = "(org.apache.kafka.coordinator.group.GroupMetadataManager)"
 JOINS = "[GroupId g] Member m joins the {kind} group using the {protocol} protocol."
 EPOCH = "[GroupId g] Bumped group epoch to {epoch} with metadata hash 5."
+#: What the row of a group has in the first table beside how long its worst partition was unserved.
+UNSERVED = {
+    ReportFormat.MARKDOWN: "| g | 1 | 0 ms |",
+    ReportFormat.HTML: '<td class="n">1</td><td class="n">0 ms</td><td class="n">',
+}
 EXPIRES = "[GroupId g] Member m fenced from the group because the member session expired."
 
 
@@ -72,3 +78,12 @@ def test_who_was_put_out_of_a_classic_group_has_its_own_session_timeout(tmp_path
         "Member m in group g has failed, removing it from the group.",
     )
     assert [(found.finding, found.setting) for found in facts.findings] == [("expelled", "session.timeout.ms")]
+
+
+@pytest.mark.parametrize("form", [ReportFormat.MARKDOWN, ReportFormat.HTML])
+def test_how_long_partitions_were_unserved_is_not_told_where_nobody_says_who_had_them(
+    form: ReportFormat, tmp_path: Path
+) -> None:
+    facts = facts_told(tmp_path, JOINS.format(kind="consumer", protocol="consumer"), EPOCH.format(epoch=2))
+    (row,) = (line for line in render([facts], form).splitlines() if UNSERVED[form] in line)
+    assert row.count("?") == 1
