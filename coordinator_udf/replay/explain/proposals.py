@@ -1,4 +1,4 @@
-"""Settings that a broker had, where its answers contradict those that a replay was given: proposed, never applied.
+"""Settings that a broker had, where its answers contradict those that a replay was given: proposed, not applied.
 
 Each answer that depends on a setting bounds it. Bounds are taken together in the order of time; where they exclude each
 other, the setting was changed in between.
@@ -27,7 +27,7 @@ _UNSAID: Final = frozenset({DELAY})
 #: Settings that are switched off by 0: proposed as that where nothing says that they are more.
 _OFF_BY_0: Final = frozenset({INTERVAL})
 #: A setting whose value the broker refuses without another's: to be given as well where it is at odds with the value.
-_LEAST_OF: Final = {
+LEAST_OF: Final = {
     "group.consumer.heartbeat.interval.ms": "group.consumer.min.heartbeat.interval.ms",
     "group.consumer.session.timeout.ms": "group.consumer.min.session.timeout.ms",
 }
@@ -72,9 +72,17 @@ def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
     return [line for line in lines if not (is_retained and line.startswith(f"--set {_CHECK}="))]
 
 
+def common_value(bounds: Sequence[Bound]) -> int | None:
+    """Returns the roundest value that fits all bounds of one setting; None where none does."""
+    least, most = max(bound.least for bound in bounds), min(bound.most for bound in bounds)
+    if least > most:
+        return None
+    return _round(SettingSpan(bounds[0].name, bounds[0].ts, bounds[-1].ts, least, most, 0))
+
+
 def _needed(span: SettingSpan, settings: Settings) -> Iterator[str]:
     """Yields the setting that has to be given as well for the value to be allowed."""
-    bound = _LEAST_OF.get(span.name)
+    bound = LEAST_OF.get(span.name)
     if bound is not None and _round(span) < getattr(settings, FIELDS[bound].name):
         yield f"--set {bound}={_round(span)}, without which that value is refused"
 

@@ -33,6 +33,8 @@ class SourceReport(msgspec.Struct):
     explanations: list[str] = []
     #: Settings that the broker's answers say it had, where those that the replay was given contradict them.
     proposals: list[str] = []
+    #: Settings that were taken from the broker's own log, as they weren't given.
+    taken: list[str] = []
     #: Lines of the group coordinator in the broker's own log, by what they tell.
     info_events: dict[str, int] = {}
     #: Records of __consumer_offsets in a dump, by their type.
@@ -166,6 +168,8 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
         if report.incomparable:
             line += f", not compared {sum(report.incomparable.values())}"
     yield line
+    for taken in report.taken:
+        yield f"{report.source}: {taken}"
     for proposal in report.proposals:
         yield f"{report.source}: the broker may have had {proposal}"
 

@@ -16,9 +16,11 @@ import numpy as np
 
 from coordinator_udf.replay.explain.proposals import proposal_lines
 from coordinator_udf.replay.explain.tables import table_of_unexplained, unexplained_line
+from coordinator_udf.replay.explain.told_expiries import with_told_session
 from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
 from coordinator_udf.replay.inputs.broker_log.reader import BROKER_SETTINGS
 from coordinator_udf.replay.inputs.broker_log.spool import Block, Mapped, ReadBlock, Spool, Spooled, write_spool
+from coordinator_udf.replay.inputs.info_log.reader import InfoLog
 from coordinator_udf.replay.judge.report import SourceReport, total
 from coordinator_udf.replay.tasks.portions import Portion, PortionResult, unpack_bounds
 from coordinator_udf.replay.tasks.process_tasks import mapped_in_processes, workers_here
@@ -29,6 +31,7 @@ from coordinator_udf.replay.tasks.recorded import (
     append_lines,
     counts,
     difference_table,
+    read_info,
     rejection_table,
     write_info_log,
 )
@@ -74,11 +77,17 @@ def run_long_log(
             spooled = write_spool(job.paths, directory, job.options, mapped, progress.advance)
         if spooled is None:
             return TaskResult(SourceReport(job.source, failure=f"{job.source} holds no line that could be read"))
+        info = read_info(job) if job.info_paths else None
+        taken = None if info is None else with_told_session(job.options, info.lines, spooled.spool.all())
+        if taken is not None:
+            job = msgspec.structs.replace(job, options=taken.options)
         outline = outline_of(spooled.order, spooled.traces, spooled.spool.all, job.options)
         portions = _portions(job, spooled.spool, outline, task_lines)
         with Progress(f"{job.source}: lines replayed", sum(each.lines for each in portions), say) as progress:
             results = run(portions, lambda portion: progress.advance(portion.lines))
-        return _together(job, spooled, outline, results)
+        done = _together(job, spooled, outline, results, info)
+        done.report.taken = [] if taken is None else [taken.line]
+        return done
     except InputError as error:
         return TaskResult(SourceReport(job.source, failure=str(error)))
     finally:
@@ -110,8 +119,14 @@ def _portions(job: Job, spool: Spool, outline: Outline, task_lines: int) -> list
     ]
 
 
-def _together(job: Job, spooled: Spooled, outline: Outline, results: Sequence[PortionResult]) -> TaskResult:
-    """Puts what the tasks did together."""
+def _together(
+    job: Job, spooled: Spooled, outline: Outline, results: Sequence[PortionResult], info: InfoLog | None
+) -> TaskResult:
+    """Puts what the tasks did together.
+
+    Args:
+        info: the broker's own log beside it.
+    """
     failure = next((result.report.failure for result in results if result.report.failure is not None), None)
     if failure is not None:
         return TaskResult(SourceReport(job.source, failure=failure))
@@ -125,8 +140,8 @@ def _together(job: Job, spooled: Spooled, outline: Outline, results: Sequence[Po
     bounds = (bound for result in results for bound in unpack_bounds(result.bounds))
     report.proposals = proposal_lines(bounds, job.options.settings(BROKER_SETTINGS))
     _gather(job, len(results))
-    if job.info_paths:
-        write_info_log(job, set().union(*(result.groups for result in results)), report, extra)
+    if info is not None:
+        write_info_log(job, info, set().union(*(result.groups for result in results)), report, extra)
     files: list[TableFile] = [file for result in results for file in result.files]
     return TaskResult(report, [*files, *extra.close()])
 

@@ -24,6 +24,7 @@ from coordinator_udf.replay.explain.tables import (
     unexplained_line,
     unexplained_rows,
 )
+from coordinator_udf.replay.explain.told_expiries import with_told_session
 from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, REBASED, LogFacts
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
@@ -115,7 +116,7 @@ def run_recorded(job: Job) -> TaskResult:
             return run_info_log(job)
         if job.form is Format.OFFSETS:
             return run_offsets_dump(job)
-        return _replay(job, read_source(job.paths, job.source, job.options, job.form))
+        return _replay(job)
     except (InputError, SettingsError) as error:
         return TaskResult(SourceReport(job.source, failure=str(error)))
     except Exception as error:  # noqa: BLE001 - one input must not take the others down with it; it is reported
@@ -190,15 +191,24 @@ def _in_answered_order(
     return outputs, verdict, explained
 
 
-def _replay(job: Job, source: ReplaySource) -> TaskResult:
+def _replay(job: Job) -> TaskResult:
+    source = read_source(job.paths, job.source, job.options, job.form)
+    info = read_info(job) if job.info_paths else None
+    taken = None
+    if info is not None and source.facts is not None:
+        taken = with_told_session(job.options, info.lines, source.facts.entries.values())
+    if taken is not None:
+        source = read_source(job.paths, job.source, taken.options, job.form)
     outputs, verdict = run_and_compare(source)
     files = TableFiles(job.out)
     report = write_results(job, source, outputs, verdict, files)
     if source.facts is not None:
         report.proposals = proposal_lines(bounds_of(source.facts), source.settings)
-    if job.info_paths:
+    if taken is not None:
+        report.taken = [taken.line]
+    if info is not None:
         known = set(outputs.transitions.column("group_id").to_pylist())
-        write_info_log(job, known, report, files)
+        write_info_log(job, info, known, report, files)
     return TaskResult(report, files.close())
 
 
@@ -251,13 +261,12 @@ def _with_all_parts(source: ReplaySource) -> list[dict[str, Any]]:
     ]
 
 
-def write_info_log(job: Job, known: Collection[str], report: SourceReport, files: TableFiles) -> None:
+def write_info_log(job: Job, info: InfoLog, known: Collection[str], report: SourceReport, files: TableFiles) -> None:
     """Writes what a broker's own log tells beside its request log.
 
     Args:
         known: groups whose transitions the request log tells.
     """
-    info = _read_info(job)
     files.write(info_tables(info, job.source, known))
     _tell(info, report)
 
@@ -275,7 +284,7 @@ def run_info_log(job: Job) -> TaskResult:
     Raises:
         InputError: it can't be opened.
     """
-    info = _read_info(job)
+    info = read_info(job)
     files = TableFiles(job.out)
     files.write(info_tables(info, job.source))
     report = SourceReport(job.source)
@@ -283,7 +292,12 @@ def run_info_log(job: Job) -> TaskResult:
     return TaskResult(report, files.close())
 
 
-def _read_info(job: Job) -> InfoLog:
+def read_info(job: Job) -> InfoLog:
+    """Reads a broker's own log.
+
+    Raises:
+        InputError: it can't be opened.
+    """
     rejections: list[Rejection] = []
     info = read_info_log(_texts(job, rejections), job.options.zone())
     info.unreadable.extend((rejection.reason, rejection.raw or "") for rejection in rejections)
