@@ -64,7 +64,7 @@ def main(
         ),
     ] = None,
     form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
-    group: Annotated[str | None, typer.Option(help="Of this group alone.")] = None,
+    group: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Of this group alone; repeatable.")] = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="From when on; in --time-zone unless it has an offset.")
     ] = None,
@@ -89,7 +89,8 @@ def main(
     """
     with telling_errors("report", PySparkException):
         options = ReplayOptions.load(None, settings or (), None, time_zone)
-        window = _window(group, since, until, options.zone())
+        group_ids = tuple(dict.fromkeys(group)) if group else None
+        window = _window(group_ids, since, until, options.zone())
         predicted = {} if what_if is None else read_what_if(what_if)
         if keep is not None:
             refuse_existing(keep, overwrite, "--keep")
@@ -105,7 +106,7 @@ def main(
                 options = msgspec.structs.replace(options, state=tuple(stage.fetch_all(state or ())))
                 out = keep or Path(scratch) / "tables"
                 request = ReplayRequest(tuple(paths), out, options, overwrite=overwrite, one_broker=one_broker)
-                evidence = _read(request, doubt_from, group)
+                evidence = _read(request, doubt_from, group_ids)
             else:
                 is_zone_needed = since is not None or until is not None
                 given = {"--set": settings, "--state": state, "--one-broker": one_broker, "--keep": keep,
@@ -127,9 +128,9 @@ class Evidence(NamedTuple):
     status: int = 0
 
 
-def _read(request: ReplayRequest, doubt_from: float, group: str | None) -> Evidence:
+def _read(request: ReplayRequest, doubt_from: float, group_ids: tuple[str, ...] | None) -> Evidence:
     """Replays logs into tables, and says what is wrong with them."""
-    reports = replay_inputs(request, group)
+    reports = replay_inputs(request, group_ids or ())
     warnings = [f"WARNING: {doubt}" for doubt in doubts(reports, doubt_from)]
     for line in (*warnings, *notices(reports)):
         say(line)
@@ -151,7 +152,7 @@ def _end(page: Path | None, output: str, groups: Sequence[GroupFacts]) -> None:
         typer.echo(f"{output}: {told}")
 
 
-def _window(group: str | None, since: str | None, until: str | None, zone: tzinfo) -> Window:
+def _window(group_ids: tuple[str, ...] | None, since: str | None, until: str | None, zone: tzinfo) -> Window:
     """Returns of what the report is to tell.
 
     Raises:
@@ -161,7 +162,7 @@ def _window(group: str | None, since: str | None, until: str | None, zone: tzinf
     end = None if until is None else parse_time(until, "--to", zone, last=True)
     if begin is not None and end is not None and begin >= end:
         raise InputError(f"--from is {since}, expected a time before --to, which is {until}")
-    return Window(group, begin, end)
+    return Window(group_ids, begin, end)
 
 
 def _refuse_impossible(page: Path) -> None:
@@ -205,18 +206,19 @@ def say(line: str) -> None:
     typer.echo(f"report: {line}", err=True)
 
 
-def replay_inputs(request: ReplayRequest, group: str | None = None) -> list[SourceReport]:
+def replay_inputs(request: ReplayRequest, group_ids: Sequence[str] = ()) -> list[SourceReport]:
     """Replays logs into tables; Spark is started only for logs that it shares among tasks.
 
     Args:
-        group: whose requests are looked for; where none of the logs names it none is replayed.
+        group_ids: whose requests are looked for; where none of the logs names one of them none is replayed.
 
     Raises:
-        InputError, SettingsError: the inputs, the group or the settings make no sense.
+        InputError, SettingsError: the inputs, a group or the settings make no sense.
     """
     checked = check_request(request)
-    if group is not None and not request.options.state:
-        _refuse_absent(group, checked)
+    if not request.options.state:
+        for group_id in group_ids:
+            _refuse_absent(group_id, checked)
     with session_if_needed(checked) as spark:
         return replay(spark, request, say, checked)
 
@@ -234,7 +236,7 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
     """Returns the facts in the tables of a folder.
 
     Raises:
-        InputError: the window holds nothing.
+        InputError: the window holds nothing, or nothing of one of its groups.
     """
     if is_uri(folder):
         with replay_session() as spark:
@@ -245,13 +247,24 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
                 return [row.asDict() for row in spark.sql(text).collect()]
 
             groups = load_facts(ask, window)
-            why = "" if groups else why_nothing(ask, window)
+            untold = _untold(groups, window)
+            why = "" if untold is None else why_nothing(ask, untold)
     else:
-        views = ViewsInProcess(folder, group_id=window.group_id)
+        views = ViewsInProcess(folder, group_ids=window.group_ids)
         views.make(views_named(" ".join(FACTS_VIEWS)))
         groups = load_facts(views.ask, window)
         # Of other groups the views know nothing.
-        why = "" if groups else why_nothing(ViewsInProcess(folder).ask, window)
-    if not groups:
+        untold = _untold(groups, window)
+        why = "" if untold is None else why_nothing(ViewsInProcess(folder).ask, untold)
+    if why:
         raise InputError(why)
     return groups
+
+
+def _untold(groups: Sequence[GroupFacts], window: Window) -> Window | None:
+    """Returns the window of the groups of which nothing is told; None where something is of each that was asked for."""
+    if window.group_ids is None:
+        return None if groups else window
+    told = {facts.group_id for facts in groups}
+    missing = tuple(group_id for group_id in window.group_ids if group_id not in told)
+    return Window(missing, window.since, window.until) if missing else None

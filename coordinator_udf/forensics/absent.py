@@ -31,12 +31,16 @@ def why_nothing(ask: Ask, window: Window) -> str:
     told = {row["group_id"]: (row["first"], row["last"]) for row in ask(_GROUPS) if row["group_id"] is not None}
     if not told:
         return "these inputs tell of no group"
-    if window.group_id is not None and window.group_id not in told:
-        return no_group(window.group_id, list(told))
-    what = "any group" if window.group_id is None else f"the group {window.group_id!r}"
+    asked_for = window.group_ids
+    for group_id in asked_for or ():
+        if group_id not in told:
+            return no_group(group_id, list(told))
+    what = "any group"
+    if asked_for is not None:
+        what = f"the group{'s' if len(asked_for) > 1 else ''} {', '.join(map(repr, asked_for))}"
     if window.since is None and window.until is None:
         return f"nothing that happened to {what} is told in these inputs, which name {_counted(len(told))}"
-    times = list(told.values()) if window.group_id is None else [told[window.group_id]]
+    times = [told[group_id] for group_id in (told if asked_for is None else asked_for)]
     first, last = min(first for first, _ in times), max(last for _, last in times)
     asked = [f"--from {window.since}"] if window.since is not None else []
     asked += [f"--to {window.until}"] if window.until is not None else []

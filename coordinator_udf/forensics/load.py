@@ -90,16 +90,16 @@ def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
 
 def _findings(window: Window) -> str:
     """Returns a statement on what is wrong, of the rows of a window alone."""
-    of_group = Window(window.group_id).where("")
+    of_groups = Window(window.group_ids).where("")
     if window.since is None and window.until is None:
-        return f"SELECT * FROM findings WHERE {of_group}"
+        return f"SELECT * FROM findings WHERE {of_groups}"
     times = (None if at is None else f"{at:%Y-%m-%d %H:%M:%S.%f}" for at in (window.since, window.until))
-    return f"SELECT * FROM ({findings_between(*times)}) WHERE {of_group}"
+    return f"SELECT * FROM ({findings_between(*times)}) WHERE {of_groups}"
 
 
 def _of_all_times(window: Window) -> str:
     """Returns a condition on gaps that say what the evidence tells at no time."""
-    return f"(gap IN ('no requests', 'begins in the middle') AND {Window(window.group_id).where('')})"
+    return f"(gap IN ('no requests', 'begins in the middle') AND {Window(window.group_ids).where('')})"
 
 
 def _plain(value: Any) -> Any:

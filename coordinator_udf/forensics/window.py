@@ -1,4 +1,4 @@
-"""Of which group and which time a report tells."""
+"""Of which groups and which time a report tells."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Window:
-    """Of what a report tells: one group or all, from when to when (UTC, without a zone, as in the views)."""
+    """Of what a report tells: some groups or all, from when to when (UTC, without a zone, as in the views)."""
 
-    group_id: str | None = None
+    #: None for all.
+    group_ids: tuple[str, ...] | None = None
     since: datetime | None = None
     until: datetime | None = None
 
     def where(self, begin: str, end: str | None = None) -> str:
         """Returns a condition on two columns of a view, of which the second is null while it lasts, or on one."""
         terms = ["true"]
-        if self.group_id is not None:
-            quoted = self.group_id.replace("\\", "\\\\").replace("'", "\\'")
-            terms.append(f"group_id = '{quoted}'")
+        if self.group_ids is not None:
+            escaped = (each.replace("\\", "\\\\").replace("'", "\\'") for each in self.group_ids)
+            named = ", ".join(f"'{each}'" for each in escaped)
+            terms.append(f"group_id IN ({named})")
         if self.since is not None:
             since = f"TIMESTAMP '{self.since:%Y-%m-%d %H:%M:%S.%f}'"
             terms.append(f"{begin} >= {since}" if end is None else f"({end} IS NULL OR {end} >= {since})")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import chain
@@ -63,13 +63,14 @@ class ViewsInProcess:
     Args:
         folder: where the Delta tables are, on this machine; without it all are empty.
         log: the embedded request log, if there is one: then request_log is what it holds and its history.
-        group_id: the group that is asked about alone, so that less is to be computed: rows of others may be left out.
+        group_ids: the groups that are asked about alone, so that less is to be computed: rows of others may be left
+            out.
 
     Raises:
         LogError: the embedded log can't be read.
     """
 
-    def __init__(self, folder: str | None, log: Path | None = None, group_id: str | None = None) -> None:
+    def __init__(self, folder: str | None, log: Path | None = None, group_ids: Collection[str] | None = None) -> None:
         self._duck = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
         # It is drawn on standard output, in the midst of what other programs read.
         self._duck.execute("SET enable_progress_bar = false")
@@ -87,19 +88,20 @@ class ViewsInProcess:
         )
         for name in SHAPES:
             self._register(
-                name, None if folder is None else table_path(folder, name), group_id if name in _OF_GROUPS else None
+                name, None if folder is None else table_path(folder, name), group_ids if name in _OF_GROUPS else None
             )
         if log is not None:
             self._duck.register(REQUEST_LOG_TABLE, request_log_table(log))
         self._made: set[str] = set()
 
-    def _register(self, name: str, path: str | None, group_id: str | None) -> None:
+    def _register(self, name: str, path: str | None, group_ids: Collection[str] | None) -> None:
         files = None if path is None else files_alone(path)
         if files:
             listed = ", ".join(exp.Literal.string(file).sql(dialect="duckdb") for file in files)
             rows = f"SELECT * FROM read_parquet([{listed}], union_by_name => true)"
-            if group_id is not None:
-                rows += f" WHERE group_id IS NULL OR group_id = {exp.Literal.string(group_id).sql(dialect='duckdb')}"
+            if group_ids is not None:
+                named = ", ".join(exp.Literal.string(each).sql(dialect="duckdb") for each in group_ids)
+                rows += f" WHERE group_id IS NULL OR group_id IN ({named})"
             self._duck.execute(f"CREATE VIEW {name} AS {rows}")
         elif (
             path is not None

@@ -107,6 +107,19 @@ def test_a_group_that_no_log_names_is_refused_before_any_is_replayed(
         raise report(SAMPLE_LOG, "--group", 'a"b', "-o", tmp_path / "page.html").exception or RuntimeError
 
 
+def test_a_report_is_of_all_groups_that_are_named(kept: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for inputs in (SAMPLE_LOG, kept):
+        result = report(inputs, "--group", "crash-b", "--group", "crash-a", "--format", "md", "-o", page)
+        assert result.exit_code == 0, result.output
+        assert {"## crash-a", "## crash-b"} <= set(page.read_text().splitlines())
+        result = report(inputs, "--group", "crash-b", "--format", "md", "-o", page)
+        assert "## crash-a" not in page.read_text().splitlines()
+        result = report(inputs, "--group", "crash-b", "--group", "crash", "-o", page)
+        assert result.exit_code == 2
+        assert "--group is 'crash', of which these inputs tell nothing" in result.stderr
+
+
 @pytest.mark.parametrize("until", ["2026-11-21 02:00", "2026-11-21 03:00", "2026-11-21T03:00Z"])
 def test_what_is_wrong_with_the_time_is_said_before_anything_is_read(until: str) -> None:
     done = report("nowhere.log", "--from", "2026-11-21 03:00", "--to", until)

@@ -64,7 +64,7 @@ def test_who_was_removed_by_an_administrator_is_called_as_it_calls_itself(tmp_pa
 def test_the_facts_of_one_group_are_those_that_it_has_among_others(tmp_path: Path) -> None:
     replay(None, ReplayRequest((SAMPLE_LOG,), tmp_path, ReplayOptions()), print)
     for of_all in facts_of(str(tmp_path), Window()):
-        (alone,) = facts_of(str(tmp_path), Window(of_all.group_id))
+        (alone,) = facts_of(str(tmp_path), Window((of_all.group_id,)))
         assert alone == of_all
 
 
@@ -81,7 +81,7 @@ def test_a_group_id_with_quotes_is_asked_about_as_it_is(tmp_path: Path) -> None:
     for statement in evidence:
         views.make(views_named(statement))
         assert {row["group_id"] for row in views.ask(statement)} == {group}
-    of_part = facts_of(str(tmp_path / "tables"), Window(group, datetime(2026, 11, 21, 2, 44)))
+    of_part = facts_of(str(tmp_path / "tables"), Window((group,), datetime(2026, 11, 21, 2, 44)))
     assert [facts.group_id for facts in of_part] == [group]
     (row,) = (line for line in render(of_part, ReportFormat.MARKDOWN).splitlines() if line.startswith("| a"))
     assert row.replace("\\|", "").count("|") == row.count(" | ") + 2 == 8

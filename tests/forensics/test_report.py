@@ -283,7 +283,7 @@ def test_a_trace_has_a_process_a_group_and_a_thread_a_member(facts: GroupFacts) 
 
 
 def test_the_window_quotes_what_it_is_given() -> None:
-    assert Window("it's").where("at") == "true AND group_id = 'it\\'s'"
+    assert Window(("it's", "b")).where("at") == "true AND group_id IN ('it\\'s', 'b')"
 
 
 def test_the_page_draws_and_fetches_nothing(facts: GroupFacts, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_findings_name_who_held_others_up_and_assignors_that_differ(ask: Ask) ->
 
 
 def test_the_page_says_who_had_partitions_that_others_waited_for(folder: Path) -> None:
-    (facts,) = (each for each in facts_of(str(folder), Window("c2")) if "0011" in each.source)
+    (facts,) = (each for each in facts_of(str(folder), Window(("c2",))) if "0011" in each.source)
     told = [rebalance_sentence(r, facts) for r in facts.rebalances if r.holder_member_id == "m-c6-534355"]
     assert any("others waited 21.3 s for partitions that c6 still had" in text for text in told)
 
