@@ -91,7 +91,7 @@ joins AS (
     LATERAL VIEW explode(array(
         -- Nobody waited who lived on where a timer put out all.
         CASE WHEN how = 'expelled' AND (kind <> 'classic' OR outcome <> 'Empty')
-             THEN 'dead member held up the group' END,
+             THEN 'silent member held up the group' END,
         CASE WHEN (kind = 'classic' AND how IN ('joined', 'left') AND lag_ms >= {SLOW_MS})
                   OR (how <> 'expelled' AND holder_revoke_lag_ms >= {SLOW_MS})
              THEN 'slow member held up the group' END,

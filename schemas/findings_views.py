@@ -49,11 +49,11 @@ _FINDINGS: Final = f"""
 WITH {FINDING_ROWS.strip()}
 ), found AS (
     SELECT source, group_id, finding, count(*) AS times,
-           sum(CASE finding WHEN 'dead member held up the group' THEN waited_ms
+           sum(CASE finding WHEN 'silent member held up the group' THEN waited_ms
                             WHEN 'slow member held up the group' THEN lag_ms
                             WHEN 'joined again close to the rebalance timeout' THEN waited_ms END) AS cost_ms,
            CASE finding
-               WHEN 'dead member held up the group'
+               WHEN 'silent member held up the group'
                THEN concat(CASE WHEN bool_or(kind = 'classic') THEN 'all waited for '
                                 ELSE 'others waited for partitions of ' END,
                            array_join(array_sort(collect_set(who)), ', '),
@@ -75,7 +75,7 @@ WITH {FINDING_ROWS.strip()}
                 ELSE 'session.timeout.ms' END AS setting,
            min(started) AS first_at, 'waited_for' AS shown_in,
            CASE finding
-               WHEN 'dead member held up the group'
+               WHEN 'silent member held up the group'
                THEN concat('((how = "expelled" AND kind = "classic" AND outcome <> "Empty") ',
                            'OR (holder_how = "expelled" AND held_up_ms > 0))')
                WHEN 'slow member held up the group'

@@ -170,7 +170,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "error": "what it was answered with, as Kafka calls it",
     "is_normal": "whether clients expect it as part of the protocol",
     "why": "what the error means here",
-    "finding": "expelled, dead member held up the group, slow member held up the group, second expulsion in one "
+    "finding": "expelled, silent member held up the group, slow member held up the group, second expulsion in one "
     "rebalance, short absences, left and came back, left for it did not poll, removed by an admin, "
     "duplicate instance id, instance id of a dead process, incompatible protocols, full group, session timeout out of "
     "bounds, offsets expired, zombie commits, eager "

@@ -157,6 +157,7 @@ class Refusals:
     client_id: str | None
     times: int
     first_at: datetime
+    last_at: datetime | None = None
 
 
 @dataclass

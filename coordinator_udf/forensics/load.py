@@ -30,7 +30,8 @@ SELECT *, lag(ended_by) OVER of_identity AS before_ended_by, lag(until) OVER of_
 FROM incarnations WINDOW of_identity AS (PARTITION BY source, group_id, identity ORDER BY incarnation)
 """
 _REFUSED = """
-SELECT source, group_id, api, error, why, client_id, count(*) AS times, min(at) AS first_at
+SELECT source, group_id, api, error, why, client_id, count(*) AS times, min(at) AS first_at,
+       max(at) AS last_at
 FROM refused WHERE NOT is_normal AND {where} GROUP BY source, group_id, api, error, why, client_id
 """
 #: The views that facts are read from.

@@ -89,7 +89,7 @@ def _trigger(r: Rebalance, facts: GroupFacts) -> str:
     text = TRIGGERS.get(r.trigger, r.trigger.lower().replace("_", " ") + ": {who}")
     silence = ""
     if r.trigger == "SESSION_EXPIRED":
-        gone = _expulsion(facts, r)
+        gone = _expulsion(facts, r, r.trigger_member_id)
         if gone is not None and gone.silence_ms is not None:
             silence = f" after {seconds(gone.silence_ms)} of silence"
     told = text.format(who=who, silence=silence, reason=r.reason or "a topic changed")
@@ -110,8 +110,8 @@ def _removal(r: Rebalance, facts: GroupFacts) -> str:
     return f"an administrator{by} removed {', '.join(names) or 'a member that is not told'}"
 
 
-def _expulsion(facts: GroupFacts, r: Rebalance) -> Expulsion | None:
-    of_member = [gone for gone in facts.expulsions if gone.member_id == r.trigger_member_id]
+def _expulsion(facts: GroupFacts, r: Rebalance, member_id: str | None) -> Expulsion | None:
+    of_member = [gone for gone in facts.expulsions if gone.member_id == member_id]
     return min(of_member, key=lambda gone: abs((gone.at - r.started).total_seconds()), default=None)
 
 
@@ -126,9 +126,11 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
         return "for whom all waited is not told" if is_asked else None
     lag = f" ({seconds(r.lag_ms)} after all others)" if r.lag_ms else ""
     if r.how == "expelled" and r.kind != "classic":
-        return f"{who}, dead, had to be put out by a timer before all was settled{lag}"
+        state = "dead" if _is_dead(r, facts) else "silent"
+        return f"{who}, {state}, had to be put out by a timer before all was settled{lag}"
     if r.how == "expelled":
-        return f"all waited for {who}, dead, until a timer put it out{lag}"
+        state = "dead," if _is_dead(r, facts) else "silent"
+        return f"all waited for {who}, {state} until a timer put it out{lag}"
     if r.how == "left":
         was_removed = any(life.was_removed for life in facts.lives if life.member_id == r.waited_member_id)
         return f"all waited for {who}, until {'an administrator removed it' if was_removed else 'it left'}{lag}"
@@ -139,6 +141,23 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
     if r.how == "reconciled":
         return f"last to have its partitions was {who}{lag}"
     return f"all waited for {who}, the last to join again{lag}"
+
+
+def _is_dead(r: Rebalance, facts: GroupFacts) -> bool:
+    """Returns whether who was waited for until a timer put it out is dead: nothing was ever heard of it again.
+
+    A broker's own log tells of who joins alone, so that nobody is known to be dead by it.
+    """
+    gone = _expulsion(facts, r, r.waited_member_id)
+    if gone is None or gone.last_request is None or gone.shares_client_id:
+        return False
+    came_back = gone.came_back_as is not None or bool(gone.replaced_before_ms)
+    return not came_back and not any(
+        refused.client_id in {gone.client_id, facts.name_of(gone.member_id, gone.client_id)}
+        and refused.last_at is not None
+        and refused.last_at > gone.at
+        for refused in facts.refused
+    )
 
 
 def _held(r: Rebalance, facts: GroupFacts) -> str | None:

@@ -66,7 +66,7 @@ def test_the_notebook_runs(endpoint: str) -> None:
         env={**os.environ, "MUSTER_CONNECT": endpoint}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    for shown in ("'rebalances', 'refused'", "dead member held up the group", "SESSION_EXPIRED", '"type": "bar"',
+    for shown in ("'rebalances', 'refused'", "silent member held up the group", "SESSION_EXPIRED", '"type": "bar"',
                   "kafkapython-3", "from its last request to the expulsion", "on_paper_ms", "2026-11-21"):  # fmt: skip
         assert shown in ran.stdout, shown
 

@@ -82,7 +82,7 @@ def facts() -> GroupFacts:
             Ownership("t", 0, "f1", "flapper-1", at(1), at(15), "first", None, True, 6000),
             Ownership("t", 0, "f2", "flapper-2", at(16), None, "moved", 1000, False, None),
         ],
-        [Finding("dead member held up the group", 3, 8992, "all waited for flapper-1", "session.timeout.ms", at(10))],
+        [Finding("silent member held up the group", 3, 8992, "all waited for flapper-1", "session.timeout.ms", at(10))],
         [Gap("unanswered", at(1), at(2), "2 requests have no answer")],
         [Refusals("OffsetCommit", "UNKNOWN_MEMBER_ID", "zombie commit", "flapper-1", 2, at(16))],
     )  # fmt: skip
@@ -150,7 +150,7 @@ def test_an_administrator_removed_those_alone_who_went_then(facts: GroupFacts) -
 def test_a_sentence_tells_the_trigger_whom_all_waited_for_and_the_silence(facts: GroupFacts) -> None:
     first, second, third = (rebalance_sentence(r, facts) for r in facts.rebalances)
     assert first == (
-        "flapper-2 joined; all waited for flapper-1, dead, until a timer put it out (0.5 s after all others)"
+        "flapper-2 joined; all waited for flapper-1, silent until a timer put it out (0.5 s after all others)"
     )
     assert second == "flapper-1 expired after 6.0 s of silence"
     assert third == "topic t grew from 3 to 6 partitions"
@@ -184,6 +184,21 @@ def test_times_of_several_days_have_dates(facts: GroupFacts) -> None:
     axis = '"axis":{"format":"%m-%d %H:%M:%S"'
     assert axis in page
     assert axis not in render([facts], ReportFormat.HTML)
+
+
+def test_dead_is_who_was_never_heard_again(facts: GroupFacts) -> None:
+    first, gone = facts.rebalances[0], replace(facts.expulsions[0], came_back_as=None, came_back_after_ms=None)
+    never, zombie = replace(facts, expulsions=[gone], refused=[]), replace(facts.refused[0], last_at=at(16))
+    assert "all waited for flapper-1, dead, until a timer put it out" in rebalance_sentence(first, never)
+    for heard in (
+        facts,
+        replace(never, refused=[zombie]),
+        replace(never, expulsions=[replace(gone, replaced_before_ms=10)]),
+        replace(never, expulsions=[replace(gone, shares_client_id=True)]),
+        # A broker's own log alone tells of no requests.
+        replace(never, expulsions=[replace(gone, last_request=None)]),
+    ):
+        assert "all waited for flapper-1, silent until a timer put it out" in rebalance_sentence(first, heard)
 
 
 def test_the_partition_that_stood_longest_counts(facts: GroupFacts) -> None:
@@ -236,13 +251,13 @@ def test_the_page_answers_the_ten_questions_in_words(facts: GroupFacts) -> None:
     for answer in (
         "06:52:10.000 5.0 s",  # When did it rebalance, and for how long?
         "flapper-2 joined",  # Who set it off, and why?
-        "all waited for flapper-1, dead, until a timer put it out",  # For whom did all wait?
+        "all waited for flapper-1, silent until a timer put it out",  # For whom did all wait?
         "06:52:00.000 flapper-1 flapper-1 06:52:14.900 was put out by a timer 14.9 s",  # Who was in it when?
         "At the end the coordinator had in it: flapper-2, flapper-1.",  # Who stayed?
         "06:52:14.900 flapper-1 session 06:52:08.900 6.0 s 6.0 s came back 6.6 s later",  # Who was put out?
         "06:52:16.000 t-0 flapper-2 moved 1.0 s",  # Which partitions moved, and which had nobody?
         "06:52:01.000 t-0 flapper-1 first 6.0 s",  # Which were held by the dead?
-        "dead member held up the group (3 times, 9.0 s)",  # Is it a storm, what is wrong?
+        "silent member held up the group (3 times, 9.0 s)",  # Is it a storm, what is wrong?
         "Look at session.timeout.ms",  # Which setting?
         "OffsetCommit UNKNOWN_MEMBER_ID flapper-1 2 zombie commit",  # Whose requests were refused?
         "06:52:21.500 flapper-1 flapper-1 2 expelled at 06:52:14",  # Which processes were behind a client id?

@@ -68,7 +68,7 @@ def test_who_shares_a_client_id_has_a_name_and_a_lane_of_its_own(same: Path) -> 
     assert re.fullmatch(rf"{SHARED} \(a0cafe86\) expired .*; all waited for {SHARED} \(9583edff\), the last .*", second)
     assert "; all waited for " in third
     assert re.fullmatch(rf"Nobody .*: the last, {SHARED} \(24ea3e02\), left", at_the_end(facts) or "")
-    dead = next(each.text for each in facts.findings if each.finding == "dead member held up the group")
+    dead = next(each.text for each in facts.findings if each.finding == "silent member held up the group")
     assert dead.startswith(f"all waited for {SHARED} (9583edff), silent until a timer put it out; ")
 
 

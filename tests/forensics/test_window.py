@@ -26,7 +26,7 @@ from tests.conftest import SAMPLE_LOG
 FIRST_LINES = 260
 #: Before and after all that is told in it.
 START, END = datetime(2026, 11, 21, 2), datetime(2026, 11, 21, 3)
-OF_REBALANCES = {"dead member held up the group", "second expulsion in one rebalance"}
+OF_REBALANCES = {"silent member held up the group", "second expulsion in one rebalance"}
 AXIS = {"from", "to", "at"}
 
 

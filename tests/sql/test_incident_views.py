@@ -91,7 +91,7 @@ def test_partitions_of_a_dead_owner_are_held_on_paper(ask: Ask) -> None:
 def test_findings_name_what_was_done(ask: Ask) -> None:
     found = {(row["group_id"], row["finding"]) for row in ask("SELECT group_id, finding FROM findings")}
     assert {
-        ("storm-g", "dead member held up the group"),
+        ("storm-g", "silent member held up the group"),
         ("storm-g", "storm: flapping"),
         ("static-restart-g", "duplicate instance id"),
         ("max-poll-g", "left for it did not poll"),

@@ -78,7 +78,7 @@ def test_findings_name_who_held_others_up_and_assignors_that_differ(ask: Ask) ->
     slow = found["0006", "c0", "slow member held up the group"]
     assert (slow["cost_ms"], slow["setting"]) == (3_540, "max.poll.interval.ms")
     assert slow["text"] == "others waited for partitions that were slowly given up by c0, for up to 3.5 s"
-    dead = found["0006", "c0", "dead member held up the group"]
+    dead = found["0006", "c0", "silent member held up the group"]
     assert dead["text"].startswith("others waited for partitions of c11, until a timer put it out; ")
     for told in (slow, dead):
         views = ask(told["evidence"].replace(" AND within(until, until)", ""))
