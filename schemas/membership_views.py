@@ -84,10 +84,11 @@ WITH events AS (
         SELECT source, group_id, member_id, group_instance_id FROM coordinator_log WHERE event <> 'INSTANCE_FENCED')
     WHERE group_instance_id IS NOT NULL AND coalesce(member_id, '') <> '' GROUP BY source, group_id, member_id
 ), asked AS (
-    -- A request of a broker's log is named by its connection and a number on it.
+    -- A request of a broker's log is named by its connection and a number on it; the live coordinator's names of
+    -- requests tell no connection.
     SELECT source, group_id, member_id, min_by(connection, offset) FILTER (WHERE connection IS NOT NULL) AS first,
            collect_set(connection) AS used,
-           max_by(client_id, offset) FILTER (WHERE connection IS NOT NULL) AS client_id, max(log_ts) AS last_ts
+           max_by(client_id, offset) FILTER (WHERE client_id IS NOT NULL) AS client_id, max(log_ts) AS last_ts
     FROM (SELECT q.source, q.group_id, coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS member_id,
                  nullif(regexp_extract(q.request_id, '^(.+:.+)/', 1), '') AS connection, q.offset, q.client_id,
                  q.log_ts
