@@ -12,17 +12,24 @@ _RENEW: Final = ", ".join(
 _SESSION_MS: Final = 45_000
 _NEVER: Final = "9223372036854775807"
 
+#: What renews a session, and nothing that a producer asks beside its consumer. Who has no member id yet, as a static
+#: member that joins, is told it in the answer.
+_ASKED: Final = f"""
+    SELECT q.*, coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS asked_member_id
+    FROM request_log q LEFT JOIN group_responses a ON a.source = q.source AND a.request_id = q.request_id
+    WHERE q.api IN ({_RENEW})"""
+
 #: Members that a timer put out of their group: what was heard of them last, and whether they came back.
 EXPULSIONS: Final = f"""
 WITH expelled AS (
     SELECT * FROM member_events WHERE event = 'expelled'
 ), asked AS (
-    SELECT source, group_id, member_id, log_ts, struct(log_ts, offset) AS place, api, client_id, group_instance_id,
-           get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
-           get_json_object(body, '$.rebalanceTimeoutMs') AS rebalance_timeout
-    FROM request_log
-    -- What renews a session, and nothing that a producer asks beside its consumer.
-    WHERE coalesce(member_id, '') <> '' AND api IN ({_RENEW})
+    SELECT source, group_id, asked_member_id AS member_id, log_ts, struct(log_ts, offset) AS place, api, client_id,
+           group_instance_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
+           -- A heartbeat of KIP-848 says -1 where it is as it was.
+           nullif(get_json_object(body, '$.rebalanceTimeoutMs'), '-1') AS rebalance_timeout
+    FROM ({_ASKED})
+    WHERE asked_member_id IS NOT NULL
 ), heard AS (
     SELECT e.source, e.group_id, e.member_id, e.ts, max(log_ts) AS last_ts,
            max_by(api, place) AS last_api, max_by(a.client_id, place) AS current_client_id,
@@ -89,11 +96,9 @@ WITH events AS (
     SELECT source, group_id, member_id, min_by(connection, offset) FILTER (WHERE connection IS NOT NULL) AS first,
            collect_set(connection) AS used,
            max_by(client_id, offset) FILTER (WHERE client_id IS NOT NULL) AS client_id, max(log_ts) AS last_ts
-    FROM (SELECT q.source, q.group_id, coalesce(nullif(q.member_id, ''), nullif(a.member_id, '')) AS member_id,
-                 nullif(regexp_extract(q.request_id, '^(.+:.+)/', 1), '') AS connection, q.offset, q.client_id,
-                 q.log_ts
-          FROM request_log q LEFT JOIN group_responses a ON a.source = q.source AND a.request_id = q.request_id
-          WHERE q.api IN ({_RENEW}))
+    FROM (SELECT source, group_id, asked_member_id AS member_id, offset, client_id, log_ts,
+                 nullif(regexp_extract(request_id, '^(.+:.+)/', 1), '') AS connection
+          FROM ({_ASKED}))
     WHERE member_id IS NOT NULL
     GROUP BY source, group_id, member_id
 ), each AS (

@@ -9,7 +9,7 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
-from tests.replay.broker_log import KafkaLog, one_member
+from tests.replay.broker_log import KafkaLog, beat, one_member
 
 METADATA = "AAEAAAABAAJ0Mf////8AAAAA"
 ASSIGNMENT = "AAEAAAABAAJ0MQAAAAEAAAAA/////w=="
@@ -130,3 +130,13 @@ def test_a_group_whose_members_all_died_held_nobody_up(tmp_path: Path) -> None:
     views.make(views_named("waited_for"))
     rows = views.ask("SELECT how, outcome FROM waited_for ORDER BY number")
     assert [tuple(row.values()) for row in rows][-1] == ("expelled", "Empty")
+
+
+def test_a_heartbeat_that_leaves_the_rebalance_timeout_as_it_was_does_not_hide_it(tmp_path: Path) -> None:
+    log = KafkaLog()
+    beat(log, "m-1", 0, 1, gets=True, arrives=0, connection="a")
+    beat(log, "m-1", 1, 1, arrives=5_000, connection="a")
+    # By then m-1's session is over.
+    beat(log, "m-2", 0, 3, gets=True, arrives=60_000, connection="b")
+    (expelled,) = ask(log, tmp_path, "SELECT member_id, rebalance_timeout_ms, silence_ms FROM expulsions")
+    assert tuple(expelled.values()) == ("m-1", 5_000, 45_000)

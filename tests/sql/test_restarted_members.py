@@ -62,3 +62,8 @@ def test_each_process_is_called_as_it_calls_itself(ask: Ask) -> None:
     assert not any(row["same_connection"] for row in ask("SELECT same_connection FROM incarnations"))
     (expelled,) = ask("SELECT client_id, current_client_id, name FROM expulsions")
     assert tuple(expelled.values()) == ("a", "c", "c")
+
+
+def test_the_timeouts_that_a_static_member_asked_for_once_are_told(ask: Ask) -> None:
+    (expelled,) = ask("SELECT member_id, session_timeout_ms, rebalance_timeout_ms, silence_ms FROM expulsions")
+    assert tuple(expelled.values()) == ("i-3", 10_000, 60_000, 10_000)
