@@ -55,8 +55,8 @@ WITH lists AS (
     ON new.source = old.source AND new.number = old.number + 1 AND new.topic_id = old.topic_id AND new.topic = old.topic
 )
 SELECT source, timestamp_millis(log_ts) AS at,
-       CASE WHEN partitions_before IS NULL THEN 'created' WHEN partitions IS NULL THEN 'deleted' ELSE 'grew'
-       END AS what,
+       CASE WHEN partitions_before IS NULL THEN 'created' WHEN partitions IS NULL THEN 'deleted'
+            WHEN partitions < partitions_before THEN 'shrank' ELSE 'grew' END AS what,
        topic, topic_id, partitions_before, partitions, log_ts AS ts
 FROM compared JOIN listed USING (source, number)
 WHERE number > 1 AND NOT partitions_before <=> partitions
@@ -135,7 +135,8 @@ WITH states AS (
 ), grown AS (
     SELECT ended.source, group_id, number, array_join(array_sort(collect_set(concat(
                'topic ', topic, ' ', what,
-               CASE WHEN what = 'grew' THEN concat(' from ', partitions_before, ' to ', partitions, ' partitions')
+               CASE WHEN what IN ('grew', 'shrank')
+                    THEN concat(' from ', partitions_before, ' to ', partitions, ' partitions')
                     ELSE '' END))), ', ') AS topics
     FROM ended JOIN topic_changes
     ON ended.source = topic_changes.source AND topic_changes.ts <= ended.start.ts

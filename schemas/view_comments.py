@@ -208,7 +208,7 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "metadata": "the member's own words",
     "committed_at": "when it was committed",
     "expires_at": "until when it counts, where the commit said so",
-    "what": "created, deleted or grew",
+    "what": "created, deleted, grew or shrank (has more or fewer partitions than before)",
     "topic_id": "the topic's id",
     "partitions_before": "how many it had; null: the topic is new",
     "partitions": "how many it has; null: the topic is gone",
