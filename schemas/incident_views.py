@@ -238,11 +238,18 @@ SELECT a.source, a.group_id, timestamp_millis(coalesce(q.log_ts, a.ts)) AS at, a
                  THEN 'two processes have the same group.instance.id'
             WHEN a.error = 'INCONSISTENT_GROUP_PROTOCOL'
                  THEN 'its assignors, or its protocol type, have nothing in common with the group'
+            WHEN a.error = 'UNKNOWN_MEMBER_ID' AND went.client_reason LIKE '%removed by an admin%'
+                 THEN 'an administrator had removed it from the group'
+            WHEN a.error = 'UNKNOWN_MEMBER_ID' AND went.event = 'left' THEN 'it had left the group'
             WHEN a.error IN ('UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'FENCED_MEMBER_EPOCH')
                  THEN 'the coordinator had put it out, or gone on without it'
             WHEN a.error = 'GROUP_MAX_SIZE_REACHED' THEN 'the group is full'
             WHEN a.error = 'INVALID_SESSION_TIMEOUT'
                  THEN 'its session timeout is not between group.min.session.timeout.ms and group.max.session.timeout.ms'
+            WHEN a.error = 'OFFSET_METADATA_TOO_LARGE'
+                 THEN 'the metadata that it committed with an offset is longer than offset.metadata.max.bytes allows'
+            WHEN a.error = 'UNKNOWN_TOPIC_OR_PARTITION' THEN 'there was no such topic, or no such partition of it'
+            WHEN a.error = 'INVALID_GROUP_ID' THEN 'it named no group: group.id is empty'
             WHEN a.error = 'NON_EMPTY_GROUP' THEN 'the group had members'
             WHEN a.error = 'GROUP_SUBSCRIBED_TO_TOPIC' THEN 'the group was subscribed to the topic'
             WHEN a.error = 'GROUP_ID_NOT_FOUND' THEN 'there was no such group'
@@ -288,4 +295,12 @@ LEFT JOIN request_log q ON q.source = a.source AND q.request_id = a.request_id A
 LEFT JOIN (SELECT DISTINCT source, group_id, client_id FROM request_log
            WHERE api IN ('JoinGroup', 'ConsumerGroupHeartbeat')) came
 ON came.source = q.source AND came.group_id = a.group_id AND came.client_id = q.client_id
+LEFT JOIN (SELECT source, group_id, member_id, event, client_reason, ts,
+                  -- A member of a consumer group may come again under its id.
+                  coalesce(lead(ts) OVER (PARTITION BY source, group_id, member_id ORDER BY seq), 9223372036854775807)
+                      AS next_ts
+           FROM member_events WHERE member_id IS NOT NULL) went
+ON went.source = a.source AND went.group_id = a.group_id
+   AND went.member_id = coalesce(nullif(q.member_id, ''), nullif(a.member_id, ''))
+   AND went.event = 'left' AND went.ts <= a.ts AND a.ts < went.next_ts
 """

@@ -1,13 +1,17 @@
-"""What the views tell of requests that were refused for one group of several, and of members that came back."""
+"""What the views tell of requests that were refused, for one group of several too, and of members that came back."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator_udf.sql.in_process import ViewsInProcess
+from coordinator_udf.sql.shapes import views_named
 from tests.replay.broker_log import KafkaLog, one_member
+from tests.sql.conftest import write_table
 from tests.sql.test_put_out import ask, sync
 
 
@@ -104,3 +108,78 @@ def test_who_left_and_came_back_is_told_with_its_reason(tmp_path: Path, reason: 
                 arrives=begin + 5_000, connection="a")  # fmt: skip
     found = ask(log, tmp_path, "SELECT text FROM findings WHERE finding = 'left and came back'")
     assert [row["text"] for row in found] == ([] if told is None else [told])
+
+
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("the consumer is being closed", "it had left the group"),
+        ("member was removed by an admin", "an administrator had removed it from the group"),
+    ],
+)
+def test_who_had_left_was_not_put_out(reason: str, why: str, tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    leaves = {"memberId": "m-1", "groupInstanceId": None}
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "members": [{**leaves, "errorCode": 0}]}
+    log.add("LEAVE_GROUP", {"groupId": "g", "members": [{**leaves, "reason": reason}]}, answer, version=5,
+            arrives=5_000, connection="a")  # fmt: skip
+    request = {"groupId": "g", "generationId": 1, "memberId": "m-1", "groupInstanceId": None, "assignments": []}
+    refused = {"throttleTimeMs": 0, "errorCode": 25, "assignment": ""}
+    log.add("SYNC_GROUP", request, refused, version=3, arrives=5_010, connection="a")
+    log.heartbeat("m-2", 25, arrives=5_020, connection="b")
+    rows = ask(log, tmp_path, "SELECT api, why FROM refused WHERE NOT is_normal ORDER BY at")
+    assert [tuple(row.values()) for row in rows] == [
+        ("SyncGroup", why),
+        ("Heartbeat", "the coordinator had put it out, or gone on without it"),
+    ]
+
+
+def test_a_member_that_left_came_back_and_was_put_out_had_not_left(tmp_path: Path) -> None:
+    """A member of a consumer group comes again under its id."""
+    usual = {"group_id": "g", "from_state": "Stable", "to_state": "Stable", "cause_member_id": "m"}
+    events = [(1_000, "MEMBER_ADDED"), (2_000, "MEMBER_LEFT"), (3_000, "MEMBER_ADDED"), (50_000, "SESSION_EXPIRED")]
+    write_table(tmp_path, "group_transitions", [
+        {**usual, "ts": ts, "seq": seq, "rule": rule} for seq, (ts, rule) in enumerate(events)
+    ])  # fmt: skip
+    asked = {"api": "ConsumerGroupHeartbeat", "group_id": "g", "member_id": "m"}
+    refused = {**asked, "error_code": 25, "error_name": "UNKNOWN_MEMBER_ID"}
+    times = (2_500, 60_000)
+    write_table(tmp_path, "request_log", [
+        {**asked, "offset": number, "log_ts": ts, "request_id": f"r-{number}"} for number, ts in enumerate(times)
+    ])  # fmt: skip
+    write_table(tmp_path, "group_responses", [
+        {**refused, "seq": 10 + number, "ts": ts, "request_id": f"r-{number}"} for number, ts in enumerate(times)
+    ])  # fmt: skip
+    views = ViewsInProcess(str(tmp_path))
+    views.make(views_named("refused"))
+    assert [row["why"] for row in views.ask("SELECT why FROM refused ORDER BY at")] == [
+        "it had left the group", "the coordinator had put it out, or gone on without it",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "why"),
+    [
+        (
+            12,
+            "OFFSET_METADATA_TOO_LARGE",
+            "the metadata that it committed with an offset is longer than offset.metadata.max.bytes allows",
+        ),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION", "there was no such topic, or no such partition of it"),
+        (24, "INVALID_GROUP_ID", "it named no group: group.id is empty"),
+    ],
+)
+def test_what_was_wrong_with_a_request_is_said_in_words(code: int, name: str, why: str, tmp_path: Path) -> None:
+    write_table(tmp_path, "request_log", [
+        {"offset": 1, "log_ts": 1_000, "api": "OffsetCommit", "group_id": "g", "request_id": "r-1", "client_id": "a"},
+    ])  # fmt: skip
+    partition = {"partitionIndex": 0, "errorCode": code}
+    body = json.dumps({"topics": [{"name": "t", "partitions": [partition]}]}, separators=(",", ":"))
+    write_table(tmp_path, "group_responses", [
+        {"seq": 1, "ts": 1_000, "api": "OffsetCommit", "group_id": "g", "request_id": "r-1", "error_code": 0,
+         "body": body},
+    ])  # fmt: skip
+    views = ViewsInProcess(str(tmp_path))
+    views.make(views_named("refused"))
+    (row,) = views.ask("SELECT error, why FROM refused")
+    assert tuple(row.values()) == (name, why)
