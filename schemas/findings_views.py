@@ -91,7 +91,11 @@ WITH {FINDING_ROWS.strip()}
            concat(count(*), CASE WHEN count(*) = 1 THEN ' time' ELSE ' times' END, ' a timer put a member out (',
                   array_join(array_sort(collect_set(coalesce(name, 'one that is not told'))),
                              ', '), '), ',
-                  coalesce(concat('after up to ', CAST(round(max(silence_ms) / 1000, 1) AS STRING), ' s of silence; '),
+                  coalesce(concat('after up to ',
+                                  CAST(round(max(silence_ms - coalesce(coordinator_away_ms, 0)) / 1000, 1) AS STRING),
+                                  ' s of silence', CASE WHEN max(coordinator_away_ms) > 0
+                                                        THEN ', not counting when the coordinator was away' ELSE '' END,
+                                  '; '),
                            'after a silence that is not told; '),
                   CASE WHEN bool_or(shares_client_id AND came_back_as IS NULL AND replaced_by IS NULL)
                        THEN 'several members share a client id, so that who came back is not told'

@@ -25,7 +25,7 @@ WITH expelled AS (
     SELECT * FROM member_events WHERE event = 'expelled'
 ), asked AS (
     SELECT source, group_id, asked_member_id AS member_id, log_ts, struct(log_ts, offset) AS place, api, client_id,
-           group_instance_id, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
+           group_instance_id, partition, get_json_object(body, '$.sessionTimeoutMs') AS session_timeout,
            -- A heartbeat of KIP-848 says -1 where it is as it was.
            nullif(get_json_object(body, '$.rebalanceTimeoutMs'), '-1') AS rebalance_timeout
     FROM ({_ASKED})
@@ -33,13 +33,23 @@ WITH expelled AS (
 ), heard AS (
     SELECT e.source, e.group_id, e.member_id, e.ts, max(log_ts) AS last_ts,
            max_by(api, place) AS last_api, max_by(a.client_id, place) AS current_client_id,
-           max(a.group_instance_id) AS group_instance_id,
+           max(a.group_instance_id) AS group_instance_id, max(a.partition) AS log_partition,
            CAST(max_by(session_timeout, place) FILTER (WHERE session_timeout IS NOT NULL) AS BIGINT) AS session_ms,
            CAST(max_by(rebalance_timeout, place) FILTER (WHERE rebalance_timeout IS NOT NULL) AS BIGINT)
                AS rebalance_ms
     FROM expelled e JOIN asked a
     ON a.source = e.source AND a.group_id = e.group_id AND a.member_id = e.member_id AND a.log_ts <= e.ts
     GROUP BY e.source, e.group_id, e.member_id, e.ts
+), away AS (
+    SELECT source, partition AS log_partition, CAST(get_json_object(body, '$.fromMs') AS BIGINT) AS from_ms,
+           CAST(get_json_object(body, '$.untilMs') AS BIGINT) AS until_ms
+    FROM request_log WHERE api = 'Downtime'
+), stood AS (
+    SELECT heard.source, group_id, member_id, ts,
+           sum(least(until_ms, ts) - greatest(from_ms, last_ts)) AS coordinator_away_ms
+    FROM heard JOIN away
+    ON away.source = heard.source AND away.log_partition = heard.log_partition AND from_ms < ts AND until_ms > last_ts
+    GROUP BY heard.source, group_id, member_id, ts
 ), instances AS (
     SELECT source, group_id, member_id, max(group_instance_id) AS instance_id FROM coordinator_log
     WHERE group_instance_id IS NOT NULL AND event <> 'INSTANCE_FENCED' GROUP BY source, group_id, member_id
@@ -53,6 +63,7 @@ SELECT source, group_id, at, member_id, client_id, coalesce(current_client_id, c
        client_host, coalesce(group_instance_id, instances.instance_id) AS group_instance_id, timer, rule, state,
        generation,
        timestamp_millis(last_ts) AS last_request, last_api, ts - last_ts AS silence_ms,
+       coordinator_away_ms,
        session_ms AS session_timeout_ms, rebalance_ms AS rebalance_timeout_ms,
        state = 'PreparingRebalance' AS while_others_waited,
        CASE WHEN back_ts >= ts THEN member_id_after END AS came_back_as,
@@ -64,7 +75,7 @@ SELECT source, group_id, at, member_id, client_id, coalesce(current_client_id, c
        coalesce(shares_client_id, false) AS shares_client_id
 FROM expelled
 LEFT JOIN heard USING (source, group_id, member_id, ts) LEFT JOIN back USING (source, group_id, member_id, ts)
-LEFT JOIN instances USING (source, group_id, member_id)
+LEFT JOIN stood USING (source, group_id, member_id, ts) LEFT JOIN instances USING (source, group_id, member_id)
 """
 
 #: The processes behind a client id, or behind an instance id, in a group, one after the other. Members that are there

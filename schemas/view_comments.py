@@ -118,6 +118,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "session_timeout_ms": "as it asked for; null of consumer groups and where requests are not in the evidence",
     "rebalance_timeout_ms": "as it asked for; null where requests are not in the evidence",
     "silence_ms": "from its last request to the expulsion",
+    "coordinator_away_ms": "for how much of that the coordinator was away, so that nobody could be heard; null if it "
+    "wasn't, and of a broker, where sessions begin anew",
     "while_others_waited": "whether it held up a join phase",
     "came_back_as": "the next member id of the same identity in the group (see incarnations), if it came after that",
     "name": "the client id as its process calls itself, with more where others in the group have the same: the "

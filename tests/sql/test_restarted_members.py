@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -67,3 +69,27 @@ def test_each_process_is_called_as_it_calls_itself(ask: Ask) -> None:
 def test_the_timeouts_that_a_static_member_asked_for_once_are_told(ask: Ask) -> None:
     (expelled,) = ask("SELECT member_id, session_timeout_ms, rebalance_timeout_ms, silence_ms FROM expulsions")
     assert tuple(expelled.values()) == ("i-3", 10_000, 60_000, 10_000)
+
+
+def test_time_in_which_the_coordinator_was_away_is_no_silence_of_members(tmp_path: Path) -> None:
+    log = restarts().write(tmp_path / "request.log")
+    (report,) = replay(None, ReplayRequest((log,), tmp_path / "tables", ReplayOptions()), print)
+    assert report.failure is None
+    rows = DeltaTable(str(tmp_path / "tables" / "request_log")).to_pyarrow_table()
+    last = rows.filter(pc.equal(rows["member_id"], "i-3")).to_pylist()[-2]
+    away = []
+    for from_ms, until_ms in ((1_000, 4_000), (6_000, 60_000)):
+        body = {"fromMs": last["log_ts"] + from_ms, "untilMs": last["log_ts"] + until_ms, "graceMs": 0}
+        away.append({**dict.fromkeys(rows.schema.names), "source": last["source"], "partition": last["partition"],
+                     "offset": 10_000 + from_ms, "log_ts": last["log_ts"], "api": "Downtime",
+                     "body": json.dumps(body)})  # fmt: skip
+    # On another partition somebody else's coordinator was away.
+    away.append({**away[0], "partition": last["partition"] + 1})
+    write_deltalake(str(tmp_path / "tables" / "request_log"), pa.Table.from_pylist(away, rows.schema), mode="append")
+    views = ViewsInProcess(str(tmp_path / "tables"))
+    views.make(views_named("expulsions findings"))
+    assert views.ask("SELECT silence_ms, coordinator_away_ms FROM expulsions") == [
+        {"silence_ms": 10_000, "coordinator_away_ms": 7_000}
+    ]
+    (found,) = views.ask("SELECT text FROM findings WHERE finding = 'expelled'")
+    assert "after up to 3.0 s of silence, not counting when the coordinator was away; " in found["text"]
