@@ -24,7 +24,7 @@ from coordinator_udf.forensics.sentences import counted
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.forensics.window import Window, parse_time
 from coordinator_udf.replay.inputs.plan import SourceInput
-from coordinator_udf.replay.judge.report import SourceReport, doubts, notices, status, summary
+from coordinator_udf.replay.judge.report import SourceReport, doubts, misfits, notices, status, summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
 from coordinator_udf.replay.tasks.session import replay_session, session_if_needed
@@ -114,7 +114,7 @@ def main(
                          "--time-zone": time_zone != "UTC" and not is_zone_needed}  # fmt: skip
                 _refuse_unused(folder, [option for option, value in given.items() if value])
             groups = facts_of(folder or str(out), window)
-            _write(page, render(groups, form, evidence.lines, predicted))
+            _write(page, render(groups, form, evidence.lines, predicted, evidence.warnings))
             stage.send()
             _end(page, output, groups)
     if evidence.status:
@@ -122,19 +122,23 @@ def main(
 
 
 class Evidence(NamedTuple):
-    """What is said of the logs that were read, and the status that the command ends with for them."""
+    """What is said of the logs that were read, and the status that the command ends with for them.
+
+    What is wrong with them is said at the beginning of the report, too.
+    """
 
     lines: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     status: int = 0
 
 
 def _read(request: ReplayRequest, doubt_from: float, group_ids: tuple[str, ...] | None) -> Evidence:
     """Replays logs into tables, and says what is wrong with them."""
     reports = replay_inputs(request, group_ids or ())
-    warnings = [f"WARNING: {doubt}" for doubt in doubts(reports, doubt_from)]
+    warnings = [f"WARNING: {text}" for text in (*doubts(reports, doubt_from), *misfits(reports))]
     for line in (*warnings, *notices(reports)):
         say(line)
-    return Evidence([*warnings, *summary(reports)], status(reports, doubt_from))
+    return Evidence([*warnings, *summary(reports)], warnings, status(reports, doubt_from))
 
 
 def _refuse_unused(folder: str, options: Sequence[str]) -> None:

@@ -62,12 +62,14 @@ def render(
     form: ReportFormat,
     evidence: Sequence[str] = (),
     what_if: Mapping[str, WhatIfResult] | None = None,
+    warnings: Sequence[str] = (),
 ) -> str:
     """Returns a report as text.
 
     Args:
         evidence: lines on what was read.
         what_if: what other settings would have done, by group.
+        warnings: why what is told may be wrong, for it to be said first.
     """
     if form is ReportFormat.PERFETTO:
         return json.dumps({"traceEvents": trace_events(groups), "displayTimeUnit": "ms"})
@@ -95,6 +97,7 @@ def render(
     environment.globals |= {"ended_before": partial(ended_before, with_date=with_date)}
     span = span_of(groups)
     values: dict[str, Any] = {"groups": groups, "span": span, "evidence": evidence, "what_if": what_if or {}}
+    values["warnings"] = warnings
     values["end"] = span[1] if span is not None else datetime.now(UTC)
     if form is ReportFormat.MARKDOWN:
         values |= {"shown": groups[:MOST_GROUPS], "most_listed": MOST_LISTED}

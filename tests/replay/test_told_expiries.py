@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.commands.report import facts_of
+from coordinator_udf.commands.report import facts_of, main
+from coordinator_udf.forensics.report import ReportFormat
 from coordinator_udf.forensics.window import Window
 from coordinator_udf.replay.explain.told_expiries import Taken, with_told_session
 from coordinator_udf.replay.inputs.detect import Format
@@ -105,6 +106,17 @@ def test_a_page_of_both_logs_needs_no_setting(tmp_path: Path) -> None:
     assert "duplicate instance id" not in {found.finding for facts in groups for found in facts.findings}
     assert {refused.error for facts in groups for refused in facts.refused} == {"UNRELEASED_INSTANCE_ID"}
     assert [facts.stayed for facts in groups] == [[], []]
+
+
+@pytest.mark.parametrize("form", [ReportFormat.MARKDOWN, ReportFormat.HTML])
+def test_a_page_begins_with_the_settings_that_do_not_fit(form: ReportFormat, tmp_path: Path) -> None:
+    log, page = shared("evidence", "dev", "kip848.request.log.gz"), tmp_path / "page"
+    main(inputs=[str(log)], output=str(page), form=form)
+    text = page.read_text()
+    said = text.index(f"Try --set {SESSION}=15000 --set {LEAST}=15000")
+    assert text.index("WARNING: kip848.request.log.gz: 10 of 356 answers") < said < text.index("partition unserved")
+    main(inputs=[str(log)], output=str(page), form=form, settings=[f"{SESSION}=15000", f"{LEAST}=15000"])
+    assert "WARNING" not in page.read_text()
 
 
 def test_shards_that_are_shared_among_tasks_have_it_too(tmp_path: Path) -> None:

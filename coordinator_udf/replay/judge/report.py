@@ -100,6 +100,24 @@ def doubts(reports: Sequence[SourceReport], limit: float) -> Iterator[str]:
             yield f"{report.source}: {different} of {judged} answers aren't the recorded ones: don't rely on the tables"
 
 
+def misfits(reports: Sequence[SourceReport]) -> Iterator[str]:
+    """Yields that answers contradict the settings which an input was replayed with, and what to try."""
+    for report in reports:
+        different = sum(report.different.values())
+        if not different or not report.proposals:
+            continue
+        judged = sum(report.identical.values()) + different
+        values: dict[str, str] = {}
+        for proposal in report.proposals:
+            # A setting that was changed meanwhile has a line for each of its values.
+            values.setdefault(*proposal.split()[1].rstrip(",").split("=", 1))
+        settings = " ".join(f"--set {name}={value}" for name, value in values.items())
+        yield (
+            f"{report.source}: {different} of {judged} answers aren't the recorded ones, and say that the broker had "
+            f"other settings: what is told of its groups may never have been. Try {settings}"
+        )
+
+
 def status(reports: Sequence[SourceReport], limit: float) -> int:
     """Returns the status that a command ends with: 1 if an input wasn't read, 3 if one is doubtful, else 0.
 
