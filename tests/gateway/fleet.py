@@ -27,10 +27,11 @@ Place = tuple[str, int]
 _ERROR = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^\[.*?\] ERROR |^Traceback |^%[0-3]\|", re.MULTILINE)
 
 #: What libraries say of what they give up because they are being closed: kafka-python of its requests, Kafka's Java
-#: client of partitions that it was just taking over, @platformatic/kafka of the next fetch of a stream that it has yet
-#: to close.
+#: client of partitions that it was just taking over or giving up (AsyncKafkaConsumer.close ends its events, callbacks
+#: among them, with a TimeoutException), @platformatic/kafka of the next fetch of a stream that it has yet to close.
 _CANCELLED_BY_CLOSE = re.compile(
-    r"ERROR kafka\.\S+: .*\bCancelled\b|ERROR \S+\.ConsumerMembershipManager - .* Reconciliation failed\.$"
+    r"ERROR kafka\.\S+: .*\bCancelled\b"
+    r"|ERROR \S+\.ConsumerMembershipManager - .* (Reconciliation failed\.$|callback invocation failed for partitions )"
     r"|ERROR stream: Error: Client is closed\.$"
 )
 
