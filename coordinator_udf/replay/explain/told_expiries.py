@@ -127,11 +127,11 @@ def _ended(
 ) -> Iterator[Bound]:
     """Yields how long a session was that a line says to be over; nothing if requests may be missing."""
     ts: int = line["ts"]
-    of_member = heard.get((line["group_id"], line["member_id"]), [])
-    place = bisect_right([each.arrived_ms for each in sorted(of_member)], ts)
+    of_member = sorted(heard.get((line["group_id"], line["member_id"]), []))
+    place = bisect_right([each.arrived_ms for each in of_member], ts)
     if not place or ts > ends_ms:
         return
-    last = sorted(of_member)[place - 1]
+    last = of_member[place - 1]
     if any(last.arrived_ms <= at <= ts and partition in {None, line["partition"]} for at, partition in renewed):
         return
     # Timers are late, never early, but for the milliseconds that are cut off.

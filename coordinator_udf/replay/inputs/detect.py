@@ -15,7 +15,7 @@ from coordinator_udf.replay.inputs.documents import single_lines
 from coordinator_udf.replay.inputs.found import DELTA_LOG
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, log_line_us
 from coordinator_udf.replay.inputs.offsets_dump.lines import is_record_line
-from coordinator_udf.replay.inputs.text_lines import read_lines
+from coordinator_udf.replay.inputs.text_lines import broken_off, read_lines
 from coordinator_udf.replay.inputs.trace import read_trace
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Rejection, ReplaySource
@@ -68,14 +68,13 @@ def detect_format(path: Path) -> Format:
         return Format.LOG
     if not magic:
         raise EmptyInputError(f"{path} is empty, expected a request log or a trace")
-    is_log, has_lines, broken_off = False, False, ""
+    is_log, has_lines, how_broken_off = False, False, None
     for number, line in enumerate(single_lines(read_lines(path))):
-        if isinstance(line, Rejection) and "breaks off" in line.reason:
-            broken_off = line.reason
+        if isinstance(line, Rejection):
+            how = broken_off(line)
+            has_lines, how_broken_off = has_lines or how is None, how or how_broken_off
             continue
         has_lines = True
-        if isinstance(line, Rejection):
-            continue
         if MARK in line.text:
             return Format.KAFKA
         if is_coordinator_line(line.text):
@@ -87,8 +86,8 @@ def detect_format(path: Path) -> Format:
         is_log = is_log or log_line_us(line.text) is not None
     if is_log:
         return Format.INFO
-    if broken_off:
-        told = broken_off.partition(";")[0]
+    if how_broken_off is not None:
+        told = how_broken_off.partition(";")[0]
         raise InputError(f"{path} is of no known kind as far as it can be read: {told}")
     if not has_lines:
         raise EmptyInputError(f"{path} holds no line that isn't blank, expected a request log or a trace")

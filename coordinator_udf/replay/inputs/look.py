@@ -15,7 +15,7 @@ from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.info_log.events import InfoEvent
 from coordinator_udf.replay.inputs.info_log.lines import is_coordinator_line, log_line_us, parse_line
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
-from coordinator_udf.replay.inputs.text_lines import read_lines
+from coordinator_udf.replay.inputs.text_lines import broken_off, read_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.recording import Rejection
 
@@ -81,8 +81,7 @@ def look_through(path: Path, zone: tzinfo = UTC) -> Look:
     others = _OtherLines(zone)
     for line in whole_lines(read_lines(path)):
         if isinstance(line, Rejection):
-            if "breaks off" in line.reason:
-                look.broken_off = line.reason
+            look.broken_off = broken_off(line) or look.broken_off
             continue
         text = line.text
         if MARK in text:

@@ -24,6 +24,9 @@ _GZIP_WINDOW = 31
 #: What Windows' PowerShell writes where a program's output is put in a file.
 _UTF16_BOMS: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
+#: The words of the rejection that says that a file breaks off; no other has them.
+_BREAKS_OFF: Final = "breaks off"
+
 
 class Line(NamedTuple):
     """One line, numbered from 1, without its end."""
@@ -48,12 +51,17 @@ def read_lines(path: Path) -> Iterator[Line | Rejection]:
                     yield _line(path, number, raw)
     except _BrokenOffError as error:
         yield Rejection(
-            f"{path.name} breaks off after line {number}: {error}; what came before it was read",
+            f"{path.name} {_BREAKS_OFF} after line {number}: {error}; what came before it was read",
             raw=clip(rest.decode("utf-8", "backslashreplace")),
         )
         return
     if rest.strip():
         yield _line(path, number + 1, rest)
+
+
+def broken_off(rejection: Rejection) -> str | None:
+    """Returns how a file breaks off, if that is what was rejected; None if it was a line."""
+    return rejection.reason if _BREAKS_OFF in rejection.reason else None
 
 
 def read_all_lines(paths: Sequence[Path]) -> Iterator[Line | Rejection]:

@@ -18,6 +18,7 @@ from coordinator_udf.replay.judge.compare import Difference, Verdict
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.settings.file import read_pairs
 
 
 def check(path: Path, options: ReplayOptions) -> tuple[ReplaySource, Verdict]:
@@ -35,8 +36,7 @@ def main(  # noqa: PLR0917
     partitions: Annotated[int | None, typer.Option(help="number of shards")] = None,
 ) -> None:
     """Compares what the shard says with what was recorded; exit status 1 where anything differs."""
-    overrides = dict(pair.partition("=")[::2] for pair in set_ or ())
-    options = ReplayOptions(overrides=overrides, partitions=partitions)
+    options = ReplayOptions(overrides=read_pairs(set_ or ()), partitions=partitions)
     total: dict[str, Counter[tuple[str, str, str]]] = {
         name: Counter() for name in ("identical", "different", "undecided", "excluded")
     }

@@ -80,9 +80,9 @@ def _phases(joins: list[Entry], syncs: list[Entry]) -> tuple[float, float]:
     A static member that comes back is told of the generation that there is, and syncs, long after that was formed.
     """
     assigned_ms = min((handled_ms(entry) for entry in syncs if entry.request.get("assignments")), default=None)
-    first = [entry for entry in joins if assigned_ms is None or handled_ms(entry) <= assigned_ms]
-    joined_ms = max(map(answered_ms, first or joins))
-    ids = {(entry.response or {})["memberId"] for entry in first or joins}
+    first = [entry for entry in joins if assigned_ms is None or handled_ms(entry) <= assigned_ms] or joins
+    joined_ms = max(map(answered_ms, first))
+    ids = {(entry.response or {})["memberId"] for entry in first}
     ends_ms: dict[str, float] = {}
     for entry in syncs:
         if entry.request["memberId"] in ids:

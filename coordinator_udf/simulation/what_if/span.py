@@ -114,9 +114,10 @@ def _shutdown_ms(plan: WorldPlan) -> int | None:
     before += [member.crash_at_ms for member in plan.members if member.crash_at_ms is not None]
     before += [stall.at_ms for member in plan.members for stall in member.stalls]
     closes = sorted((m.close_at_ms for m in members if m.close_at_ms is not None), reverse=True)
+    all_else_ms = max(before)
     begun_ms: int | None = None
     for time_ms in closes:
-        if time_ms <= max(before) or (begun_ms is not None and begun_ms - time_ms > _SHUTDOWN_MS):
+        if time_ms <= all_else_ms or (begun_ms is not None and begun_ms - time_ms > _SHUTDOWN_MS):
             break
         begun_ms = time_ms
     return None if begun_ms is None else plan.start_ms + begun_ms
