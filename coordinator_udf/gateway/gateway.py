@@ -126,6 +126,7 @@ class Gateway:
         if self._announce:
             # Only now: of a gateway that can't start nothing is to be on the log.
             self._topics.announce()
+            keep_topics(self._request_log, () if self._cluster is not None else self._topics.configured)
         self._thread = BackgroundThread(lambda _: self._run(), "gateway")
         self._thread.start()
         self._ready.wait()
@@ -187,10 +188,9 @@ class Gateway:
 
     def set_topics(self, topics: Iterable[Topic]) -> None:
         """Changes the topics of the settings file; where all differ from before, the log gets them. From any thread."""
-        known = tuple(topics)
-        self._topics.configure(known)
+        self._topics.configure(topics)
         # Whoever writes the file while it is served means it.
-        keep_topics(self._request_log, known)
+        keep_topics(self._request_log, self._topics.configured)
 
     def look_at_topics(self) -> None:
         """Takes over what clients of other gateways have created and deleted. From any thread."""

@@ -15,7 +15,7 @@ from coordinator_udf.gateway.gateway import Gateway
 from coordinator_udf.gateway.options import GatewayOptions, address_in_words, with_coordinators
 from coordinator_udf.gateway.responses_table import ResponsesFollower
 from coordinator_udf.gateway.watched_files import files_watched
-from coordinator_udf.log.configured_topics import check_topics, keep_topics
+from coordinator_udf.log.configured_topics import check_topics
 from coordinator_udf.log.kafka.answers import AnswersReader
 from coordinator_udf.log.kafka.appender import KafkaLog
 from coordinator_udf.log.opening import LogPlace
@@ -66,7 +66,6 @@ def serve_alone(
     try:
         if not options.delete_topics:
             check_topics(request_log, config.topics)
-        keep_topics(request_log, () if cluster is not None else config.topics)
         gateway = Gateway(
             request_log,
             config.topics,

@@ -46,11 +46,12 @@ class TopicStore:
 
     Attributes:
         catalog: all of them as of now.
+        configured: those of the settings file, or of the cluster behind the gateway.
     """
 
     def __init__(self, log: TopicLog, configured: Iterable[Topic]) -> None:
         self._log = log
-        self._configured = tuple(configured)
+        self.configured = tuple(configured)
         self._created = log.created_topics()
         self._lock = threading.Lock()
         self.catalog = self._together(self._created)
@@ -62,7 +63,7 @@ class TopicStore:
     def configure(self, topics: Iterable[Topic]) -> None:
         """Changes the topics of the settings file; where all topics differ from before, the log gets them."""
         with self._lock:
-            self._configured = tuple(topics)
+            self.configured = tuple(topics)
             catalog = self._together(self._created)
             if catalog != self.catalog:
                 self._log.append(self._rows(catalog))
@@ -92,7 +93,7 @@ class TopicStore:
             self.catalog = self._together(created)
 
     def _together(self, created: tuple[Topic, ...]) -> TopicCatalog:
-        return TopicCatalog(known_topics(self._configured, created))
+        return TopicCatalog(known_topics(self.configured, created))
 
     def _rows(self, catalog: TopicCatalog) -> list[dict[str, Any]]:
         body = metadata_body(catalog.topics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -56,3 +57,16 @@ def test_nothing_is_started_without_them(job: str, tmp_path: Path) -> None:
     assert line.endswith("or say --delete-topics")
     with closing(EmbeddedLog.open(tmp_path / "log")) as log:
         assert log.end() == before
+
+
+def test_a_gateway_that_can_not_listen_has_read_no_settings_file_for_good(tmp_path: Path) -> None:
+    EmbeddedLog.create(tmp_path / "log", 2).close()
+    (tmp_path / "more.toml").write_text('[[topics]]\nname = "more"\npartitions = 2\n')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, str(ROOT / "jobs" / "gateway.py"), "--root", str(tmp_path), "--listen", address]
+        command += ["--config", str(tmp_path / "more.toml")]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, address in ran.stderr) == (2, True), ran.stderr
+    # Whoever starts without it afterwards has forgotten nothing.
+    check_topics_at(tmp_path / "log", ())
