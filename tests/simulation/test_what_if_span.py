@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +16,7 @@ from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
 from coordinator_udf.simulation.what_if.span import Span, span_of
+from coordinator_udf.simulation.what_if.topics import wanted_from_ms
 from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG, shared
@@ -115,3 +118,9 @@ def test_partitions_have_the_owners_of_the_log_and_count_once_somebody_wants_the
     assert min(unowned_s["kip848-t-0"], unowned_s["kip848-t-1"]) > 15
     assert unowned_s["t1-0"] == unowned_s["t1-1"] == 0
     assert all(unowned_s[f"t3-{number}"] < 1 for number in range(4))
+
+
+def test_a_topic_that_no_pattern_matches_is_wanted_from_when_it_is_named() -> None:
+    first = SimpleNamespace(start_ms=1_000.0, topics=(), regex="a.*", resubscribed_ms=())
+    second = SimpleNamespace(start_ms=2_000.0, topics=("a", "b"), regex=None, resubscribed_ms=((3_000.0, ("c",)),))
+    assert [wanted_from_ms(name, cast("Any", (first, second))) for name in "abc"] == [1_000, 2_000, 3_000]

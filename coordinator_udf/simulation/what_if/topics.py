@@ -53,8 +53,11 @@ def _matching(regex: str | None, names: Iterable[str]) -> set[str]:
 
 def wanted_from_ms(topic: str, behaviours: Iterable[Behaviour]) -> float:
     """Returns when somebody first subscribed to a topic that is wanted, in milliseconds since the epoch."""
-    times = [behaviour.start_ms for behaviour in behaviours if topic in behaviour.topics or behaviour.regex is not None]
-    times += [time_ms for behaviour in behaviours for time_ms, names in behaviour.resubscribed_ms if topic in names]
+    times: list[float] = []
+    for behaviour in behaviours:
+        if topic in behaviour.topics or _matching(behaviour.regex, (topic,)):
+            times.append(behaviour.start_ms)
+        times += [time_ms for time_ms, names in behaviour.resubscribed_ms if topic in names]
     return min(times)
 
 
