@@ -250,6 +250,10 @@ class WorldPlan:
     begin_ms: int = 0
     start_ms: int = 1_700_000_000_000
 
+    def topics_changed_ms(self) -> list[int]:
+        """Returns when topics come, grow or go after the world's start, in milliseconds since the epoch."""
+        return [self.start_ms + topic.at_ms for topic in self.topics if topic.at_ms > 0]
+
     def last_fault_ms(self) -> int:
         """Returns when the last of what happens to members, topics and the coordinator is over."""
         moments = [topic.at_ms for topic in self.topics]

@@ -12,7 +12,13 @@ from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import compare, paired
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
-from coordinator_udf.simulation.what_if.rebalances import MEMBER_ADDED, Rebalance
+from coordinator_udf.simulation.what_if.rebalances import (
+    MEMBER_ADDED,
+    MEMBER_LEFT,
+    SESSION_EXPIRED,
+    TOPICS_CHANGED,
+    Rebalance,
+)
 from coordinator_udf.simulation.world import World
 from tests.conftest import SAMPLE_LOG, shared
 
@@ -142,6 +148,16 @@ def test_a_pattern_that_the_coordinator_matches_is_subscribed_to_again() -> None
     group = next(one for one in groups if one.group_id == "kip848-b")
     assert {member.regex for member in group.plan.members} - {None} != set()
     _happens_again(group)
+
+
+def test_an_epoch_for_which_a_topic_grew_isnt_taken_for_an_expiry() -> None:
+    groups = read_groups(read_entries(shared("evidence", "dev") / "kip848.request.log.gz"), {})
+    group = next(one for one in groups if one.group_id == "kip848-a")
+    # The broker's own log tells of these epochs: four join, the topic has two partitions more, one expires, one leaves.
+    triggers = [MEMBER_ADDED] * 4 + [TOPICS_CHANGED, SESSION_EXPIRED, MEMBER_LEFT]
+    assert [one.trigger for one in group.rebalances] == triggers
+    pairs = compare(group, Change(), range(1), (None, None)).calibration.pairs
+    assert [simulated and simulated.trigger for _, simulated in pairs] == triggers
 
 
 def _with_pattern(regex: str) -> list[Entry]:

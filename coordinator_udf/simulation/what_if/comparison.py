@@ -134,7 +134,8 @@ def _detail(group: GroupLog, history: History, span: tuple[int | None, int | Non
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
-    found = [paired(group.rebalances, simulated_rebalances(history, group.group_id)) for history in histories]
+    changed_ms = group.plan.topics_changed_ms()
+    found = [paired(group.rebalances, simulated_rebalances(one, group.group_id, changed_ms)) for one in histories]
     matched = [sum(None not in pair for pair in pairs) for pairs in found]
     simulated = [sum(pair[1] is not None for pair in pairs) for pairs in found]
     typical = _most_common(list(zip(simulated, matched, strict=True)))

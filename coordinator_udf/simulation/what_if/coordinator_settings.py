@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from coordinator_udf.settings.coordinator import FIELDS, SETTINGS_OF_GROUPS
@@ -17,21 +17,17 @@ _NO_DELAY_MS = 1_000
 _DEFAULT_DELAY_MS = 3_000
 #: Kafka's default of group.consumer.session.timeout.ms.
 _DEFAULT_SESSION_MS = 45_000
-#: As late as this a new epoch has its assignment (group.consumer.assignment.interval.ms).
-_ASSIGNED_WITHIN_MS = 1_000
 
 
 def coordinator_settings(
     behaviours: list[Behaviour],
     rebalances: list[Rebalance],
-    grown_ms: Collection[float],
     told: Mapping[str, Any],
     unknown: list[str],
 ) -> dict[str, Any]:
     """Returns the coordinator's settings, under Kafka's names: those that are told, and what a group's log tells.
 
     Args:
-        grown_ms: when topics grew, in milliseconds since the epoch.
         told: settings that are known from elsewhere.
         unknown: takes in words what the log doesn't tell.
     """
@@ -45,7 +41,7 @@ def coordinator_settings(
         settings["group.consumer.session.timeout.ms"] = max(_DEFAULT_SESSION_MS, beats[0] + 1)
         settings["group.consumer.max.session.timeout.ms"] = max(60_000, beats[0] + 1)
         if "group.consumer.session.timeout.ms" not in told:
-            settings |= _guessed_session(_consumer_session_ms(behaviours, rebalances, grown_ms), beats[0], unknown)
+            settings |= _guessed_session(_consumer_session_ms(behaviours, rebalances), beats[0], unknown)
     elif not any(behaviour.process.is_older for behaviour in behaviours):
         first = rebalances[0]
         is_delayed = first.duration_ms >= _NO_DELAY_MS
@@ -87,22 +83,16 @@ def _bounds_of(told: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
     return bounds
 
 
-def _consumer_session_ms(
-    behaviours: list[Behaviour], rebalances: list[Rebalance], grown_ms: Collection[float]
-) -> int | None:
+def _consumer_session_ms(behaviours: list[Behaviour], rebalances: list[Rebalance]) -> int | None:
     """Returns the session timeout that explains when members that fell silent were expelled.
 
     The others hear of it with their next heartbeats, so it is up to an interval less than what was seen: the default,
     else a round number of seconds.
-
-    Args:
-        grown_ms: when topics grew, of which members hear just so.
     """
     interval_ms = max(int(b.properties["heartbeat.interval.ms"]) for b in behaviours)
     found = []
     for rebalance in rebalances:
-        is_of_growth = any(0 <= rebalance.start_ms - time <= interval_ms + _ASSIGNED_WITHIN_MS for time in grown_ms)
-        if rebalance.trigger != SESSION_EXPIRED or is_of_growth:
+        if rebalance.trigger != SESSION_EXPIRED:
             continue
         found += [
             rebalance.start_ms - arrived_ms(behaviour.process.of("ConsumerGroupHeartbeat")[-1])

@@ -109,30 +109,32 @@ def _group(processes: list[LoggedProcess], log: _Log, settings: Mapping[str, Any
     behaviours = [behaviour_of(process, processes, log.of_log_ms, log.restarts) for process in processes]
     unknown += what_they_had(behaviours, processes)
     unknown += [text for behaviour in behaviours for text in behaviour.unknown]
-    rebalances = recorded_rebalances(processes, removals)
+    if not processes:
+        return None
+    begun_ms = log.begun_ms
+    present = join_before(behaviours, begun_ms)
+    start_ms = int(min(behaviour.start_ms for behaviour in present)) - _LEAD_MS
+    plan = replace(
+        _plan(group_id, present, start_ms), topics=wanted_topics(present, log.topics, processes, start_ms, unknown)
+    )
+    rebalances = recorded_rebalances(processes, removals, plan.topics_changed_ms())
     has_older = any(process.is_older for process in processes)
     if not (rebalances or has_older):
         return None
     unknown += unseen_members(behaviours, rebalances)
-    begun_ms = log.begun_ms
-    behaviours = join_before(behaviours, begun_ms)
-    start_ms = int(min(behaviour.start_ms for behaviour in behaviours)) - _LEAD_MS
-    topics = wanted_topics(behaviours, log.topics, processes, start_ms, unknown)
-    grown_ms = [start_ms + topic.at_ms for topic in topics if topic.at_ms > 0]
     end_ms = int(log.of_log_ms[-1])
     failovers = list(log.restarts.failovers(group_id, begun_ms if has_older else start_ms, end_ms))
     unknown += lost_states(processes, failovers)
     plan = replace(
-        _plan(group_id, behaviours, start_ms),
-        topics=topics,
+        plan,
         failovers=tuple(replace(failover, at_ms=failover.at_ms - start_ms) for failover in failovers),
         end_ms=end_ms - start_ms,
         begin_ms=begun_ms - start_ms if has_older else 0,
-        settings=coordinator_settings(behaviours, rebalances, grown_ms, {**sizes, **settings}, unknown),
+        settings=coordinator_settings(present, rebalances, {**sizes, **settings}, unknown),
     )
     formed_ms = plan.begin_ms if has_older else int(rebalances[0].end_ms) - start_ms
     return GroupLog(
-        group_id, plan, formed_ms, _counted(topics, behaviours, start_ms), tuple(rebalances), tuple(unknown)
+        group_id, plan, formed_ms, _counted(plan.topics, present, start_ms), tuple(rebalances), tuple(unknown)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.protocol.errors import Errors
@@ -11,7 +11,7 @@ from coordinator_udf.simulation.history import AnsweredRequest, History
 from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, handled_ms, member_id_of
 
 MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMBER_UPDATED"
-SESSION_EXPIRED = "SESSION_EXPIRED"
+SESSION_EXPIRED, TOPICS_CHANGED = "SESSION_EXPIRED", "TOPICS_CHANGED"
 #: The times of a request log are not exact to the order of requests that come this close to each other.
 _AT_ONCE_MS = 20
 #: As late as this a member is told an epoch: group.consumer.assignment.interval.ms, and a heartbeat interval.
@@ -41,16 +41,19 @@ class Rebalance:
         return self.end_ms - self.start_ms
 
 
-def recorded_rebalances(processes: Iterable[LoggedProcess], removals: Iterable[Entry] = ()) -> list[Rebalance]:
+def recorded_rebalances(
+    processes: Iterable[LoggedProcess], removals: Iterable[Entry] = (), changed_ms: Sequence[float] = ()
+) -> list[Rebalance]:
     """Returns the generations that members were told of, and the epochs of groups of type consumer, in order.
 
     Args:
         removals: an administrator's requests that removed members.
+        changed_ms: when topics came, grew or went, which sets off an epoch without any request of a member.
     """
     known = list(processes)
     entries = sorted([*(entry for process in known for entry in process.entries), *removals], key=handled_ms)
     older = {str(member_id_of(process.entries[0])) for process in known if process.is_older}
-    return [*_generations(entries, older), *_epochs(entries)]
+    return [*_generations(entries, older), *_epochs(entries, changed_ms)]
 
 
 def _generations(entries: list[Entry], members: set[str]) -> Iterator[Rebalance]:
@@ -122,7 +125,7 @@ def _has_left(entry: Entry) -> bool:
     return not answer["errorCode"] and (not members or any(not member["errorCode"] for member in members))
 
 
-def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
+def _epochs(entries: list[Entry], changed_ms: Sequence[float]) -> Iterator[Rebalance]:
     """Yields the epochs that members reached, each from its first sign to the time when the last one reached it."""
     spans: dict[int, list[Entry]] = {}
     causes: list[tuple[float, str]] = []
@@ -147,19 +150,26 @@ def _epochs(entries: list[Entry]) -> Iterator[Rebalance]:
             causes.append((handled_ms(entry), MEMBER_UPDATED))
         if body["memberEpoch"] > 0 and asked != body["memberEpoch"]:
             spans.setdefault(body["memberEpoch"], []).append(entry)
+    before_ms = 0.0
     for number, reached in sorted(spans.items()):
         first_ms = min(map(handled_ms, reached))
         # A target assignment may take its time: an epoch is first seen after what set it off.
         causes = [cause for cause in causes if cause[0] >= first_ms - _LATE_TARGET_MS]
         trigger, start_ms = SESSION_EXPIRED, first_ms
+        changes = [
+            time_ms for time_ms in changed_ms if max(before_ms, first_ms - _LATE_TARGET_MS) <= time_ms <= first_ms
+        ]
         if causes and causes[0][0] <= first_ms:
             start_ms, trigger = causes.pop(0)
+        elif changes:
+            start_ms, trigger = min(changes), TOPICS_CHANGED
+        before_ms = first_ms
         # Who joins once the epoch is there is given it at once, and is none of those that it waited for.
         ends = [entry for entry in reached if entry.request.get("memberEpoch", 0) or handled_ms(entry) == first_ms]
         yield Rebalance(number, trigger, start_ms, max(map(answered_ms, ends)))
 
 
-def simulated_rebalances(history: History, group_id: str) -> list[Rebalance]:
+def simulated_rebalances(history: History, group_id: str, changed_ms: Sequence[float] = ()) -> list[Rebalance]:
     """Returns the generations and epochs of a world that kept its members' requests, as `recorded_rebalances`.
 
     Those that began before the world's history does, when members join that are older than their log, are left out.
@@ -170,7 +180,8 @@ def simulated_rebalances(history: History, group_id: str) -> list[Rebalance]:
             client_id, _, run = kept.process.partition("/")
             process = processes.setdefault(kept.process, LoggedProcess(group_id, client_id, int(run), kept.arrived_ms))
             process.entries.append(_entry(number, client_id, kept))
-    return [one for one in recorded_rebalances(processes.values()) if one.start_ms >= history.start_ms]
+    found = recorded_rebalances(processes.values(), changed_ms=changed_ms)
+    return [one for one in found if one.start_ms >= history.start_ms]
 
 
 def _entry(number: int, client_id: str, kept: AnsweredRequest) -> Entry:
