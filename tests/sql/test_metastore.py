@@ -38,10 +38,15 @@ _MUSTER = (
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """A metastore of files in a folder, which one process at a time has."""
+    """Spark's settings for a metastore of files in a folder, which one process at a time has."""
     return {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
+        # As in the other tests: to compile what runs once takes longer than to interpret it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
     }
 
 
