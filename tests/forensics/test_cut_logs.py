@@ -41,7 +41,7 @@ COMPARED = {
     "assignment_history": ("since", ("topic", "partition", "member_id")),
 }
 SCENARIOS = some_or_many(
-    ("storm", "static-restart", "max-poll", "kip848", "migrate"),
+    ("storm", "kip848", "migrate"),
     ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolling-strategy", "kip848", "migrate"),
 )
 #: Where groups of the classic protocol go on for long enough after a cut for their members to be listed again.
@@ -55,7 +55,9 @@ BLIND_CUTS: tuple[tuple[str, dict[str, str], tuple[int, ...]], ...] = (
     ("broker/logs-dev/limits.log.gz", LIMITS, (2413,)),
 )
 #: Of a broker's own log: of all three protocols, and one whose first half has no line of the coordinator.
-INFO_SCENARIOS = ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static")
+INFO_SCENARIOS = some_or_many(
+    ("dev/kip848", "dev/broker-restart"), ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static")
+)
 #: What a broker's own log says where it doesn't tell: columns' comments name these values.
 NOT_TOLD = {None, "NotTold", "not told", "EPOCH_BUMPED"}
 

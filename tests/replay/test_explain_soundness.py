@@ -25,12 +25,12 @@ from tests.nightly import some_or_many
 MARK = "Completed request:"
 #: Of a log so many changed answers, the first ones, all have to be found at their own requests, and nothing else in it.
 CHANGES = {
-    **dict.fromkeys(("assignors", "migrate", "kip848", "static-restart"), some_or_many(12, 20)),
+    **dict.fromkeys(("assignors", "migrate", "kip848", "static-restart"), some_or_many(8, 20)),
     "broker-restart": 2,
 }
 #: So many are made of each log, also in one of random requests. Of a hundred 99 have to be found: an answer
 #: may be changed to one that another order within the windows explains as well.
-MANY = dict.fromkeys((*CHANGES, "fuzz-consumer"), some_or_many(20, 40))
+MANY = dict.fromkeys((*CHANGES, "fuzz-consumer"), some_or_many(12, 40))
 LEAST_PERCENT = 99
 NUMBERS = ("generationId", "memberEpoch", "committedOffset", "partitions")
 ERRORS = (0, 22, 25, 27, 79, 82, 110)

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 _SPARK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.snapshotPartitions": "1",
     # Executors die in this test, more often than a cluster would forgive.
     "spark.task.maxFailures": "10",

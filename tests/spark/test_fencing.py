@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.tables.delta import WRITE_ORDER
 from tests.conftest import ROOT
+from tests.nightly import some_or_many
 from tests.process_groups import kill_group
 from tests.shard.edge import rows_of
 from tests.waiting import wait
@@ -85,7 +86,11 @@ def states(pid: int) -> set[str]:
     return {path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
-@pytest.mark.parametrize("is_whole", [True, False], ids=["all processes", "only Python's"])
+#: Whether all processes of the driver are stopped, or only Python's.
+_STOPPED = some_or_many({"all processes": True}, {"all processes": True, "only Python's": False})
+
+
+@pytest.mark.parametrize("is_whole", _STOPPED.values(), ids=_STOPPED)
 def test_a_driver_that_was_stopped_and_taken_over_from_ends(tmp_path: Path, is_whole: bool) -> None:
     client = Client(tmp_path)
     client.commit()

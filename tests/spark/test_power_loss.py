@@ -20,6 +20,7 @@ from coordinator_udf.streaming.power_loss import refuse_tables_ahead, repair_aft
 from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables
 from coordinator_udf.tables.durability import cut_torn_end
 from tests.conftest import ROOT
+from tests.nightly import some_or_many
 from tests.spark.conftest import Run, Scenario, in_order, read_tables
 from tests.spark.killed_driver import NOT_DURABLE
 from tests.spark.test_kills import DRIVER, _text
@@ -33,7 +34,7 @@ MAX_ROWS = 60
 ANSWERED = 3
 
 
-@pytest.fixture(scope="module", params=["commit", "answer"])
+@pytest.fixture(scope="module", params=some_or_many(["commit"], ["commit", "answer"]))
 def crashed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sample: Scenario
 ) -> tuple[Path, Disk]:
