@@ -175,7 +175,7 @@ PAUSE_S = 60
 #: The sessions of all members.
 CROWD_SESSION_MS = 45_000
 
-#: By day the libraries of which two or three in one group are most at odds; each is killed by itself elsewhere.
+#: In the night also groups of libraries whose members test_clients.py and test_other_clients.py kill by day.
 CROWD = {
     "mixed": ("confluent", "java", "kafka-python"),
     "new": ("confluent", "java", "confluent"),

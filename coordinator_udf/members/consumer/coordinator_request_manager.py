@@ -53,6 +53,10 @@ class CoordinatorRequestManager:
         request.answer.when_complete(lambda body, error: self._on_answer(request.completed_ms, body, error))
         return PollResult((request,))
 
+    def goes_round(self) -> bool:
+        """Tells whether Java's loop goes round without waiting: FindCoordinator has no answer yet."""
+        return not self._closing and self.coordinator is None and self._state.in_flight
+
     def mark_unknown(self) -> None:
         """Forgets the coordinator, for it has said that it is none, or can't be reached."""
         self.coordinator = None

@@ -142,7 +142,7 @@ class NetworkThread:
 
     def goes_round(self) -> bool:
         """Tells whether Java's loop would go round without waiting, though nothing comes of it."""
-        return self.is_running and self._heartbeats.goes_round()
+        return self.is_running and (self._coordinators.goes_round() or self._heartbeats.goes_round())
 
     def stop(self) -> bool:
         """Ends the loop, and has what is still to be sent at the close sent with the next poll of the network.
