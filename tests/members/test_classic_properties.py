@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator_udf.members import inputs
+from coordinator_udf.members.classic.states import MemberState
 from tests.members.classic_world import FAILED_JOIN, TIMES_MS, World, commit_answer, partitions_of
 
 STRATEGIES = ("RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor")
@@ -144,6 +145,11 @@ class ClassicMemberMachine(RuleBasedStateMachine):
         if world.callback is not None:
             world.end_callback()
         world.pass_time(600)
+        if any(error.op == "unsubscribe" for error in world.errors):
+            # See test_a_member_whose_unsubscribe_threw_has_nothing_until_it_unsubscribes.
+            world.call(inputs.Unsubscribe())
+            if world.callback is not None:
+                world.end_callback()
         world.call(inputs.Subscribe(("t0", "t1")))
         world.heal(BOUND_MS)
 
@@ -193,3 +199,23 @@ def test_what_a_commit_may_be_made_of_is_forgotten_with_its_lookup() -> None:
     (lookup,) = world.held_at_lookup
     world.answer(lookup)
     assert not world.held_at_lookup
+
+
+def test_a_member_whose_unsubscribe_threw_has_nothing_until_it_unsubscribes() -> None:
+    """As Kafka's: it is in its group, and for the topics that it joined with it doesn't join again (onLeavePrepare)."""
+    world = World("RangeAssignor", auto_commit=False, static=False)
+    world.call(inputs.Subscribe(("t0", "t1")))
+    world.heal(BOUND_MS)
+    world.call(inputs.Unsubscribe())
+    world.end_callback(throws=True)
+    assert [error.op for error in world.errors] == ["unsubscribe"]
+    world.call(inputs.Subscribe(("t0", "t1")))
+    for _ in range(10):
+        world.call(inputs.Poll())
+        world.pass_time(100)
+    assert world.state is not None
+    assert (world.state.state, world.state.assignment) == (MemberState.STABLE, ())
+    assert not world.is_well()
+    world.call(inputs.Unsubscribe())
+    world.call(inputs.Subscribe(("t0", "t1")))
+    world.heal(BOUND_MS)
