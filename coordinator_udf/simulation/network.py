@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import log1p
@@ -58,26 +58,28 @@ class Network:
         self._draws = draws
         self._salt = draws.getrandbits(32)
         self._until_loss = self._draw_loss()
-        self._connections: dict[tuple[str, str], Connection] = {}
+        #: By member and node.
+        self._connections: defaultdict[str, dict[str, Connection]] = defaultdict(dict)
         self.unanswered: set[str] = set()
 
     def connection(self, member: str, node: str) -> Connection:
         """Returns the member's connection to a node, a new one where there is none."""
-        found = self._connections.get((member, node))
+        own = self._connections[member]
+        found = own.get(node)
         if found is None:
-            found = self._connections[member, node] = Connection(member, node)
+            found = own[node] = Connection(member, node)
         return found
 
     def close(self, member: str, node: str) -> Connection | None:
         """Closes a connection; what is in flight on it never arrives. Returns it, or None where there is none."""
-        closed = self._connections.pop((member, node), None)
+        closed = self._connections[member].pop(node, None)
         if closed is not None:
             closed.is_open = False
         return closed
 
     def connections(self, member: str) -> list[Connection]:
         """Returns all connections of a member."""
-        return [connection for (name, _), connection in self._connections.items() if name == member]
+        return list(self._connections[member].values())
 
     def close_all(self, member: str) -> list[Connection]:
         """Closes all connections of a member."""
@@ -87,8 +89,7 @@ class Network:
         """Tells whether a member waits for the answer to a request of an API that got lost."""
         return any(
             request.api == api and request.req in connection.lost
-            for (name, _), connection in self._connections.items()
-            if name == member
+            for connection in self._connections[member].values()
             for request in connection.in_flight.values()
         )
 
@@ -99,8 +100,8 @@ class Network:
             connection.there_ms <= latest_ms
             and connection.back_ms <= latest_ms
             and connection.lost.isdisjoint(connection.in_flight)
-            for connection in self._connections.values()
-            if connection.member in members
+            for member in members
+            for connection in self._connections[member].values()
         )
 
     def send(self, connection: Connection, request: Request, now_ms: int) -> Moment | None:
@@ -140,13 +141,12 @@ class Network:
 
     def put_off(self, by_ms: int, members: Collection[str]) -> None:
         """Lets everything that is on its way to or from some members be so much later."""
-        for connection in self._connections.values():
-            if connection.member not in members:
-                continue
-            connection.there_ms += by_ms
-            connection.back_ms += by_ms
-            for req in connection.arrived_ms:
-                connection.arrived_ms[req] += by_ms
+        for member in members:
+            for connection in self._connections[member].values():
+                connection.there_ms += by_ms
+                connection.back_ms += by_ms
+                for req in connection.arrived_ms:
+                    connection.arrived_ms[req] += by_ms
 
     def is_lost(self) -> bool:
         """Tells whether a connection gets lost with a request that is sent now."""
