@@ -33,7 +33,7 @@ from coordinator_udf.simulation.plan import (
 )
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.scenario import failovers_apart
-from coordinator_udf.simulation.what_if.rebalances import MEMBER_LEFT, simulated_rebalances
+from coordinator_udf.simulation.what_if.rebalances import MEMBER_LEFT, TOPICS_CHANGED, simulated_rebalances
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
@@ -329,3 +329,21 @@ def test_what_an_administrator_is_answered_is_kept_and_only_a_member_that_was_th
     assert told == [0, Errors.UNKNOWN_MEMBER_ID]
     left = [one for one in simulated_rebalances(history, "g") if one.trigger == MEMBER_LEFT]
     assert [one.start_ms - plan.start_ms for one in left] == [10_000]
+
+
+def test_an_epoch_has_its_cause_also_where_members_hear_of_it_late() -> None:
+    """With heartbeats each 15 s: of a topic's growth, and of one that leaves."""
+    first, second, third = _plan("consumer").members
+    plan = _plan(
+        "consumer",
+        members=(first, second, replace(third, close_at_ms=78_000)),
+        topics=(TopicPlan("t", _PARTITIONS), TopicPlan("t", _PARTITIONS + 1, 48_000)),
+        settings=_SETTINGS
+        | {"group.consumer.heartbeat.interval.ms": 15_000, "group.consumer.session.timeout.ms": 45_000},
+        end_ms=120_000,
+        keeps_requests=True,
+    )
+    found = simulated_rebalances(World(plan, 1).run(), "g", plan.topics_changed_ms())
+    late = [(one.trigger, one.start_ms - plan.start_ms) for one in found if one.start_ms - plan.start_ms >= 40_000]
+    assert [trigger for trigger, _ in late] == [TOPICS_CHANGED, MEMBER_LEFT]
+    assert [round(start_ms / 1_000) for _, start_ms in late] == [48, 78]

@@ -14,8 +14,10 @@ MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMB
 SESSION_EXPIRED, TOPICS_CHANGED = "SESSION_EXPIRED", "TOPICS_CHANGED"
 #: The times of a request log are not exact to the order of requests that come this close to each other.
 _AT_ONCE_MS = 20
-#: As late as this a member is told an epoch: group.consumer.assignment.interval.ms, and a heartbeat interval.
-_LATE_TARGET_MS = 6_000
+#: As late as this an epoch has its assignment (group.consumer.assignment.interval.ms); a member is told a heartbeat
+#: interval later, here at least Kafka's default.
+_ASSIGNED_WITHIN_MS = 1_000
+_LEAST_INTERVAL_MS = 5_000
 #: The epoch by which a static member leaves that comes back (LEAVE_GROUP_STATIC_MEMBER_EPOCH).
 _LEFT_FOR_A_WHILE = -2
 
@@ -131,10 +133,12 @@ def _epochs(entries: list[Entry], changed_ms: Sequence[float]) -> Iterator[Rebal
     causes: list[tuple[float, str]] = []
     away: set[str | None] = set()
     subscribed: dict[str, tuple[str, ...]] = {}
+    interval_ms = _LEAST_INTERVAL_MS
     for entry in entries:
         body = entry.response or {"errorCode": -1}
         if entry.api != "ConsumerGroupHeartbeat" or body["errorCode"]:
             continue
+        interval_ms = max(interval_ms, body["heartbeatIntervalMs"])
         asked = entry.request.get("memberEpoch", 0)
         instance_id = entry.request.get("instanceId")
         # A static member that leaves for a while bumps no epoch, nor does it when it comes back.
@@ -154,11 +158,10 @@ def _epochs(entries: list[Entry], changed_ms: Sequence[float]) -> Iterator[Rebal
     for number, reached in sorted(spans.items()):
         first_ms = min(map(handled_ms, reached))
         # A target assignment may take its time: an epoch is first seen after what set it off.
-        causes = [cause for cause in causes if cause[0] >= first_ms - _LATE_TARGET_MS]
+        since_ms = first_ms - _ASSIGNED_WITHIN_MS - interval_ms
+        causes = [cause for cause in causes if cause[0] >= since_ms]
+        changes = [time_ms for time_ms in changed_ms if max(before_ms, since_ms) <= time_ms <= first_ms]
         trigger, start_ms = SESSION_EXPIRED, first_ms
-        changes = [
-            time_ms for time_ms in changed_ms if max(before_ms, first_ms - _LATE_TARGET_MS) <= time_ms <= first_ms
-        ]
         if causes and causes[0][0] <= first_ms:
             start_ms, trigger = causes.pop(0)
         elif changes:
