@@ -46,15 +46,14 @@ class CoordinatorRequestManager:
         if self._closing or self.coordinator is not None:
             return EMPTY
         if not self._state.can_send(now_ms):
-            # Java's loop goes round without waiting until the answer is here, and nothing comes of it.
-            return PollResult((), FOREVER_MS if self._state.in_flight else self._state.remaining_backoff_ms(now_ms))
+            return PollResult((), FOREVER_MS if self.goes_round() else self._state.remaining_backoff_ms(now_ms))
         self._state.on_send()
         request = UnsentRequest(RequestBuilder("FindCoordinator", 0, 6, self._body), None)
         request.answer.when_complete(lambda body, error: self._on_answer(request.completed_ms, body, error))
         return PollResult((request,))
 
     def goes_round(self) -> bool:
-        """Tells whether Java's loop goes round without waiting: FindCoordinator has no answer yet."""
+        """Tells whether Java's loop goes round without waiting, and nothing comes of it: a lookup has no answer yet."""
         return not self._closing and self.coordinator is None and self._state.in_flight
 
     def mark_unknown(self) -> None:
