@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from coordinator_udf.commands.sql import SETTINGS
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.in_process import ViewsInProcess
@@ -42,11 +43,6 @@ def settings(folder: Path) -> dict[str, str]:
     return {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
-        # As in the other tests: to compile what runs once takes longer than to interpret it.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
     }
 
 
@@ -73,6 +69,7 @@ def server(installed: Path) -> Iterator[int]:
         pytest.skip("Delta's jars were not resolved (scripts/setup)")
     port = free_port()
     told = {
+        **SETTINGS,
         **settings(installed),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

@@ -106,11 +106,11 @@ def _group(processes: list[LoggedProcess], log: _Log, settings: Mapping[str, Any
     ]
     sizes = size_settings(processes)
     processes = [process for process in processes if was_let_in(process)]
+    if not processes:
+        return None
     behaviours = [behaviour_of(process, processes, log.of_log_ms, log.restarts) for process in processes]
     unknown += what_they_had(behaviours, processes)
     unknown += [text for behaviour in behaviours for text in behaviour.unknown]
-    if not processes:
-        return None
     begun_ms = log.begun_ms
     present = join_before(behaviours, begun_ms)
     start_ms = int(min(behaviour.start_ms for behaviour in present)) - _LEAD_MS
