@@ -14,7 +14,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.settings.file import CoordinatorConfig
 from coordinator_udf.streaming.coordinator import Coordinator
 from coordinator_udf.streaming.options import StreamOptions
-from coordinator_udf.streaming.session import coordinator_session
+from coordinator_udf.streaming.session import JVM_OPTIONS, coordinator_session
 from coordinator_udf.tables.spark_session import CLASS_ARCHIVE, end_jvm, settings_to_archive
 
 #: How long the micro-batches, and the end of the JVM which writes the archive, may take, in seconds each.
@@ -33,7 +33,7 @@ def archive_classes() -> None:
     draft = CLASS_ARCHIVE.with_suffix(".new")
     draft.unlink(missing_ok=True)
     CLASS_ARCHIVE.unlink(missing_ok=True)
-    spark = coordinator_session(more=settings_to_archive(draft))
+    spark = coordinator_session(more=settings_to_archive(draft, JVM_OPTIONS))
     with tempfile.TemporaryDirectory(prefix="muster-classes-") as directory:
         root = Path(directory)
         options = StreamOptions(str(root / "log"), str(root / "tables"), str(root / "checkpoint"), tick_ms=50)
