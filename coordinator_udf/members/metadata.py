@@ -14,6 +14,7 @@ from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.inputs import Metadata, TopicPartition
 from coordinator_udf.members.machine import Jitter
 from coordinator_udf.members.subscription_state import SubscriptionState, SubscriptionType
+from coordinator_udf.members.timers import FOREVER_MS, deadline_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class ConsumerMetadata:
         topics: the topics that the last answer had and the member keeps, by name.
         topic_ids, topic_names: name to id and back, of all topics that the last answer had.
         brokers: the ids of the brokers.
+        quiet_until_ms: no request is due before; 0 where it takes more than a comparison to know. It is asked several
+            times for each input.
     """
 
     def __init__(self, config: MemberConfig, subscriptions: SubscriptionState, jitter: Jitter) -> None:
@@ -50,6 +53,7 @@ class ConsumerMetadata:
         self._nodes: set[str] = set()
         self.update_version = 1
         self._asked: MetadataQuery | None = None
+        self.quiet_until_ms = 0
         self.topics: dict[str, TopicView] = {}
         self.topic_ids: dict[str, str] = {}
         self.topic_names: dict[str, str] = {}
@@ -79,11 +83,21 @@ class ConsumerMetadata:
             return expires_in
         return max(expires_in, self.time_to_allow_update_ms(now_ms))
 
+    def next_update_ms(self, now_ms: int) -> int | None:
+        """Returns when the next request is due; None while an answer is awaited."""
+        if self._asked is not None:
+            return None
+        if self.quiet_until_ms - now_ms >= self._refresh_backoff.max_ms:
+            # No backoff is longer.
+            return self.quiet_until_ms
+        return deadline_after(now_ms, self.time_to_next_update_ms(now_ms))
+
     def request_update(self, *, reset_equivalent_backoff: bool) -> None:
         """Wants an update, as soon as the backoff allows it."""
         self._need_full_update = True
         if reset_equivalent_backoff:
             self._equivalent_answers = 0
+        self._look_ahead()
 
     def request_update_for_new_topics(self) -> int:
         """Wants an update now, for the subscription has changed. Returns the number of answers so far."""
@@ -91,6 +105,7 @@ class ConsumerMetadata:
         self._need_partial_update = True
         self._equivalent_answers = 0
         self._request_version += 1
+        self._look_ahead()
         return self.update_version
 
     @property
@@ -100,18 +115,14 @@ class ConsumerMetadata:
 
     def is_due(self, now_ms: int) -> bool:
         """Tells whether it is time to ask, and no answer is awaited."""
-        if self._asked is not None:
-            return False
-        is_wanted = self._need_full_update or self._need_partial_update
-        if not is_wanted and self._last_successful_refresh_ms + self._max_age_ms > now_ms:
-            return False
-        return self.time_to_next_update_ms(now_ms) == 0
+        return self.quiet_until_ms <= now_ms and self.time_to_next_update_ms(now_ms) == 0
 
     def ask(self, now_ms: int) -> MetadataQuery | None:
         """Returns what to ask for, where it is time and no answer is awaited; it is awaited from then on."""
         if not self.is_due(now_ms):
             return None
         self._asked = self.query()
+        self._look_ahead()
         return self._asked
 
     def take(self, told: Metadata, now_ms: int) -> bool:
@@ -151,6 +162,7 @@ class ConsumerMetadata:
         for topic in self.topics.values():
             self._see(topic, is_new=old_ids.get(topic.name) != topic.topic_id)
         self._seen_partitions = {seen for seen in self._seen_partitions if self._needs(seen.topic)}
+        self._look_ahead()
 
     def leader_of(self, partition: TopicPartition) -> str | None:
         """Returns the node that leads a partition, by its rack ("" where the view tells no racks), or None."""
@@ -163,6 +175,14 @@ class ConsumerMetadata:
     def has_node(self, node: str) -> bool:
         """Tells whether the last answer had this node."""
         return node in self._nodes
+
+    def _look_ahead(self) -> None:
+        if self._asked is not None:
+            self.quiet_until_ms = FOREVER_MS
+        elif self._need_full_update or self._need_partial_update:
+            self.quiet_until_ms = 0
+        else:
+            self.quiet_until_ms = self._last_successful_refresh_ms + self._max_age_ms
 
     def _expires_in_ms(self, now_ms: int) -> int:
         return max(self._last_successful_refresh_ms + self._max_age_ms - now_ms, 0)

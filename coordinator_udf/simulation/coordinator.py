@@ -76,11 +76,16 @@ class MemberIds:
         known = list(members)
         self._planned = {member.name: list(member.member_ids) for member in known if member.member_ids}
         self._shared = {member.name: member.sent_client_id for member in known}
+        self._clients: dict[str, tuple[str, str]] = {}
         self._draws = draws
 
-    def client_id_of(self, member: str) -> str:
-        """Returns the client id that a process sends, by its name."""
-        return self._shared[member] if member in self._shared else member.partition("/")[0]
+    def client_of(self, member: str) -> tuple[str, str]:
+        """Returns the client id that a process sends, by its name, and its host."""
+        known = self._clients.get(member)
+        if known is None:
+            name, _, run = member.partition("/")
+            known = self._clients[member] = self._shared.get(member, name), f"/process-{run}"
+        return known
 
     def proposed_to(self, member: str, request: Request) -> str | None:
         """Returns the id for a member that joins without one; None for any other request."""
@@ -89,7 +94,7 @@ class MemberIds:
         planned = self._planned.get(member)
         if planned and not request.body["memberId"]:
             return planned.pop(0)
-        return f"{self.client_id_of(member)}-{drawn_id(self._draws)}"
+        return f"{self.client_of(member)[0]}-{drawn_id(self._draws)}"
 
 
 class SimulatedCoordinator:
@@ -123,7 +128,7 @@ class SimulatedCoordinator:
         self._numbers += 1
         request_id = str(self._numbers)
         self._asked[request_id] = connection, request
-        client_id, run = self._member_ids.client_id_of(connection.member), connection.member.partition("/")[2]
+        client_id, client_host = self._member_ids.client_of(connection.member)
         here = request.to == f"coordinator-{self._node}" and not self._is_down
         shard = self.shard if here else self.elsewhere
         rows = request_rows(
@@ -133,7 +138,7 @@ class SimulatedCoordinator:
             api=request.api,
             api_version=request.api_version,
             client_id=client_id,
-            client_host=f"/process-{run}",
+            client_host=client_host,
             body=request.body,
             proposed_member_id=self._member_ids.proposed_to(connection.member, request),
         )

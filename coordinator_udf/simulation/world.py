@@ -170,13 +170,20 @@ class World:
             skipping.look()
         queued = agenda.next_ms(never_ms)
         member = self._deadlines.next()
-        own = never_ms if member is None else max(member[0], last_ms)
+        # Comparisons cost less than calls of max and min.
+        own = never_ms if member is None else member[0] if member[0] > last_ms else last_ms
         now_ms = queued if queued < own else own
         timer = self._coordinator.next_deadline_ms(now_ms if now_ms < end_ms else end_ms)
-        timer = never_ms if timer is None else max(timer, last_ms)
+        if timer is None:
+            timer = never_ms
+        elif timer < last_ms:
+            timer = last_ms
         call = self._applications.next_call()
         call_ms = never_ms if call is None else max(call[0], last_ms)
-        now_ms = min(now_ms, timer, call_ms)
+        if timer < now_ms:  # noqa: PLR1730
+            now_ms = timer
+        if call_ms < now_ms:  # noqa: PLR1730
+            now_ms = call_ms
         if now_ms > end_ms:
             return False
         agenda.now_ms = now_ms
@@ -324,7 +331,7 @@ class World:
         outputs = process.machine.handle(now_ms - process.skipped_ms, event)
         for output in outputs:
             self._take(process, output)
-        self.watch(process, now_ms + 1 if not outputs and isinstance(event, inputs.Tick) else now_ms)
+        self._deadlines.watch(process, now_ms + 1 if not outputs and isinstance(event, inputs.Tick) else now_ms)
         return bool(outputs)
 
     def _take(self, process: Process, output: Output) -> None:

@@ -127,7 +127,8 @@ class ClassicConsumer:
         yield from self._poll_coordinator(timer)
         self._throw_failure()
         self._positions.update()
-        yield from self._context.client.poll(timer)
+        if self._context.client.has_work():
+            yield from self._context.client.poll_no_wakeup()
 
     def _poll_coordinator(self, timer: Timer) -> Flow[None]:
         self._changes.look_at_metadata()

@@ -40,7 +40,7 @@ class CallStack:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._calls: list[tuple[Flow[None], Wait | None]] = []
+        self._calls: list[tuple[Flow[None], Wait]] = []
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -48,30 +48,33 @@ class CallStack:
     @property
     def deadline_ms(self) -> int | None:
         """When the call on top goes on without another input, if it does."""
-        wait = self._calls[-1][1] if self._calls else None
-        return None if wait is None or wait.deadline_ms == FOREVER_MS else wait.deadline_ms
+        if not self._calls:
+            return None
+        deadline_ms = self._calls[-1][1].deadline_ms
+        return None if deadline_ms == FOREVER_MS else deadline_ms
 
     def is_due(self) -> bool:
         """Tells whether the call on top can go on now."""
         if not self._calls:
             return False
         wait = self._calls[-1][1]
-        return wait is None or wait.done() or wait.deadline_ms <= self._clock.now_ms
+        return wait.done() or wait.deadline_ms <= self._clock.now_ms
 
-    def push(self, call: Flow[None]) -> None:
-        """Puts a call on top."""
-        self._calls.append((call, None))
+    def begin(self, call: Flow[None]) -> None:
+        """Lets a call go as far as it can, on top of those under way. One that never waits isn't put there."""
+        wait = next(call, None)
+        if wait is not None:
+            self._calls.append((call, wait))
 
     def run(self) -> None:
         """Lets the calls go on, from the top, as far as they can."""
         calls = self._calls
         while calls:
             call, wait = calls[-1]
-            if wait is not None and not wait.done() and wait.deadline_ms > self._clock.now_ms:
+            if not wait.done() and wait.deadline_ms > self._clock.now_ms:
                 return
-            at = len(calls) - 1
-            wait = next(call, None)
-            if wait is None:
-                del calls[at]
+            next_wait = next(call, None)
+            if next_wait is None:
+                calls.pop()
             else:
-                calls[at] = (call, wait)
+                calls[-1] = (call, next_wait)

@@ -112,12 +112,17 @@ class ClassicMember:
         if self._is_settling:
             first_ms = self._held_up(first_ms)
         if metadata_ms is not None:
-            is_held_up = self._is_settling or self._context.client.depth
-            first_ms = min(first_ms, self._held_up(metadata_ms) if is_held_up else metadata_ms)
+            if self._is_settling or self._context.client.depth:
+                metadata_ms = self._held_up(metadata_ms)
+            if metadata_ms < first_ms:
+                first_ms = metadata_ms
         call_ms = self._calls.deadline_ms
         if call_ms is not None and call_ms < first_ms:
             first_ms = call_ms
-        return None if first_ms == FOREVER_MS else max(first_ms, self._clock.now_ms)
+        if first_ms == FOREVER_MS:
+            return None
+        now_ms = self._clock.now_ms
+        return first_ms if first_ms > now_ms else now_ms
 
     def call_deadline_ms(self) -> int | None:
         """Returns when the call that the application is blocked in goes on by itself, or None."""
@@ -141,18 +146,18 @@ class ClassicMember:
                 self._begin(event)
             case inputs.Tick():
                 if not self._calls.is_due():
-                    self._calls.push(self._settle_and_report())
+                    self._calls.begin(self._settle_and_report())
             case inputs.Response(req, body):
                 if client.respond(req, body):
-                    self._calls.push(self._settle_and_report())
+                    self._calls.begin(self._settle_and_report())
             case inputs.Disconnect(node):
                 if client.lose(node):
-                    self._calls.push(self._settle_and_report())
+                    self._calls.begin(self._settle_and_report())
             case inputs.Consumed(offsets):
                 self._context.subscriptions.consume(offsets)
             case inputs.Metadata():
                 if client.give_metadata(event):
-                    self._calls.push(self._settle_and_report())
+                    self._calls.begin(self._settle_and_report())
             case inputs.CallbackDone():
                 self._context.callbacks.done(event)
             case inputs.Seek(offsets) if self._context.callbacks.running is not None:
@@ -166,7 +171,7 @@ class ClassicMember:
         if self._is_in_call and self._context.callbacks.running is None:
             raise CallInProgress(f"{event!r} came while the application is in another call")
         name, call = self._call(event)
-        self._calls.push(self._in_call(name, call))
+        self._calls.begin(self._in_call(name, call))
 
     def _call(self, event: inputs.Poll | inputs.Operation) -> tuple[str, Flow[None]]:
         consumer = self._consumer
@@ -224,7 +229,7 @@ class ClassicMember:
     # ---- the background
 
     def _settle_and_report(self) -> Flow[None]:
-        if not self._is_settling and self._has_work():
+        if not self._is_settling:
             self._is_settling = True
             yield from self._settle()
             self._is_settling = False

@@ -89,9 +89,7 @@ class NetworkClient:
     @property
     def metadata_deadline_ms(self) -> int | None:
         """When metadata will be asked for next; None while an answer is awaited."""
-        if self._metadata.is_asked:
-            return None
-        return deadline_after(self._clock.now_ms, self._metadata.time_to_next_update_ms(self._clock.now_ms))
+        return self._metadata.next_update_ms(self._clock.now_ms)
 
     # ---- what comes from the network
 
@@ -123,8 +121,11 @@ class NetworkClient:
 
     # ---- polling
 
-    def poll(self, timer: Timer, condition: Callable[[], bool] | None = None) -> Flow[None]:
+    def poll(self, timer: Timer | None, condition: Callable[[], bool] | None = None) -> Flow[None]:
         """Sends what is unsent, and handles answers; waits for one up to the timer's end while ``condition`` holds.
+
+        Args:
+            timer: None doesn't wait.
 
         Raises:
             ClientException: of an answer's handler.
@@ -135,18 +136,19 @@ class NetworkClient:
             self._handle_disconnects()
         if self._unsent:
             self._send_unsent()
-        timeout_ms = timer.remaining_ms()
+        timeout_ms = 0 if timer is None else timer.remaining_ms()
         if timeout_ms:
             waits = not self._completed and (condition is None or condition())
             timeout_ms = self._longest_wait_ms(timeout_ms) if waits else 0
-        if self._metadata.is_due(self._clock.now_ms):
+        if self._metadata.quiet_until_ms <= self._clock.now_ms:
             self._ask_for_metadata()
         if timeout_ms and not self._arrived:
             yield from self._wait(timeout_ms)
         while self._arrived:
             self._completed.append(self._arrived.popleft())
             self.progress += 1
-        timer.update()
+        if timer is not None:
+            timer.update()
         if self._unsent:
             self._send_unsent()
         if self._completed:
@@ -156,12 +158,15 @@ class NetworkClient:
         """Tells whether a poll that doesn't wait would do anything."""
         if self._arrived or self._unsent or self._completed or self._disconnects:
             return True
-        return self._metadata.is_due(self._clock.now_ms)
+        now_ms = self._clock.now_ms
+        return self._metadata.quiet_until_ms <= now_ms and self._metadata.is_due(now_ms)
 
     def poll_no_wakeup(self) -> Flow[None]:
-        """Sends what is unsent and handles what has come, without waiting."""
-        if self.has_work():
-            yield from self.poll(Timer(self._clock, 0))
+        """Sends what is unsent and handles what has come, without waiting. It's for those who know of work to do.
+
+        To look whether there is any (`has_work`) costs less than a generator that finds none.
+        """
+        return self.poll(None)
 
     def poll_for(self, future: RequestFuture[Any], timer: Timer) -> Flow[bool]:
         """Polls until a future is done or the timer over, once at least. Returns whether it is done."""

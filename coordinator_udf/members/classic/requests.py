@@ -15,11 +15,16 @@ _INSTANCE_ID = "groupInstanceId"
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field's value, and the versions that carry it."""
+    """A field's value, and the versions that carry it.
 
-    value: Any
+    Attributes:
+        of_version: makes the value, where it depends on the version.
+    """
+
+    value: Any = None
     first: int = 0
     last: int = 2**15 - 1
+    of_version: Callable[[int], Any] | None = None
 
 
 class RequestBuilder(msgspec.Struct, frozen=True):
@@ -48,19 +53,10 @@ class RequestBuilder(msgspec.Struct, frozen=True):
                 f"{self.api} version {version} does not support usage of config group.instance.id.",
             )
         return {
-            name: field.value(version) if isinstance(field.value, _PerVersion) else field.value
+            name: field.value if field.of_version is None else field.of_version(version)
             for name, field in self.fields.items()
             if field.first <= version <= field.last
         }
-
-
-class _PerVersion(msgspec.Struct, frozen=True):
-    """A value that depends on the version."""
-
-    make: Callable[[int], Any]
-
-    def __call__(self, version: int) -> Any:
-        return self.make(version)
 
 
 def find_coordinator(group_id: str) -> RequestBuilder:
@@ -169,7 +165,7 @@ def leave_group(group_id: str, member_id: str, reason: str) -> RequestBuilder:
         {
             "groupId": Field(group_id),
             "memberId": Field(member_id, last=2),
-            "members": Field(_PerVersion(members), first=3),
+            "members": Field(first=3, of_version=members),
         },
     )
 

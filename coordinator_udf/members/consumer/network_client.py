@@ -120,7 +120,8 @@ class NetworkClient:
         if self._unsent:
             self._try_send()
         self.poll_timeout_ms = min(self._retry_backoff_ms, timeout_ms) if self._unsent else timeout_ms
-        self._ask_for_metadata()
+        if self._metadata.quiet_until_ms <= self._clock.now_ms:
+            self._ask_for_metadata()
 
     def finish_poll(self, *, closing: bool = False) -> None:
         """Handles the answers that have arrived; when closing, gives up what no broker is known for."""
@@ -211,10 +212,6 @@ class NetworkClient:
         return bool(self._arrived)
 
     # ---- metadata
-
-    def awaits_metadata(self) -> bool:
-        """Tells whether metadata was asked for and isn't here yet."""
-        return self._metadata.is_asked
 
     def update_metadata(self, told: Metadata) -> bool:
         """Takes the metadata that was asked for. Returns whether any was."""

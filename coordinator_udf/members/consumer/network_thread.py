@@ -85,10 +85,13 @@ class NetworkThread:
 
     def settle(self) -> None:
         """Runs until nothing happens any more."""
-        if not self.is_running or (not self._application_events and self._stand() == self._quiet):
+        if not self.is_running:
+            return
+        after = self._stand()
+        if not self._application_events and after == self._quiet:
             return
         for _ in range(_MAX_ROUNDS):
-            before = self._stand()
+            before = after
             try:
                 self.run_once()
             except ClientException as error:
@@ -135,10 +138,8 @@ class NetworkThread:
             and not self._membership.is_leaving_group()
         ):
             deadline_ms = min(deadline_ms, self._heartbeats.poll_timer.deadline_ms)
-        if not self._network.awaits_metadata():
-            now_ms = self._clock.now_ms
-            deadline_ms = min(deadline_ms, now_ms + self._metadata.time_to_next_update_ms(now_ms))
-        return deadline_ms
+        metadata_ms = self._metadata.next_update_ms(self._clock.now_ms)
+        return deadline_ms if metadata_ms is None else min(deadline_ms, metadata_ms)
 
     def goes_round(self) -> bool:
         """Tells whether Java's loop would go round without waiting, though nothing comes of it."""
