@@ -140,6 +140,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": warehouse,
             "spark.local.dir": warehouse,
         },
+        # Of all JVMs of the tests this one lives for minutes, in which its second compiler pays.
+        jvm_options=("-XX:TieredStopAtLevel=4",),
     )
     session.sparkContext.setLogLevel("ERROR")
     yield session
