@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_udf.replay.explain.delay_bounds import DELAY
-from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.proposals import proposed_settings
 from coordinator_udf.replay.explain.session_bounds import SESSION
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.inputs.detect import read_source
@@ -20,7 +20,8 @@ from tests.replay.broker_log import KafkaLog
 def proposed(*place: str, given: tuple[str, ...] = ()) -> list[str]:
     source = read_source(shared(*place), "log", ReplayOptions.load(None, given))
     assert source.facts is not None
-    return [line.split()[1].rstrip(",") for line in proposal_lines(bounds_of(source.facts), source.settings)]
+    proposed = proposed_settings(bounds_of(source.facts), source.settings)
+    return [f"{proposal.name}={proposal.value}" for proposal in proposed]
 
 
 def test_nothing_is_proposed_where_the_settings_fit() -> None:
@@ -117,10 +118,11 @@ def test_who_was_silent_and_no_member_any_more_tells_the_session_of_consumer_gro
         beat(log, 1, start + 20_000, error=25)
     source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
     assert source.facts is not None
-    lines = [line for line in proposal_lines(bounds_of(source.facts), source.settings) if "session" in line]
-    assert lines[0].startswith("--set group.consumer.session.timeout.ms=10000 from ")
-    assert ": 2 answers say 8749 to 11001, but the replay was given 45000" in lines[0]
-    assert lines[1].startswith("--set group.consumer.min.session.timeout.ms=10000, ")
+    told, needed = [one for one in proposed_settings(bounds_of(source.facts), source.settings) if "session" in one.name]
+    assert told.option == "--set group.consumer.session.timeout.ms=10000"
+    assert told.reason.startswith(" from ")
+    assert ": 2 answers say 8749 to 11001, but the replay was given 45000" in told.reason
+    assert needed.option == "--set group.consumer.min.session.timeout.ms=10000"
 
 
 def test_who_gets_the_partitions_of_a_member_that_died_tells_the_session_of_consumer_groups() -> None:
@@ -179,12 +181,12 @@ def test_a_partition_that_was_not_given_up_tells_that_its_owner_is_gone(
 def test_a_change_of_settings_is_proposed_with_its_time(tmp_path: Path) -> None:
     source = read_source(shared("broker", "logs-dev", "whole-run.log.gz"), "log", ReplayOptions())
     assert source.facts is not None
-    lines = list(proposal_lines(bounds_of(source.facts), source.settings))
-    (size,) = [line for line in lines if line.startswith("--set group.max.size=3 ")]
-    assert "from 2026-11-21 03:08:54Z to 2026-11-21 03:09:57Z" in size
-    (retention,) = [line for line in lines if line.startswith("--set offsets.retention.minutes=1 ")]
-    assert "from 2026-11-21 03:12:24Z" in retention
-    assert not any("group.consumer.session.timeout.ms" in line for line in lines)
+    proposed = proposed_settings(bounds_of(source.facts), source.settings)
+    (size,) = [one.reason for one in proposed if (one.name, one.value) == ("group.max.size", 3)]
+    assert size.startswith(" from 2026-11-21 03:08:54Z to 2026-11-21 03:09:57Z")
+    (retention,) = [one.reason for one in proposed if (one.name, one.value) == ("offsets.retention.minutes", 1)]
+    assert retention.startswith(" from 2026-11-21 03:12:24Z")
+    assert all(one.name != "group.consumer.session.timeout.ms" for one in proposed)
 
 
 def joins(log: KafkaLog, member: str, epoch: int, arrives: float) -> None:
@@ -202,7 +204,8 @@ def joins(log: KafkaLog, member: str, epoch: int, arrives: float) -> None:
 def assignment_intervals(log: KafkaLog, tmp_path: Path) -> list[str]:
     source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
     assert source.facts is not None
-    return [line.split(":")[0] for line in proposal_lines(bounds_of(source.facts), source.settings)]
+    proposed = proposed_settings(bounds_of(source.facts), source.settings)
+    return [f"{one.option}{one.reason}".split(":")[0] for one in proposed]
 
 
 def test_assignments_shortly_after_each_other_tell_that_there_is_no_interval(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from coordinator_udf.replay.explain.delay_bounds import DELAY
 from coordinator_udf.replay.explain.expiry_bounds import MOST, Bound
 from coordinator_udf.replay.explain.session_bounds import SESSION
 from coordinator_udf.replay.explain.setting_bounds import FULL, JOINED, SIZE
+from coordinator_udf.replay.judge.report import Proposal
 from coordinator_udf.settings.coordinator import FIELDS, Settings
 
 #: A setting that may be 0, and is less than this, is proposed as 0.
@@ -50,8 +51,8 @@ class SettingSpan(NamedTuple):
     contradicting: int
 
 
-def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
-    """Returns one line a setting, and a time, in which the broker had another value than the replay was given.
+def proposed_settings(bounds: Iterable[Bound], settings: Settings) -> list[Proposal]:
+    """Returns one proposal a setting, and a time, in which the broker had another value than the replay was given.
 
     Args:
         bounds: of all parts of a log, in any order.
@@ -59,17 +60,17 @@ def proposal_lines(bounds: Iterable[Bound], settings: Settings) -> list[str]:
     by_name: dict[str, list[Bound]] = {}
     for bound in sorted(_with_sizes(bounds)):
         by_name.setdefault(bound.name, []).append(bound)
-    lines = []
+    proposed: list[Proposal] = []
     for name, of_name in sorted(by_name.items()):
         given = int(getattr(settings, FIELDS[name].name))
         agrees = any(bound.least <= given <= bound.most for bound in of_name)
         least = 1 if name in _UNSAID and not agrees else _LEAST_ANSWERS
         spans = [span for span in _spans(of_name, given) if span.contradicting >= least and not _has(span, given)]
         for span in _joined(spans):
-            lines.append(_line(span, given))
-            lines += _needed(span, settings)
-    is_retained = not any(line.startswith("--set offsets.retention.minutes=") for line in lines)
-    return [line for line in lines if not (is_retained and line.startswith(f"--set {_CHECK}="))]
+            proposed.append(_proposal(span, given))
+            proposed += _needed(span, settings)
+    is_retained = all(proposal.name != "offsets.retention.minutes" for proposal in proposed)
+    return [proposal for proposal in proposed if not (is_retained and proposal.name == _CHECK)]
 
 
 def common_value(bounds: Sequence[Bound]) -> int | None:
@@ -80,11 +81,11 @@ def common_value(bounds: Sequence[Bound]) -> int | None:
     return _round(SettingSpan(bounds[0].name, bounds[0].ts, bounds[-1].ts, least, most, 0))
 
 
-def _needed(span: SettingSpan, settings: Settings) -> Iterator[str]:
+def _needed(span: SettingSpan, settings: Settings) -> Iterator[Proposal]:
     """Yields the setting that has to be given as well for the value to be allowed."""
     bound = LEAST_OF.get(span.name)
     if bound is not None and _round(span) < getattr(settings, FIELDS[bound].name):
-        yield f"--set {bound}={_round(span)}, without which that value is refused"
+        yield Proposal(bound, _round(span), ", without which that value is refused")
 
 
 def _joined(spans: Sequence[SettingSpan]) -> list[SettingSpan]:
@@ -105,15 +106,13 @@ def _has(span: SettingSpan, value: int) -> bool:
     return span.least <= value <= span.most
 
 
-def _line(span: SettingSpan, given: int) -> str:
+def _proposal(span: SettingSpan, given: int) -> Proposal:
     when = f" from {_time(span.first_ts)} to {_time(span.last_ts)}"
     bounds = str(span.least) if span.least == span.most else f"{span.least} to {span.most}"
     if span.most == MOST:
         bounds = f"at least {span.least}"
-    return (
-        f"--set {span.name}={_round(span)}{when}: {span.contradicting} answers say {bounds}, "
-        f"but the replay was given {given}"
-    )
+    reason = f"{when}: {span.contradicting} answers say {bounds}, but the replay was given {given}"
+    return Proposal(span.name, _round(span), reason)
 
 
 def _time(ts: int) -> str:

@@ -11,6 +11,23 @@ import msgspec
 Place = str
 
 
+class Proposal(msgspec.Struct, frozen=True):
+    """A setting that the broker seems to have had.
+
+    Attributes:
+        reason: when it had it, and what says so, to be read after the setting.
+    """
+
+    name: str
+    value: int
+    reason: str
+
+    @property
+    def option(self) -> str:
+        """The option that gives a replay the setting."""
+        return f"--set {self.name}={self.value}"
+
+
 class SourceReport(msgspec.Struct):
     """What came of one input."""
 
@@ -32,7 +49,7 @@ class SourceReport(msgspec.Struct):
     put_right: int = 0
     explanations: list[str] = []
     #: Settings that the broker's answers say it had, where those that the replay was given contradict them.
-    proposals: list[str] = []
+    proposals: list[Proposal] = []
     #: Settings that were taken from the broker's own log, as they weren't given.
     taken: list[str] = []
     #: Lines of the group coordinator in the broker's own log, by what they tell.
@@ -107,14 +124,13 @@ def misfits(reports: Sequence[SourceReport]) -> Iterator[str]:
         if not different or not report.proposals:
             continue
         judged = sum(report.identical.values()) + different
-        values: dict[str, str] = {}
+        options: dict[str, str] = {}
         for proposal in report.proposals:
-            # A setting that was changed meanwhile has a line for each of its values.
-            values.setdefault(*proposal.split()[1].rstrip(",").split("=", 1))
-        settings = " ".join(f"--set {name}={value}" for name, value in values.items())
+            # A setting that was changed meanwhile has several values.
+            options.setdefault(proposal.name, proposal.option)
         yield (
             f"{report.source}: {different} of {judged} answers aren't the recorded ones, and say that the broker had "
-            f"other settings: what is told of its groups may never have been. Try {settings}"
+            f"other settings: what is told of its groups may never have been. Try {' '.join(options.values())}"
         )
 
 
@@ -189,7 +205,7 @@ def _source_lines(report: SourceReport) -> Iterator[str]:
     for taken in report.taken:
         yield f"{report.source}: {taken}"
     for proposal in report.proposals:
-        yield f"{report.source}: the broker may have had {proposal}"
+        yield f"{report.source}: the broker may have had {proposal.option}{proposal.reason}"
 
 
 def explanation_lines(reports: Sequence[SourceReport]) -> Iterator[str]:

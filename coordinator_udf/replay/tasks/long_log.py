@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.proposals import proposed_settings
 from coordinator_udf.replay.explain.tables import table_of_unexplained, unexplained_line
 from coordinator_udf.replay.explain.told_expiries import with_told_session
 from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
@@ -138,7 +138,7 @@ def _together(
     report.notes = dict(Counter(report.notes) + spooled.notes + outline.notes)
     report.rejection = shared.rejection
     bounds = (bound for result in results for bound in unpack_bounds(result.bounds))
-    report.proposals = proposal_lines(bounds, job.options.settings(BROKER_SETTINGS))
+    report.proposals = proposed_settings(bounds, job.options.settings(BROKER_SETTINGS))
     _gather(job, len(results))
     if info is not None:
         write_info_log(job, info, set().union(*(result.groups for result in results)), report, extra)

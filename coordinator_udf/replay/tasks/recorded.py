@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
-from coordinator_udf.replay.explain.proposals import proposal_lines
+from coordinator_udf.replay.explain.proposals import proposed_settings
 from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.tables import (
@@ -203,7 +203,7 @@ def _replay(job: Job) -> TaskResult:
     files = TableFiles(job.out)
     report = write_results(job, source, outputs, verdict, files)
     if source.facts is not None:
-        report.proposals = proposal_lines(bounds_of(source.facts), source.settings)
+        report.proposals = proposed_settings(bounds_of(source.facts), source.settings)
     if taken is not None:
         report.taken = [taken.line]
     if info is not None:
