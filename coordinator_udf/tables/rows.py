@@ -79,8 +79,9 @@ TABLE_OF: Final = {
 #: The version of a classic group's value that can have extensions.
 _EXTENDED_VERSION: Final = 4
 
-#: The APIs whose answers have typed columns; the bodies of all others (heartbeats above all) are not read.
-_TYPED_APIS: Final = pa.array(["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"])
+#: The APIs whose answers have typed columns; the bodies of all others (heartbeats above all) are not read. No array
+#: yet, for whose first one Arrow imports pandas.
+_TYPED_APIS: Final = ("JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat")
 
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
 _read_commit: Final = msgspec.json.Decoder(_Commit).decode
@@ -114,7 +115,7 @@ def to_table(kind: str, rows: pa.Table) -> pa.Table:
 def _group_responses(rows: pa.Table) -> pa.Table:
     columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
     columns["error_name"] = _error_names(rows.column("error_code"))
-    typed = pc.indices_nonzero(pc.is_in(rows.column("api"), value_set=_TYPED_APIS))
+    typed = pc.indices_nonzero(pc.is_in(rows.column("api"), value_set=pa.array(_TYPED_APIS)))
     answers = [_read_answer(body) for body in rows.column("body").take(typed).to_pylist()]
     sync = pc.equal(rows.column("api").take(typed), "SyncGroup").to_pylist()
     values: dict[str, list[Any]] = {

@@ -20,8 +20,8 @@ _BEGUN: Final = "PreparingRebalance"
 #: What ended a phase was handled before the first answer was ready, and not before its time: by brokers' own logs 50 to
 #: 0 ms before the answer, and 0 to 80 ms after its time. The middle errs least, but where a timer was later still.
 _MOST_BEFORE_MS: Final = 40
-#: What ends a join phase, with the members that it puts out.
-_ENDS: Final = pa.array(["ALL_JOINED", "JOIN_EXPIRED"])
+#: What ends a join phase, with the members that it puts out. No array yet, for whose first one Arrow imports pandas.
+_ENDS: Final = ("ALL_JOINED", "JOIN_EXPIRED")
 #: A moment of a group: its shard, its id, and the time in milliseconds.
 _Moment = tuple[int, str, int]
 
@@ -42,7 +42,7 @@ def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
     if not answered or not len(transitions):
         return outputs
     times = transitions.column("ts").to_pylist()
-    is_end = pc.is_in(transitions.column("rule"), value_set=_ENDS).to_pylist()
+    is_end = pc.is_in(transitions.column("rule"), value_set=pa.array(_ENDS)).to_pylist()
     # Not so a row that tells of a member who goes while others wait, which may end the phase.
     is_begin = pc.and_kleene(
         pc.equal(transitions.column("to_state"), _BEGUN),
