@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import jinja2
 import markupsafe
-import vl_convert
 
+from coordinator_udf.forensics.chart_program import chart_program
 from coordinator_udf.forensics.facts import GroupFacts, is_of_one_day, listed_rebalances, span_of
 from coordinator_udf.forensics.sentences import (
     at_the_end,
@@ -142,7 +142,7 @@ def _page(
     return {
         "sections": sections,
         "listed_groups": groups[:MOST_IN_OVERVIEW],
-        "bundle": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"),
+        "bundle": chart_program().replace("</script", "<\\/script"),
         "spec": _script_json(group_spec(with_date=not is_of_one_day(groups))),
         "data": f"[{','.join(data)}]",
         "chart_heights": _script_json(heights),

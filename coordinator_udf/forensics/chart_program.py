@@ -1,0 +1,29 @@
+"""The program that draws a page's charts (Vega-Embed with all that it needs), kept as one text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import vl_convert
+
+#: Where scripts/setup keeps it: to bundle it anew takes more than a second, as much as the rest of a small page.
+KEPT: Final = Path(sys.prefix) / f"vega-embed-{vl_convert.__version__}.js"  # type: ignore[attr-defined]
+
+_SNIPPET: Final = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def chart_program() -> str:
+    """Returns the program, a script that sets ``window.vegaEmbed``."""
+    return KEPT.read_text(encoding="utf-8") if KEPT.is_file() else vl_convert.javascript_bundle(_SNIPPET)
+
+
+def keep_chart_program() -> None:
+    """Keeps the program for later pages of this installation."""
+    draft = KEPT.with_suffix(f".{os.getpid()}")
+    draft.write_text(vl_convert.javascript_bundle(_SNIPPET), encoding="utf-8")
+    draft.rename(KEPT)

@@ -1,0 +1,19 @@
+"""The program of a page's charts is bundled once for an installation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.forensics import chart_program as room
+
+
+def test_what_is_kept_is_what_would_be_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "KEPT", tmp_path / "kept.js")
+    bundled = room.chart_program.__wrapped__()
+    assert "window.vegaEmbed" in bundled
+    room.keep_chart_program()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.js"]
+    monkeypatch.setattr(room.vl_convert, "javascript_bundle", lambda _: "bundled again")
+    assert room.chart_program.__wrapped__() == bundled
