@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from datetime import tzinfo
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -43,6 +43,8 @@ _NAMES: Final = {
     ReportFormat.MARKDOWN: "incident.md",
     ReportFormat.PERFETTO: "incident.json",
 }
+#: What a report is, by the end of its name, where nobody says it.
+_FORMATS: Final = {PurePath(name).suffix: form for form, name in _NAMES.items()}
 
 
 def main(
@@ -63,7 +65,12 @@ def main(
             help="Where the report goes: by default incident.html, .md or .json; - is standard output.",
         ),
     ] = None,
-    form: Annotated[ReportFormat, typer.Option("--format", help="A page, Markdown, or a trace.")] = ReportFormat.HTML,
+    form: Annotated[
+        ReportFormat | None,
+        typer.Option(
+            "--format", help="A page, Markdown, or a trace: by default as --output is named (.md, .json), else a page."
+        ),
+    ] = None,
     group: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Of this group alone; repeatable.")] = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="From when on; in --time-zone unless it has an offset.")
@@ -94,6 +101,7 @@ def main(
         predicted = {} if what_if is None else read_what_if(what_if)
         if keep is not None:
             refuse_existing(keep, overwrite, "--keep")
+        form = form or _FORMATS.get(PurePath(output or "").suffix, ReportFormat.HTML)
         output = output or _NAMES[form]
         with staging() as stage, stopping.temporary_directory("incident-") as scratch:
             page = None if output == STANDARD else stage.target(output)

@@ -138,6 +138,24 @@ def test_a_report_without_a_name_is_called_by_its_format(
     assert [path.name for path in tmp_path.iterdir()] == [f"incident.{name}"]
 
 
+@pytest.mark.parametrize(
+    ("words", "begin"),
+    [
+        (["-o", "ticket.md"], "# Rebalances"),
+        (["-o", "trace.json"], "{"),
+        (["-o", "page.html"], "<!doctype html>"),
+        (["-o", "page"], "<!doctype html>"),
+        (["-o", "page.txt", "--format", "md"], "# Rebalances"),
+    ],
+)
+def test_a_report_is_what_its_name_says(
+    words: list[str], begin: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert report(kept, *words).exit_code == 0
+    assert (tmp_path / words[1]).read_text().startswith(begin)
+
+
 def test_the_status_tells_that_evidence_was_not_read_or_is_doubtful(tmp_path: Path) -> None:
     lines = gzip.decompress(SAMPLE_LOG.read_bytes()).decode().splitlines()[:40]
     cut = [line[:-40] for line in lines[:10]]
