@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import vl_convert
 
 from coordinator_udf.forensics import chart_program as room
 
@@ -15,5 +16,5 @@ def test_what_is_kept_is_what_would_be_bundled(tmp_path: Path, monkeypatch: pyte
     assert "window.vegaEmbed" in bundled
     room.keep_chart_program()
     assert [path.name for path in tmp_path.iterdir()] == ["kept.js"]
-    monkeypatch.setattr(room.vl_convert, "javascript_bundle", lambda _: "bundled again")
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda _: "bundled again")
     assert room.chart_program.__wrapped__() == bundled
