@@ -101,7 +101,7 @@ def main(
         predicted = {} if what_if is None else read_what_if(what_if)
         if keep is not None:
             refuse_existing(keep, overwrite, "--keep")
-        form = form or _FORMATS.get(PurePath(output or "").suffix, ReportFormat.HTML)
+        form = form or _FORMATS.get(PurePath(output or "").suffix.lower(), ReportFormat.HTML)
         output = output or _NAMES[form]
         with staging() as stage, stopping.temporary_directory("incident-") as scratch:
             page = None if output == STANDARD else stage.target(output)

@@ -108,11 +108,6 @@ class ConsumerMetadata:
         self._look_ahead()
         return self.update_version
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether an answer is awaited."""
-        return self._asked is not None
-
     def is_due(self, now_ms: int) -> bool:
         """Tells whether it is time to ask, and no answer is awaited."""
         return self.quiet_until_ms <= now_ms and self.time_to_next_update_ms(now_ms) == 0

@@ -199,7 +199,7 @@ def _embedded(
 
 @cache
 def translate(text: str) -> str:
-    """Returns a statement of Spark's SQL in DuckDB's; those of views, a quarter of a second in all, are kept."""
+    """Returns a view's statement in Spark's SQL in DuckDB's. All take a quarter of a second, so they are kept."""
     return _translated(sqlglot.parse_one(text, read="spark"))
 
 

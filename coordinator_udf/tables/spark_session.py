@@ -227,8 +227,12 @@ def resolve_jars() -> None:
     make_spark_home(map(Path, jars))
 
 
-def settings_to_archive(draft: Path, jvm_options: Sequence[str] = ()) -> dict[str, str]:
-    """Returns settings of a session whose JVM keeps the classes that it has loaded in a file, when it ends."""
+def settings_to_archive(draft: Path, jvm_options: Sequence[str]) -> dict[str, str]:
+    """Returns settings of a session whose JVM keeps the classes that it has loaded in a file, when it ends.
+
+    Args:
+        jvm_options: with which that JVM runs, too.
+    """
     options = [*jvm_options, f"-XX:ArchiveClassesAtExit={draft}", _QUIET_ARCHIVE]
     return {"spark.master": "local[2]", "spark.driver.extraJavaOptions": " ".join(options)}
 

@@ -145,7 +145,9 @@ def test_a_report_without_a_name_is_called_by_its_format(
         (["-o", "trace.json"], "{"),
         (["-o", "page.html"], "<!doctype html>"),
         (["-o", "page"], "<!doctype html>"),
+        (["-o", "TICKET.MD"], "# Rebalances"),
         (["-o", "page.txt", "--format", "md"], "# Rebalances"),
+        (["-o", "page.md", "--format", "html"], "<!doctype html>"),
     ],
 )
 def test_a_report_is_what_its_name_says(

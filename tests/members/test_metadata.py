@@ -42,3 +42,45 @@ def test_who_names_one_of_kafkas_own_topics_gets_it() -> None:
     assert metadata.ask(1_000) is not None
     assert metadata.take(Metadata(VIEW), 1_000)
     assert list(metadata.topics) == ["__consumer_offsets"]
+
+
+def of_topic() -> ConsumerMetadata:
+    subscriptions = SubscriptionState()
+    subscriptions.subscribe(["t"])
+    return ConsumerMetadata(MemberConfig.parse({"group.id": "g"}), subscriptions, lambda: 1.0)
+
+
+def test_metadata_is_asked_for_when_it_is_wanted_or_old() -> None:
+    metadata = of_topic()
+    assert metadata.is_due(1_000)
+    assert metadata.next_update_ms(1_000) == 1_000
+    assert metadata.ask(1_000) is not None
+    assert metadata.take(Metadata(VIEW), 1_010)
+    old_ms = 1_010 + 300_000
+    assert not metadata.is_due(old_ms - 1)
+    assert metadata.next_update_ms(1_010) == metadata.next_update_ms(old_ms - 1) == old_ms
+    assert metadata.is_due(old_ms)
+    metadata.request_update(reset_equivalent_backoff=True)
+    # After a backoff from the last answer on.
+    assert not metadata.is_due(1_109)
+    assert metadata.next_update_ms(1_050) == 1_110
+    assert metadata.is_due(1_110)
+
+
+def test_nothing_is_asked_while_an_answer_is_awaited_whatever_comes_in_between() -> None:
+    metadata = of_topic()
+    assert metadata.ask(1_000) is not None
+    metadata.request_update(reset_equivalent_backoff=True)
+    metadata.request_update_for_new_topics()
+    assert metadata.take(Metadata(VIEW, is_asked=False), 1_005)
+    for now_ms in (1_005, 2_000, 400_000):
+        assert not metadata.is_due(now_ms)
+        assert metadata.next_update_ms(now_ms) is None
+        assert metadata.ask(now_ms) is None
+    assert metadata.take(Metadata(VIEW), 1_010)
+    # The answer is to a question from before the last subscription.
+    next_ms = metadata.next_update_ms(1_010)
+    assert next_ms is not None
+    assert 1_010 < next_ms < 2_010
+    assert [metadata.is_due(next_ms - 1), metadata.is_due(next_ms)] == [False, True]
+    assert not metadata.take(Metadata(VIEW), 1_020)

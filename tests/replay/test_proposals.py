@@ -20,8 +20,8 @@ from tests.replay.broker_log import KafkaLog
 def proposed(*place: str, given: tuple[str, ...] = ()) -> list[str]:
     source = read_source(shared(*place), "log", ReplayOptions.load(None, given))
     assert source.facts is not None
-    proposed = proposed_settings(bounds_of(source.facts), source.settings)
-    return [f"{proposal.name}={proposal.value}" for proposal in proposed]
+    found = proposed_settings(bounds_of(source.facts), source.settings)
+    return [f"{proposal.name}={proposal.value}" for proposal in found]
 
 
 def test_nothing_is_proposed_where_the_settings_fit() -> None:
@@ -181,12 +181,12 @@ def test_a_partition_that_was_not_given_up_tells_that_its_owner_is_gone(
 def test_a_change_of_settings_is_proposed_with_its_time(tmp_path: Path) -> None:
     source = read_source(shared("broker", "logs-dev", "whole-run.log.gz"), "log", ReplayOptions())
     assert source.facts is not None
-    proposed = proposed_settings(bounds_of(source.facts), source.settings)
-    (size,) = [one.reason for one in proposed if (one.name, one.value) == ("group.max.size", 3)]
+    found = proposed_settings(bounds_of(source.facts), source.settings)
+    (size,) = [one.reason for one in found if (one.name, one.value) == ("group.max.size", 3)]
     assert size.startswith(" from 2026-11-21 03:08:54Z to 2026-11-21 03:09:57Z")
-    (retention,) = [one.reason for one in proposed if (one.name, one.value) == ("offsets.retention.minutes", 1)]
+    (retention,) = [one.reason for one in found if (one.name, one.value) == ("offsets.retention.minutes", 1)]
     assert retention.startswith(" from 2026-11-21 03:12:24Z")
-    assert all(one.name != "group.consumer.session.timeout.ms" for one in proposed)
+    assert all(one.name != "group.consumer.session.timeout.ms" for one in found)
 
 
 def joins(log: KafkaLog, member: str, epoch: int, arrives: float) -> None:
@@ -204,8 +204,8 @@ def joins(log: KafkaLog, member: str, epoch: int, arrives: float) -> None:
 def assignment_intervals(log: KafkaLog, tmp_path: Path) -> list[str]:
     source = read_source(log.write(tmp_path / "log"), "log", ReplayOptions())
     assert source.facts is not None
-    proposed = proposed_settings(bounds_of(source.facts), source.settings)
-    return [f"{one.option}{one.reason}".split(":")[0] for one in proposed]
+    found = proposed_settings(bounds_of(source.facts), source.settings)
+    return [f"{one.option}{one.reason}".split(":")[0] for one in found]
 
 
 def test_assignments_shortly_after_each_other_tell_that_there_is_no_interval(tmp_path: Path) -> None:

@@ -162,9 +162,9 @@ class NetworkClient:
         return self._metadata.quiet_until_ms <= now_ms and self._metadata.is_due(now_ms)
 
     def poll_no_wakeup(self) -> Flow[None]:
-        """Sends what is unsent and handles what has come, without waiting. It's for those who know of work to do.
+        """Sends what is unsent and handles what has come, without waiting.
 
-        To look whether there is any (`has_work`) costs less than a generator that finds none.
+        To look first whether there is any work (`has_work`) costs less than a generator that finds none.
         """
         return self.poll(None)
 
