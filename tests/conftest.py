@@ -7,8 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,9 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     All that share the session stay in one process, as do the tests of one file, for they may share what they set up;
     but slow ones with a session, which wait for drivers that they kill, run beside it, with a session of their process.
-    The session's tests take the longest together, so they begin first; then come the slow ones, then the others. Of
-    the slow ones those that start Spark, and keep the cores busy, take turns with those that mostly wait for clients,
-    sessions and pauses: all of a kind together would leave cores idle, or wait for them.
+    The session's tests take the longest together, so they begin first; then come the slow ones, with the others between
+    them. Of the slow ones those that start Spark, and keep the cores busy, take turns with those that mostly wait for
+    clients, sessions and pauses: all of a kind together would leave cores idle, or wait for them.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -74,8 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
-        turns = _turns([item for item in items if item.get_closest_marker("slow") is not None])
-        items.sort(key=lambda item: (_group(item) != SESSION, turns.get(_group(item), len(turns))))
+        turns = _turns(items)
+        items.sort(key=lambda item: (_group(item) != SESSION, turns[_group(item)]))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -96,15 +95,32 @@ def _group(item: pytest.Item) -> str:
     return SESSION if shares_session else item.nodeid.partition("::")[0]
 
 
-def _turns(slow: list[pytest.Item]) -> dict[str, int]:
-    """Returns the places of the groups of slow tests: in turn one that starts Spark, as long as there are any, and one
-    that doesn't."""
-    groups: dict[str, bool] = {}
-    for item in sorted(slow, key=lambda item: _group(item) != LONGEST):
-        groups[_group(item)] = groups.get(_group(item), False) or item.get_closest_marker("spark") is not None
-    kinds = [[group for group, starts in groups.items() if starts is kind] for kind in (True, False)]
-    pairs = zip_longest(*kinds)
-    return {group: place for place, group in enumerate(group for pair in pairs for group in pair if group is not None)}
+def _turns(items: Sequence[pytest.Item]) -> dict[str, int]:
+    """Returns the places of the groups.
+
+    Slow ones that start Spark and such that wait take turns as long as there are both; between the rest of them come
+    those that are quick, and only compute.
+    """
+    groups: dict[str, None] = {}
+    of_mark: dict[str, set[str]] = {"slow": set(), "spark": set()}
+    for item in items:
+        groups[group := _group(item)] = None
+        for mark, marked in of_mark.items():
+            if item.get_closest_marker(mark) is not None:
+                marked.add(group)
+    in_order = sorted(groups, key=lambda group: group != LONGEST)
+    slow = [group for group in in_order if group in of_mark["slow"]]
+    starting = [group for group in slow if group in of_mark["spark"]]
+    waiting = [group for group in slow if group not in of_mark["spark"]]
+    quick = [group for group in in_order if group not in of_mark["slow"]]
+    both = min(len(starting), len(waiting))
+    places = [group for pair in zip(starting, waiting, strict=False) for group in pair]
+    rest = [*starting[both:], *waiting[both:]]
+    share = -(-len(quick) // max(1, len(rest)))
+    for number, group in enumerate(rest):
+        places += [group, *quick[number * share : (number + 1) * share]]
+    places += quick[len(rest) * share :]
+    return {group: place for place, group in enumerate(places)}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
