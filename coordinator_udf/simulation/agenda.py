@@ -49,7 +49,7 @@ class Agenda:
     def next_ms(self, never_ms: int) -> int:
         """Returns the time of the next event, a time that is told if there is none."""
         queue, timeouts = self._queue, self._timeouts
-        while queue and type(queue[0][4]) is e.TimesOut and _is_over(queue[0][4]):
+        while queue and _is_over(queue[0][4]):
             heapq.heappop(queue)
         next_ms = queue[0][0] if queue else never_ms
         while timeouts and timeouts[0][0] <= next_ms:

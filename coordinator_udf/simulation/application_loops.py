@@ -154,17 +154,15 @@ class ApplicationLoops:
     def take(self, process: Process, event: inputs.Input) -> None:
         """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
         was_settled = process.is_settled
-        if isinstance(event, inputs.Response):
-            if event.req == process.join_req:
-                process.join_req = None
-        elif isinstance(event, inputs.Disconnect):
+        if (isinstance(event, inputs.Response) and event.req == process.join_req) or isinstance(
+            event, inputs.Disconnect
+        ):
             process.join_req = None
         happened = self._members.give(process, event)
         # What a settled member does by itself, which are heartbeats, is nothing to its application.
-        if isinstance(event, inputs.Tick):
-            concerns = False
-        else:
-            concerns = happened or isinstance(event, (inputs.Metadata, inputs.CallbackDone))
+        concerns = not isinstance(event, inputs.Tick) and (
+            happened or isinstance(event, (inputs.Metadata, inputs.CallbackDone))
+        )
         if process.doing is not Doing.RUNNING:
             return
         if was_settled and process.is_settled and not concerns:

@@ -170,20 +170,13 @@ class World:
             skipping.look()
         queued = agenda.next_ms(never_ms)
         member = self._deadlines.next()
-        # Comparisons cost less than calls of max and min.
-        own = never_ms if member is None else member[0] if member[0] > last_ms else last_ms
+        own = never_ms if member is None else max(member[0], last_ms)
         now_ms = queued if queued < own else own
         timer = self._coordinator.next_deadline_ms(now_ms if now_ms < end_ms else end_ms)
-        if timer is None:
-            timer = never_ms
-        elif timer < last_ms:
-            timer = last_ms
+        timer = never_ms if timer is None else max(timer, last_ms)
         call = self._applications.next_call()
         call_ms = never_ms if call is None else max(call[0], last_ms)
-        if timer < now_ms:  # noqa: PLR1730
-            now_ms = timer
-        if call_ms < now_ms:  # noqa: PLR1730
-            now_ms = call_ms
+        now_ms = min(now_ms, timer, call_ms)
         if now_ms > end_ms:
             return False
         agenda.now_ms = now_ms

@@ -119,10 +119,7 @@ class ClassicMember:
         call_ms = self._calls.deadline_ms
         if call_ms is not None and call_ms < first_ms:
             first_ms = call_ms
-        if first_ms == FOREVER_MS:
-            return None
-        now_ms = self._clock.now_ms
-        return first_ms if first_ms > now_ms else now_ms
+        return None if first_ms == FOREVER_MS else max(first_ms, self._clock.now_ms)
 
     def call_deadline_ms(self) -> int | None:
         """Returns when the call that the application is blocked in goes on by itself, or None."""
