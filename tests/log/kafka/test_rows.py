@@ -48,7 +48,8 @@ def test_no_time_passes_by_a_row_that_says_so() -> None:
     "value",
     [
         None, b"", b"\xff\xfe", b"{broken", b'{"api": 7}', b"[]", b'{"api_version": 1e99}',
-        b'{"x": ' + 5_000 * b"[" + 5_000 * b"]" + b"}",
+        # Python 3.11 opens a thousand lists in lists, 3.13 ten times as many.
+        pytest.param(b'{"x": ' + 100_000 * b"[" + 100_000 * b"]" + b"}", id="deep"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_no_row_becomes_one_that_is_rejected(value: bytes | None) -> None:
