@@ -7,7 +7,7 @@ import pytest
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.conftest import SAMPLE_LOG, shared
 
 #: What the broker was set to while these logs were written (their timeline files); else it had Kafka's defaults.

@@ -14,7 +14,7 @@ from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Record
 from coordinator_udf.replay.tasks.in_process import Runs
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.conftest import ROOT, shared
 
 SAMPLES = sorted((ROOT / "tests" / "data" / "traces").glob("*.jsonl.gz"))

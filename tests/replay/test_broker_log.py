@@ -10,7 +10,7 @@ from coordinator_udf.protocol.errors import BadRequest
 from coordinator_udf.replay.inputs.broker_log.line import is_known_api, parse_line
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import REQUEST_COLUMNS
 from tests.replay.broker_log import START_MS, KafkaLog, one_member, read
 

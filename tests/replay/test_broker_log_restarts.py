@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import CONTROL_APIS
 from tests.replay.broker_log import START_MS, KafkaLog, commit, one_member, read
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.replay.broker_log import KafkaLog, commit, one_member, read
 
 

@@ -11,7 +11,7 @@ from coordinator_udf.replay.explain.steps import Prompt
 from coordinator_udf.replay.explain.tables import explanation_tables
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.explanations import EXPLANATIONS_TABLE
 from tests.replay.broker_log import START_MS, KafkaLog, beat, held_up, one_member, read
 

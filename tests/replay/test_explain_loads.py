@@ -9,7 +9,7 @@ from coordinator_udf.replay.inputs.broker_log.undecided import ENDED
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.compare import Difference
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.replay.broker_log import KafkaLog, one_member, read
 
 

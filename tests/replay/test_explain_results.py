@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.replay.broker_log import KafkaLog, beat, read
 
 

@@ -17,7 +17,7 @@ from coordinator_udf.replay.explain.steps import named_groups, split_by_group
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import CONTROL_APIS
 from tests.conftest import shared
 from tests.nightly import some_or_many

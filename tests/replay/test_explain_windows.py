@@ -18,7 +18,7 @@ from coordinator_udf.replay.explain.steps import Prompt, Row, named_groups
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import CONTROL_APIS
 from tests.conftest import shared
 from tests.replay.broker_log import START_MS, KafkaLog, held_up

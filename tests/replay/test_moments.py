@@ -12,7 +12,7 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.order import set_row_times
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 
 CRASH = Path(__file__).parents[1] / "data" / "crash.log.gz"
 LATE_MS = 400

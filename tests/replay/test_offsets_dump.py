@@ -16,7 +16,7 @@ from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, partit
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.rows import to_tables

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.replay.broker_log import KafkaLog, beat, read
 from tests.replay.test_odd_lines import MISSING, ODD, body_of, changed, places
 

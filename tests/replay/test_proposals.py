@@ -12,7 +12,7 @@ from coordinator_udf.replay.explain.session_bounds import SESSION
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.conftest import shared
 from tests.replay.broker_log import KafkaLog
 

@@ -11,7 +11,7 @@ from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.points import Point
 from coordinator_udf.replay.explain.rebase import Chosen, Rebase
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.groups.bodies import consumer_heartbeat
 from tests.replay.broker_log import KafkaLog, one_member, read
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.replay.broker_log import KafkaLog, read
 
 

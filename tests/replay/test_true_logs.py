@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from tests.replay.test_explain_soundness import changed
 from tests.replay.true_clients import Plan
 from tests.replay.true_log import TrueLog, make, read_true

@@ -17,7 +17,7 @@ from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.judge.compare import Difference, Verdict
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.settings.file import read_pairs
 
 

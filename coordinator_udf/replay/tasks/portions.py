@@ -26,7 +26,8 @@ from coordinator_udf.replay.judge.compare import Difference, Verdict, answer_pla
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.recording import ReplaySource
-from coordinator_udf.replay.tasks.recorded import Job, look_for_garbage_rarely, run_and_compare, write_results
+from coordinator_udf.replay.tasks.recorded import Job, look_for_garbage_rarely, write_results
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.parquet_files import TableFile, TableFiles
 

@@ -13,10 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_udf.replay.explain.explain import explain
-from coordinator_udf.replay.explain.listings import place_listings
 from coordinator_udf.replay.explain.proposals import proposed_settings
-from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.tables import (
     explanation_lines,
@@ -25,23 +22,19 @@ from coordinator_udf.replay.explain.tables import (
     unexplained_rows,
 )
 from coordinator_udf.replay.explain.told_expiries import with_told_session
-from coordinator_udf.replay.explain.unexplained import with_unexplained
-from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, REBASED, LogFacts
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.inputs.info_log.reader import InfoLog, read_info_log
 from coordinator_udf.replay.inputs.offsets_dump.reader import read_dumps
 from coordinator_udf.replay.inputs.text_lines import Line, read_lines
 from coordinator_udf.replay.inputs.wrapped import unwrap
-from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
-from coordinator_udf.replay.judge.excluded import excluded_by
+from coordinator_udf.replay.judge.compare import Verdict
 from coordinator_udf.replay.judge.json_lines import json_lines
-from coordinator_udf.replay.judge.moments import date_requests, with_answered_moments
-from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.judge.report import SourceReport
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import Rejection, ReplaySource, clip
-from coordinator_udf.replay.tasks.in_process import Runs, request_batch
+from coordinator_udf.replay.tasks.in_process import request_batch
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.replay.tasks.shard_runner import answered_requests
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.tables.outputs import Outputs
@@ -122,73 +115,6 @@ def run_recorded(job: Job) -> TaskResult:
     except Exception as error:  # noqa: BLE001 - one input must not take the others down with it; it is reported
         details = "".join(traceback.format_exception(error))
         return TaskResult(SourceReport(job.source, failure=f"the replay broke: {details}"))
-
-
-def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
-    """Runs a source and compares; where answers tell an order that the log leaves open, once more in that order.
-
-    Of a broker's log join phases end in the outputs when its answers say so.
-    """
-    runs = Runs(source)
-    outputs, verdict = _judged(source, runs)
-    if source.facts is None:
-        return outputs, verdict
-    outputs, verdict, explained = _in_answered_order(source, source.facts, runs, outputs, verdict)
-    if explained.moved:
-        note = "order or time of requests within what the log leaves open, taken from their answers"
-        source.notes[note] += explained.moved
-    if explained.rebased:
-        source.notes["groups put in the state that later answers tell"] += explained.rebased
-    outputs = with_answered_moments(outputs, source.recording)
-    date_requests(source.rows, outputs)
-    return outputs, verdict
-
-
-def _judged(source: ReplaySource, runs: Runs) -> tuple[Outputs, Verdict]:
-    """Runs a source as its rows are now, and compares."""
-
-    def undecided(difference: Difference) -> str | None:
-        reason = None if source.facts is None else source.facts.undecided(difference)
-        if reason is None and source.explained is not None and difference.request_id is not None:
-            waited = difference.ours is None and difference.request_id in source.explained.dropped
-            return REBASED if waited else None
-        return reason
-
-    outputs = runs.outputs()
-    said, excluded = our_outputs(outputs, with_records=source.recording.exact), excluded_by(source)
-    verdict = compare(source.source, source.recording, said, excluded, undecided)
-    if source.explained is not None:
-        verdict = with_unexplained(source, source.explained, verdict, undecided)
-    return outputs, verdict
-
-
-def _in_answered_order(
-    source: ReplaySource, facts: LogFacts, runs: Runs, outputs: Outputs, verdict: Verdict
-) -> tuple[Outputs, Verdict, Explained]:
-    """Puts a source's rows in the order that answers tell, and runs and compares it so; says what was found."""
-    # A rebalance of which the log tells no more shows in other answers as well.
-    decided = (difference for difference in verdict.differences if difference.undecided in {None, ENDED})
-    differing = {difference.request_id: difference for difference in decided if difference.request_id is not None}
-    usual = [(row, row["log_ts"]) for row in source.rows]
-    lists = {request_id for request_id, difference in differing.items() if difference.api == "ListGroups"}
-    known: Explained | None = None
-    for looked_at in (set[str](), lists):
-        explained = source.explained = explain(source, facts, differing, lists=looked_at, known=known)
-        known = explained
-        explained.placed += place_listings(source, facts, verdict.differences)
-        if explained.outcomes or explained.placed:
-            outputs, verdict = _judged(source, runs)
-        again = place_listings(source, facts, verdict.differences)
-        if again:
-            explained.placed += again
-            outputs, verdict = _judged(source, runs)
-        lists &= {difference.request_id or "" for difference in verdict.differences if difference.undecided is None}
-        if not lists:
-            break
-        if not looked_at:
-            # What such a list tells of groups says when something happened to them.
-            source.rows[:] = [{**row, "log_ts": log_ts} for row, log_ts in usual]
-    return outputs, verdict, explained
 
 
 def _replay(job: Job) -> TaskResult:

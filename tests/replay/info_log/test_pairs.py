@@ -13,7 +13,7 @@ import pytest
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.inputs.info_log.reader import read_info_log
 from coordinator_udf.replay.options import ReplayOptions
-from coordinator_udf.replay.tasks.recorded import run_and_compare
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.tables.rows import to_tables
 from tests.conftest import SHARED
 
