@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
+from coordinator_udf.replay.inputs.broker_log.undecided import OLDER
 from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import CONTROL_APIS
 from tests.replay.broker_log import START_MS, KafkaLog, commit, one_member, read
@@ -24,6 +25,17 @@ def test_a_join_that_is_told_late_of_a_load_found_its_shard_loading(tmp_path: Pa
     source = read(log, tmp_path)
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
+
+
+def test_who_waited_since_before_the_log_until_its_shard_was_lost_was_a_member(tmp_path: Path) -> None:
+    log = KafkaLog()
+    sync = {"groupId": "g", "generationId": 7, "memberId": "m-1", "groupInstanceId": None, "assignments": []}
+    lost = {"throttleTimeMs": 0, "errorCode": 16, "assignment": ""}
+    waited = log.add("SYNC_GROUP", sync, lost, version=3, arrives=0, takes=4_000)
+    log.add("SYNC_GROUP", sync, lost, version=3, arrives=4_010, connection="b")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.undecided == {OLDER: {("answer", "SyncGroup", "NOT_COORDINATOR"): 1}}
+    assert [difference.request_id for difference in verdict.differences] == [waited]
 
 
 def test_a_lost_shard_is_adopted_and_the_group_loaded_again(tmp_path: Path) -> None:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
+from coordinator_udf.replay.explain.proposals import proposed_settings
 from coordinator_udf.replay.explain.results import Explained
+from coordinator_udf.replay.explain.setting_bounds import bounds_of
+from coordinator_udf.replay.explain.steps import Row
 from coordinator_udf.replay.explain.unexplained import with_unexplained
+from coordinator_udf.replay.explain.unseen_topics import (
+    assigned_otherwise,
+    expressions_by_group,
+    shards_of,
+    supposed_topics,
+    unexplained_groups,
+    with_topic,
+)
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, REBASED, LogFacts
 from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
@@ -25,7 +41,14 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     outputs, verdict = _judged(source, runs)
     if source.facts is None:
         return outputs, verdict
+    expressions = expressions_by_group(source.facts)
+    usual = [(row, row["log_ts"]) for row in source.rows] if expressions else []
     outputs, verdict, explained = _in_answered_order(source, source.facts, runs, outputs, verdict)
+    supposed = _with_unseen_topics(source, source.facts, expressions, usual, verdict)
+    if supposed.topics:
+        source.rows[:], source.explained = supposed.rows, None
+        outputs, verdict, explained = _in_answered_order(source, source.facts, runs, *_judged(source, runs))
+        source.notes["topics that no line names, taken to exist as members were assigned so"] += supposed.topics
     if explained.moved:
         note = "order or time of requests within what the log leaves open, taken from their answers"
         source.notes[note] += explained.moved
@@ -81,3 +104,58 @@ def _in_answered_order(
             # What such a list tells of groups says when something happened to them.
             source.rows[:] = [{**row, "log_ts": log_ts} for row, log_ts in usual]
     return outputs, verdict, explained
+
+
+class _Supposed(NamedTuple):
+    """How many topics explain what members were assigned, and a source's rows with them."""
+
+    topics: int
+    rows: list[Row]
+
+
+def _with_unseen_topics(
+    source: ReplaySource,
+    facts: LogFacts,
+    expressions: Mapping[str, Sequence[str]],
+    usual: Iterable[tuple[Row, int]],
+    verdict: Verdict,
+) -> _Supposed:
+    """Looks for topics that the log doesn't name with which nothing is left to explain in a group where there was.
+
+    Not where something else is likelier: settings that don't fit, or a group that is older than the log.
+
+    Args:
+        expressions: by group, by which members subscribed.
+        usual: the source's rows in the log's own order, with its times (ms).
+        verdict: without such topics.
+    """
+    left = set(filter(facts.has_begun, assigned_otherwise(verdict.differences, facts) & expressions.keys()))
+    if not left or proposed_settings(bounds_of(facts), source.settings):
+        return _Supposed(0, [])
+    supposed = _Supposed(0, [{**row, "log_ts": log_ts} for row, log_ts in usual])
+    before = unexplained_groups(verdict.differences, facts)
+    while left:
+        shards = shards_of(left, source.partitions)
+        of_shards = [row for row in supposed.rows if row["partition"] in shards]
+        for topic in supposed_topics(of_shards, (regex for group in sorted(left) for regex in expressions[group])):
+            differing = _differing_with(source, facts, with_topic(of_shards, topic, shards))
+            if left - differing and differing <= before:
+                break
+        else:
+            break
+        # It exists for all shards; those that nobody subscribes in by an expression answer as without it.
+        supposed = _Supposed(supposed.topics + 1, with_topic(supposed.rows, topic, range(source.partitions)))
+        left &= differing
+    return supposed
+
+
+def _differing_with(source: ReplaySource, facts: LogFacts, rows: list[Row]) -> set[str]:
+    """Returns the groups of which nothing says why an answer differs, where these are their shards' rows."""
+    rows = [{**row} for row in rows]
+    asked = {row["request_id"] for row in rows if row["parts"] in {None, 1}}
+    answers = [answer for answer in source.recording.answers if answer.request_id in asked]
+    recording = msgspec.structs.replace(source.recording, answers=answers)
+    tried = msgspec.structs.replace(source, rows=rows, recording=recording, explained=None)
+    runs = Runs(tried)
+    _, verdict, _ = _in_answered_order(tried, facts, runs, *_judged(tried, runs))
+    return unexplained_groups(verdict.differences, facts)

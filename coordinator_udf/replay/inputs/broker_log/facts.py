@@ -121,12 +121,16 @@ def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.in
     return found
 
 
+def waited_until_loss(entry: Entry, error: int) -> bool:
+    """Returns whether a request waited in its group until the shard was lost, which is all that it is told."""
+    may_wait = error == Errors.NOT_COORDINATOR and entry.api in {"JoinGroup", "SyncGroup"}
+    return may_wait and entry.remote_us > _WAITED_US
+
+
 def _finding(entry: Entry, error: int) -> ShardFinding:
     found = _FOUND.get(error)
     if found is not None:
-        # What waits when its shard is lost is told that this is somebody else's.
-        may_wait = found is ShardFinding.NOT_OURS and entry.api in {"JoinGroup", "SyncGroup"}
-        return ShardFinding.NOTHING if may_wait and entry.remote_us > _WAITED_US else found
+        return ShardFinding.NOTHING if waited_until_loss(entry, error) else found
     if entry.api == "Heartbeat" and error == Errors.NONE:
         return ShardFinding.SERVED_OR_LOADING
     if entry.api == "SyncGroup" and error == Errors.REBALANCE_IN_PROGRESS:

@@ -101,9 +101,9 @@ class OlderThings:
 
     def may_have_member(self, group_id: str, member_id: str) -> bool:
         """Returns whether a member whose coming isn't in the log may be older than it."""
-        return not self._has_begun(group_id) and _is_likely(self._members[group_id, member_id])
+        return not self.has_begun(group_id) and _is_likely(self._members[group_id, member_id])
 
-    def _has_begun(self, group_id: str) -> bool:
+    def has_begun(self, group_id: str) -> bool:
         """Returns whether a group got its first members in the log."""
         is_low = 0 < self._first_epoch.get(group_id, _FIRST_EPOCH + 1) <= _FIRST_EPOCH
         return is_low and self._older_requests[group_id] < _LEAST_TOLD
@@ -120,7 +120,7 @@ class OlderThings:
         group_id = str(group.get("groupId"))
         members = (self._mentions.get((group_id, str(each.get("memberId")))) for each in group.get("members") or ())
         found = (mentioned for mentioned in members if mentioned is not None)
-        return not self._has_begun(group_id) and any(
+        return not self.has_begun(group_id) and any(
             times >= _LEAST_TOLD and first_ms >= entry.log_ts for times, first_ms in found
         )
 
@@ -150,7 +150,7 @@ class OlderThings:
     def _may_be_older(self, place: Place, offset: int) -> bool:
         """Returns whether an offset may be older than the log: such a one may go, but it neither comes nor changes."""
         told = self._offsets[place]
-        if self._has_begun(place[0]) and self._told[place[0]] < _LEAST_TOLD:
+        if self.has_begun(place[0]) and self._told[place[0]] < _LEAST_TOLD:
             return False
         if _NO_OFFSET in told[: told.index(offset)]:
             return False

@@ -61,6 +61,12 @@ def _expressions(entries: Iterable[Entry], nameless: frozenset[str]) -> dict[str
     return found
 
 
+def matching_name(regex: str, text: str) -> str | None:
+    """Returns a name with a text in it that an expression matches; None where none is found."""
+    name = _name(regex, text)
+    return name if _matches(regex, name) else None
+
+
 def _matches(regex: str, name: str) -> bool:
     options = re2.Options()
     options.log_errors = False

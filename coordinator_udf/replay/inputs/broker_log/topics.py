@@ -132,7 +132,7 @@ def topic_history(
             # What was seen later may have come with the growth.
             before = traces.count_before(name, topic.id, grown[name].arrived_us)
             partitions = max(before, stated.get(name, 1))
-        topics[name] = _with_id(Topic(name, partitions, topic.id))
+        topics[name] = with_id(Topic(name, partitions, topic.id))
     replayed = _replayed(topics, [_identified(change, ids) for change in changes])
     return TopicHistory(tuple(topics.values()), replayed, nameless, _offsets_partitions(changes), matched)
 
@@ -166,7 +166,7 @@ def _identified(change: AnsweredChange, ids: Mapping[str, str]) -> AnsweredChang
     return change._replace(topic_id=ids.get(change.name, ZERO_UUID))
 
 
-def _with_id(topic: Topic) -> Topic:
+def with_id(topic: Topic) -> Topic:
     """Returns the topic; one whose id nobody ever says has one all the same, which no other has."""
     if topic.id != ZERO_UUID:
         return topic
@@ -181,7 +181,7 @@ def _replayed(topics: dict[str, Topic], changes: Iterable[AnsweredChange]) -> li
         name, known = change.name, current.get(change.name)
         is_same = known is not None and change.topic_id in {"", ZERO_UUID, known.id}
         if change.kind == "create" and not is_same:
-            current[name] = _with_id(Topic(name, change.partitions, change.topic_id))
+            current[name] = with_id(Topic(name, change.partitions, change.topic_id))
         elif change.kind == "grow" and known is not None and change.partitions > known.partitions:
             current[name] = Topic(name, change.partitions, known.id)
         elif change.kind == "delete" and is_same:

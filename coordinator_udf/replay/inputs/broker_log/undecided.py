@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.broker_log.facts import waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.older import DESCRIBE, OlderThings
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
@@ -167,6 +168,10 @@ class LogFacts:
         since = self._groups.get(group_id)
         return since is not None and since <= entry.log_ts
 
+    def has_begun(self, group_id: str) -> bool:
+        """Returns whether a group got its first members in the log."""
+        return self._older.has_begun(group_id)
+
     def was_lost(self, group_id: str, since_ms: int, until_ms: int) -> bool:
         """Returns whether the broker lost the group's shard in a time."""
         losses = self._losses.get(partition_for(group_id, self._partitions), ())
@@ -216,7 +221,8 @@ class LogFacts:
         if unknown and isinstance(group_id, str):
             may_be = any(self._older.may_have_member(group_id, member) for member in unknown)
             may_be = may_be and not self._is_outlier(group_id, entry)
-            return may_be and answer_error(difference.recorded["body"]) in _OF_KNOWN_MEMBERS
+            error = answer_error(difference.recorded["body"])
+            return may_be and (error in _OF_KNOWN_MEMBERS or waited_until_loss(entry, error))
         if isinstance(group_id, str) and group_id not in self._groups and entry.api != "OffsetFetch":
             return self._older.may_have_group(group_id)
         if entry.api not in _ASK_GROUPS:
