@@ -192,6 +192,8 @@ class ApplicationLoops:
 
     def call_back(self, process: Process, callback: Callback) -> None:
         """Runs a callback for as long as the plan says."""
+        # Its thread goes on with what comes next, and wakes it up for that.
+        process.has_looked_twice = False
         for reaction in process.reactions(callback, self._members.committed_of(process)):
             self._members.give(process, reaction)
         if process.plan.callback_ms:

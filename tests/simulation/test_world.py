@@ -92,6 +92,23 @@ def test_a_group_comes_to_own_everything_once(protocol: str) -> None:
     assert not [event for event in history.events if event.event == "error"]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_member_of_kip_848_acknowledges_as_soon_as_it_has_given_up_what_it_was_to(seed: int) -> None:
+    """Real ones took 1 to 5 ms (evidence/ab, W1-consumer): their thread wakes the application for each callback."""
+    # The commit that comes first is answered while the application is woken.
+    plan = _plan(
+        "consumer", keeps_requests=True, network=NetworkPlan((1, 1)), topics=(TopicPlan("t", 7, records_s=1.0),)
+    )
+    history = World(plan, seed).run()
+    given_up = [event for event in history.events if event.event == "revoked"]
+    beats = [(one.process, one.arrived_ms) for one in history.answered if one.api == "ConsumerGroupHeartbeat"]
+    assert given_up
+    for event in given_up:
+        next_ms = min(at_ms for process, at_ms in beats if process == event.process and at_ms >= event.ts_ms)
+        # To be woken takes 2 ms, and the way to the coordinator 1.
+        assert next_ms - event.ts_ms <= 5
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_seed_tells_all(protocol: str) -> None:
     members = tuple(replace(member, lateness_ms=(0, 3, 40)) for member in _plan(protocol).members)
