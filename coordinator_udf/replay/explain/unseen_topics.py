@@ -50,8 +50,11 @@ def unexplained_groups(differences: Iterable[Difference], facts: LogFacts, api: 
     found: set[str] = set()
     for difference in differences:
         entry = facts.entries.get(difference.request_id or "")
-        if entry is not None and difference.undecided is None and api in {None, difference.api}:
-            found |= {group_id for group_id in (entry.request.get("groupId"),) if isinstance(group_id, str)}
+        if entry is None or difference.undecided is not None or api not in {None, difference.api}:
+            continue
+        group_id = entry.request.get("groupId")
+        if isinstance(group_id, str):
+            found.add(group_id)
     return found
 
 
