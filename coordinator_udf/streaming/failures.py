@@ -13,7 +13,7 @@ from coordinator_udf.log.stored_appends import TrimmedError
 from coordinator_udf.monitoring import tell
 from coordinator_udf.shard.state_row.codec import StateVersionError
 from coordinator_udf.tables.epoch import FencedError
-from coordinator_udf.user_errors import UserError
+from coordinator_udf.user_errors import UserError, says_disk_is_full
 
 #: Errors that are raised on workers, by their names in what Spark tells of them.
 _TOLD_BY_SPARK = (
@@ -44,6 +44,8 @@ _OTHER_STATES = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
 
 
 def _words_of(text: str) -> str:
+    if says_disk_is_full(text):
+        return "a disk is full; make room for its tables, checkpoint and log, and start it again: it goes on from there"
     for error, otherwise in ((_OTHER_KEYS, "named its shards"), (_OTHER_STATES, "kept their state")):
         if error in text:
             return (
