@@ -150,6 +150,14 @@ class CommitTopic(_Body, frozen=True):
     topic_id: Uuid = ZERO_UUID
 
 
+class CachedTopic(_Body, frozen=True):
+    """A topic as it is in the metadata cache of the broker that takes a request; without partitions: it isn't there."""
+
+    name: str
+    partitions: Int32 = 0
+    id: Uuid = ZERO_UUID
+
+
 class OffsetCommit(_Body, frozen=True):
     group_id: str
     topics: tuple[CommitTopic, ...]
@@ -157,6 +165,9 @@ class OffsetCommit(_Body, frozen=True):
     member_id: str = ""
     group_instance_id: str | None = None
     retention_time_ms: Int64 = -1
+    #: An extension of replayed logs, here and below: of which topics the broker may have heard otherwise than the
+    #: coordinator; of all others both know the same.
+    metadata_cache: tuple[CachedTopic, ...] = ()
 
 
 class TxnOffsetCommit(_Body, frozen=True):
@@ -168,6 +179,7 @@ class TxnOffsetCommit(_Body, frozen=True):
     generation_id: Int32 = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    metadata_cache: tuple[CachedTopic, ...] = ()
 
 
 class FetchTopic(_Body, frozen=True):
@@ -189,6 +201,7 @@ class OffsetFetch(_Body, frozen=True):
     #: None before it could ask for several.
     groups: tuple[FetchGroup, ...] | None = None
     require_stable: bool = False
+    metadata_cache: tuple[CachedTopic, ...] = ()
 
 
 class DeletePartition(_Body, frozen=True):
@@ -203,6 +216,7 @@ class DeleteTopic(_Body, frozen=True):
 class OffsetDelete(_Body, frozen=True):
     group_id: str
     topics: tuple[DeleteTopic, ...]
+    metadata_cache: tuple[CachedTopic, ...] = ()
 
 
 class DescribeGroups(_Body, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator_udf.groups.classic.rebalance import restart_session
@@ -16,6 +16,7 @@ from coordinator_udf.groups.offsets.shared import (
     offset_key,
     partition_answer,
     split_existing,
+    topics_of_broker,
     write_or_refuse,
 )
 from coordinator_udf.groups.records.classic import OFFSET_COMMIT, offset_sizes
@@ -26,6 +27,7 @@ from coordinator_udf.protocol.requests import (
     CommitPartition,
     CommitTopic,
     OffsetCommit,
+    Topic,
     TxnOffsetCommit,
 )
 
@@ -42,7 +44,7 @@ def commit_offsets(
     Args:
         unavailable: why the shard can't answer, if so. What doesn't exist is refused all the same.
     """
-    known, missing = _resolve_topics(ctx, api_version, body.topics)
+    known, missing = _resolve_topics(ctx, api_version, body)
     if _is_answered(ctx, body.topics, known):
         return merged_topics(missing)
     try:
@@ -71,7 +73,8 @@ def commit_txn_offsets(
 
     Arguments as of `commit_offsets`.
     """
-    known, missing = _existing(ctx, [(topic, ZERO_UUID) for topic in body.topics])
+    topics = topics_of_broker(ctx, body.metadata_cache)
+    known, missing = _existing(ctx, topics, [(topic, ZERO_UUID) for topic in body.topics])
     if _is_answered(ctx, body.topics, known):
         return merged_topics(missing)
     try:
@@ -103,44 +106,45 @@ def refuse_commit(topics: Iterable[CommitTopic], error: Errors) -> list[dict[str
 
 
 def _resolve_topics(
-    ctx: Context, api_version: int, topics: tuple[CommitTopic, ...]
+    ctx: Context, api_version: int, body: OffsetCommit
 ) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
     """Returns topics that exist with their ids, and the answers for those that don't, in the order of the request.
 
     Version 10 names topics by id.
     """
+    topics = topics_of_broker(ctx, body.metadata_cache)
     known: list[tuple[CommitTopic, str]] = []
     missing: list[dict[str, Any]] = []
-    for asked in topics:
+    for asked in body.topics:
         if api_version < _TOPIC_ID_VERSION:
-            topic, there = asked, ctx.topics.get(asked.name)
+            topic, there = asked, topics.get(asked.name)
             topic_id = there.id if there is not None else ZERO_UUID
         else:
-            name, topic_id = topic_name(ctx, asked.topic_id), asked.topic_id
+            name, topic_id = topic_name(topics, asked.topic_id), asked.topic_id
             if name is None:
                 errors = [partition_answer(p.partition_index, Errors.UNKNOWN_TOPIC_ID) for p in asked.partitions]
                 missing.append({"name": "", "topicId": topic_id, "partitions": errors})
                 continue
             topic = CommitTopic(name=name, topic_id=topic_id, partitions=asked.partitions)
-        exists, lost = _existing(ctx, [(topic, topic_id)])
+        exists, lost = _existing(ctx, topics, [(topic, topic_id)])
         known += exists
         missing += lost
     return known, missing
 
 
 def _existing(
-    ctx: Context, topics: list[tuple[CommitTopic, str]]
+    ctx: Context, topics: Mapping[str, Topic], asked: list[tuple[CommitTopic, str]]
 ) -> tuple[list[tuple[CommitTopic, str]], list[dict[str, Any]]]:
-    """Returns topics with the partitions that exist, and the answers for those that don't.
+    """Returns asked topics with the partitions that exist, and the answers for those that don't.
 
     A broker refuses those before the coordinator hears of the request, so they say the same whatever it answers.
     """
     if not ctx.settings.offsets_topic_partition_check:
-        return topics, []
+        return asked, []
     known: list[tuple[CommitTopic, str]] = []
     answers = []
-    for topic, topic_id in topics:
-        there, missing = split_existing(ctx, topic)
+    for topic, topic_id in asked:
+        there, missing = split_existing(topics, topic)
         if there is not None:
             known.append((there, topic_id))
         if missing is not None:
@@ -156,9 +160,9 @@ def _is_answered(ctx: Context, topics: tuple[CommitTopic, ...], known: list[tupl
     return not known and (ctx.settings.offsets_topic_partition_check or bool(topics))
 
 
-def topic_name(ctx: Context, topic_id: str) -> str | None:
+def topic_name(topics: Mapping[str, Topic], topic_id: str) -> str | None:
     """Returns the name of the topic with an id; None if there is none."""
-    return next((topic.name for topic in ctx.topics.values() if topic.id == topic_id), None)
+    return next((topic.name for topic in topics.values() if topic.id == topic_id), None)
 
 
 def _group_to_commit(ctx: Context, store: GroupStore, group_id: str, generation_id: int, api_version: int) -> Group:

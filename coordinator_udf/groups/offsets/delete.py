@@ -18,6 +18,7 @@ from coordinator_udf.groups.offsets.shared import (
     offset_key,
     partition_answer,
     split_existing,
+    topics_of_broker,
     write_or_refuse,
 )
 from coordinator_udf.groups.records.classic import GROUP_METADATA, OFFSET_COMMIT, group_metadata_key, offset_sizes
@@ -40,7 +41,7 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
         raise ApiError(Errors.NON_EMPTY_GROUP)
     there = set(offset_partitions(store, body.group_id))
     doomed: list[tuple[str, int]] = []
-    topics, missing = _existing(ctx, body.topics)
+    topics, missing = _existing(ctx, body)
     answers = [_delete_topic(group, topic, there, doomed) for topic in topics]
     sizes = [offset_sizes(body.group_id, name, None) for name, _ in doomed]
     write_or_refuse(ctx, store, sizes, offset_tombstones(body.group_id, doomed))
@@ -49,12 +50,13 @@ def delete_offsets(ctx: Context, store: GroupStore, body: OffsetDelete) -> list[
     return merged_topics(missing, answers)
 
 
-def _existing(ctx: Context, topics: Sequence[DeleteTopic]) -> tuple[Sequence[DeleteTopic], list[dict[str, Any]]]:
+def _existing(ctx: Context, body: OffsetDelete) -> tuple[Sequence[DeleteTopic], list[dict[str, Any]]]:
     """Returns topics with the partitions that exist, and a broker's own answers for those that don't."""
     if not ctx.settings.offsets_topic_partition_check:
-        return topics, []
+        return body.topics, []
+    topics = topics_of_broker(ctx, body.metadata_cache)
     error = Errors.UNKNOWN_TOPIC_OR_PARTITION
-    split = [split_existing(ctx, topic) for topic in topics]
+    split = [split_existing(topics, topic) for topic in body.topics]
     answers = [
         {"name": lost.name, "partitions": [partition_answer(place.partition_index, error) for place in lost.partitions]}
         for _, lost in split

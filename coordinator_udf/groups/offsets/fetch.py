@@ -5,12 +5,14 @@ Source: OffsetMetadataManager.fetchOffsets and fetchAllOffsets, OffsetFetchRespo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from coordinator_udf.groups.context import Context
 from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.model.offsets import CommittedOffset
 from coordinator_udf.groups.offsets.commit import topic_name
+from coordinator_udf.groups.offsets.shared import topics_of_broker
 from coordinator_udf.groups.store import SEEN_OFFSET, SEEN_TOPIC, Group, GroupStore
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import (
@@ -20,6 +22,7 @@ from coordinator_udf.protocol.requests import (
     FetchGroup,
     FetchTopic,
     OffsetFetch,
+    Topic,
 )
 
 _TOPIC_ID_VERSION = 10
@@ -28,10 +31,10 @@ _TOPIC_ID_VERSION = 10
 def fetch_offsets(ctx: Context, store: GroupStore, api_version: int, body: OffsetFetch) -> dict[str, Any]:
     """Returns the body of the answer, in the shape of its version (one group before version 8)."""
     if api_version >= OFFSET_FETCH_BATCH_VERSION:
-        groups = [_fetch_group(ctx, store, api_version, group, body.require_stable) for group in body.groups or ()]
+        groups = [_fetch_group(ctx, store, api_version, group, body) for group in body.groups or ()]
         return {"throttleTimeMs": 0, "groups": groups}
     group = FetchGroup(group_id=body.group_id, topics=body.topics)
-    answer = _fetch_group(ctx, store, api_version, group, body.require_stable)
+    answer = _fetch_group(ctx, store, api_version, group, body)
     return {"throttleTimeMs": 0, "topics": answer["topics"], "errorCode": answer["errorCode"]}
 
 
@@ -50,8 +53,9 @@ def refuse_fetch(api_version: int, body: OffsetFetch, error: Errors) -> dict[str
 
 
 def _fetch_group(
-    ctx: Context, store: GroupStore, api_version: int, group: FetchGroup, require_stable: bool
+    ctx: Context, store: GroupStore, api_version: int, group: FetchGroup, body: OffsetFetch
 ) -> dict[str, Any]:
+    require_stable = body.require_stable
     found = store.get(group.group_id) if require_stable else store.committed(ctx, group.group_id)
     error = _refusal(found, group)
     if error is not Errors.NONE:
@@ -60,11 +64,12 @@ def _fetch_group(
     if found is None:
         # Offsets may be left of a group that ended without a record; without a group they aren't told.
         store = GroupStore()
+    there = topics_of_broker(ctx, body.metadata_cache)
     if group.topics is None:
         twice = frozenset() if require_stable else store.twice(ctx)
-        topics = _all_topics(ctx, store, api_version, group.group_id, unstable=unstable, twice=twice)
+        topics = _all_topics(there, store, api_version, group.group_id, unstable=unstable, twice=twice)
     else:
-        topics = _named_topics(ctx, store, api_version, group, unstable)
+        topics = _named_topics(there, store, api_version, group, unstable)
     return {"groupId": group.group_id, "topics": topics, "errorCode": 0}
 
 
@@ -84,7 +89,7 @@ def _refusal(group: Group | None, asked: FetchGroup) -> Errors:
 
 
 def _all_topics(
-    ctx: Context,
+    topics: Mapping[str, Topic],
     store: GroupStore,
     api_version: int,
     group_id: str,
@@ -94,7 +99,7 @@ def _all_topics(
 ) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
     for name, partitions in store.offsets.committed.get(group_id, {}).items():
-        there = ctx.topics.get(name)
+        there = topics.get(name)
         if api_version >= _TOPIC_ID_VERSION and (there is None or there.id == ZERO_UUID):
             continue
         answer = {
@@ -111,7 +116,11 @@ def _all_topics(
 
 
 def _named_topics(
-    ctx: Context, store: GroupStore, api_version: int, group: FetchGroup, unstable: set[tuple[str, int]]
+    topics: Mapping[str, Topic],
+    store: GroupStore,
+    api_version: int,
+    group: FetchGroup,
+    unstable: set[tuple[str, int]],
 ) -> list[dict[str, Any]]:
     known = []
     unknown = []
@@ -119,7 +128,7 @@ def _named_topics(
         if api_version < _TOPIC_ID_VERSION:
             known.append(_named_topic(store, group.group_id, topic.name, topic, unstable))
             continue
-        name = topic_name(ctx, topic.topic_id)
+        name = topic_name(topics, topic.topic_id)
         if name is None:
             errors = [_nothing(index, Errors.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
             unknown.append({"name": "", "topicId": topic.topic_id, "partitions": errors})

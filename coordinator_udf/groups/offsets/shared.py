@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from coordinator_udf.groups.records.classic import OFFSET_COMMIT
 from coordinator_udf.groups.store import GroupStore
 from coordinator_udf.offsets_topic.sizes import Sizes
 from coordinator_udf.protocol.errors import ApiError, Errors
-from coordinator_udf.protocol.requests import CommitTopic, DeleteTopic
+from coordinator_udf.protocol.requests import CachedTopic, CommitTopic, DeleteTopic, Topic
 
 #: A record that is about to be applied: type, key and value; None is a tombstone.
 Change = tuple[str, dict[str, Any], dict[str, Any] | None]
@@ -45,18 +45,37 @@ def partition_answer(index: int, error: Errors) -> dict[str, Any]:
     return {"partitionIndex": index, "errorCode": int(error)}
 
 
-def partition_exists(ctx: Context, topic: str, partition: int) -> bool:
-    """Returns whether a topic has such a partition."""
-    there = ctx.topics.get(topic)
+def topics_of_broker(ctx: Context, metadata_cache: Sequence[CachedTopic]) -> Mapping[str, Topic]:
+    """Returns the topics, by name, that there are for the broker that takes a request.
+
+    A broker makes what it hears known to one part after another: its metadata cache is the first, and the groups'
+    coordinator the last. Source: BrokerMetadataPublisher.
+
+    Args:
+        metadata_cache: what the request says of that; all else is as the coordinator knows it.
+    """
+    if not metadata_cache:
+        return ctx.topics
+    cached = {topic.name: Topic(topic.name, topic.partitions, topic.id) for topic in metadata_cache if topic.partitions}
+    named = {topic.name for topic in metadata_cache}
+    return {name: topic for name, topic in ctx.topics.items() if name not in named} | cached
+
+
+def _exists(topics: Mapping[str, Topic], topic: str, partition: int) -> bool:
+    there = topics.get(topic)
     return there is not None and 0 <= partition < there.partitions
 
 
-def split_existing(ctx: Context, topic: NamedTopic) -> tuple[NamedTopic | None, NamedTopic | None]:
-    """Returns a request's topic with those of its partitions that exist, and with the others; None without any."""
-    missing = [place for place in topic.partitions if not partition_exists(ctx, topic.name, place.partition_index)]
+def split_existing(topics: Mapping[str, Topic], topic: NamedTopic) -> tuple[NamedTopic | None, NamedTopic | None]:
+    """Returns a request's topic with those of its partitions that exist, and with the others; None without any.
+
+    Args:
+        topics: those that there are, by name.
+    """
+    missing = [place for place in topic.partitions if not _exists(topics, topic.name, place.partition_index)]
     if not missing:
         return (topic if topic.partitions else None), None
-    there = tuple(place for place in topic.partitions if partition_exists(ctx, topic.name, place.partition_index))
+    there = tuple(place for place in topic.partitions if _exists(topics, topic.name, place.partition_index))
     lost = msgspec.structs.replace(topic, partitions=tuple(missing))
     return (msgspec.structs.replace(topic, partitions=there) if there else None), lost
 

@@ -16,6 +16,7 @@ from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import NO_OPERATIONS, tells_operations
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
+from coordinator_udf.replay.inputs.broker_log.metadata_cache import MetadataCaches
 from coordinator_udf.replay.inputs.broker_log.order import entries_in_order, in_order, set_row_times
 from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
 from coordinator_udf.replay.inputs.broker_log.portion import SEVERAL, asks, shards_asked, share
@@ -145,6 +146,7 @@ class _PortionReader:
         self.out = ReplaySource(source, settings, outline.partitions, [], Recording(exact=False))
         self._outline = outline
         self._mine = frozenset(mine)
+        self._caches = MetadataCaches(outline.topics)
         self._seen: set[str] = set()
         self._request_ids: dict[int, str] = {}
         #: By the line's number, how many other shards a request asks.
@@ -191,6 +193,11 @@ class _PortionReader:
     def _request(self, entry: Entry) -> None:
         request_id = self._request_ids[entry.number] = self._unique(entry)
         answer = entry.response or {}
+        cached = self._caches.beside(entry)
+        if cached:
+            self.out.notes["topics as in the broker's metadata cache beside a change, taken from answers"] += len(
+                cached
+            )
         try:
             rows = request_rows(
                 partitions=self.out.partitions,
@@ -201,7 +208,7 @@ class _PortionReader:
                 client_id=entry.client_id,
                 client_host=entry.client_host,
                 principal=entry.principal,
-                body=entry.request,
+                body={**entry.request, "metadataCache": cached} if cached else entry.request,
                 **_recorded_choices(entry, answer),
             )
         except BadRequest as error:
