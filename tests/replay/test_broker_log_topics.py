@@ -165,3 +165,44 @@ def test_partitions_that_came_with_a_growth_are_not_there_before_it(tmp_path: Pa
     log.add("CREATE_PARTITIONS", *grown, arrives=10, takes=5, connection="b")
     commit(log, {"name": "t1"}, 0, partition=3, arrives=30, version=9)
     assert topics_by_time(read(log, tmp_path)) == [[("t1", 2)], [("t1", 4)]]
+
+
+@pytest.mark.parametrize("asks", ["fetches", "commits"])
+def test_a_topics_id_is_found_by_the_partitions_that_its_owner_asks_for_by_name(asks: str, tmp_path: Path) -> None:
+    wide, narrow = "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw"
+    owned = [{"topicId": wide, "partitions": [0, 1, 2]}, {"topicId": narrow, "partitions": [0]}]
+    asked = [("few", [0]), ("many", [1, 2])]
+    log = KafkaLog()
+    request = {"groupId": "g", "memberId": "m", "memberEpoch": 0, "subscribedTopicRegex": "few|many"}
+    answer = {"errorCode": 0, "memberId": "m", "memberEpoch": 2, "assignment": {"topicPartitions": owned}}
+    log.add("CONSUMER_GROUP_HEARTBEAT", {**request, "topicPartitions": []}, answer, arrives=0, version=1)
+    if asks == "fetches":
+        topics = [{"name": name, "partitionIndexes": partitions} for name, partitions in asked]
+        group = {"groupId": "g", "memberId": None, "memberEpoch": -1, "topics": topics}
+        places = [
+            {"name": name, "partitions": [{"partitionIndex": p, "committedOffset": -1, "errorCode": 0} for p in own]}
+            for name, own in asked
+        ]
+        log.add(
+            "OFFSET_FETCH",
+            {"groups": [group], "requireStable": True},
+            {"groups": [{"groupId": "g", "topics": places}]},
+            arrives=10,
+            version=9,
+        )
+    else:
+        topics = [
+            {"name": name, "partitions": [{"partitionIndex": p, "committedOffset": 1} for p in places]}
+            for name, places in asked
+        ]
+        told = [
+            {"name": name, "partitions": [{"partitionIndex": p, "errorCode": 0} for p in places]}
+            for name, places in asked
+        ]
+        member = {"groupId": "g", "memberId": "m", "generationIdOrMemberEpoch": 2}
+        log.add("OFFSET_COMMIT", {**member, "topics": topics}, {"topics": told}, arrives=10, version=9)
+    source = read(log, tmp_path)
+    body = next(row["body"] for row in source.rows if row["api"] == "TopicMetadata")
+    ids = {topic["name"]: topic["id"] for topic in msgspec.json.decode(body)["topics"]}
+    # What nobody but the owner of both asks for may be either; what no other can be is settled first.
+    assert ids == {"many": wide, "few": narrow}

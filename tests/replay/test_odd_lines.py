@@ -48,6 +48,28 @@ def topic_log() -> KafkaLog:
     return log
 
 
+def ids_without_names() -> KafkaLog:
+    """Lines of an owner of topics of which only ids are known, which asks by name, and by id; one topic grows."""
+    log = KafkaLog()
+    other = "AAAAAAAAAAAAAAAAAAAAAg"
+    owned = [{"topicId": TOPIC_ID, "partitions": [0, 1]}, {"topicId": other, "partitions": [0]}]
+    beat = {"groupId": "c", "memberId": "m", "memberEpoch": 0, "subscribedTopicRegex": "n|o", "topicPartitions": []}
+    told = {"errorCode": 0, "memberId": "m", "memberEpoch": 2, "assignment": {"topicPartitions": owned}}
+    log.add("CONSUMER_GROUP_HEARTBEAT", beat, told, arrives=5, version=1)
+    place = {"partitionIndex": 1, "committedOffset": 3, "errorCode": 0}
+    for version, topic in ((9, {"name": "o"}), (10, {"topicId": TOPIC_ID})):
+        asked = {"groupId": "c", "memberId": "m", "memberEpoch": 2, "topics": [{**topic, "partitionIndexes": [1]}]}
+        fetched = {"groupId": "c", "errorCode": 0, "topics": [{**topic, "partitions": [place]}]}
+        log.add("OFFSET_FETCH", {"groups": [asked]}, {"groups": [fetched]}, arrives=6, version=version)
+        commit = {"groupId": "c", "memberId": "m", "generationIdOrMemberEpoch": 2}
+        places = {**topic, "partitions": [{"partitionIndex": 1, "committedOffset": 3}]}
+        done = {**topic, "partitions": [{"partitionIndex": 1, "errorCode": 0}]}
+        log.add("OFFSET_COMMIT", {**commit, "topics": [places]}, {"topics": [done]}, arrives=7, version=version)
+    grown = {"results": [{"name": "o", "errorCode": 0}]}
+    log.add("CREATE_PARTITIONS", {"topics": [{"name": "o", "count": 2}]}, grown, arrives=8)
+    return log
+
+
 def body_of(line: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(line[line.index(MARK) + len(MARK) : line.rindex("}") + 1])
     return found
@@ -110,6 +132,21 @@ def test_whatever_is_odd_in_a_line_the_others_are_read(
     assert {"m-1", "m-2"} <= {row["member_id"] for row in rows if row["api"] == "Heartbeat"}
 
 
+NAMELESS: Final = [body_of(line) for line in ids_without_names().lines]
+NAMELESS_CHANGES: Final = [(number, place) for number, body in enumerate(NAMELESS) for place in places(body)]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(NAMELESS_CHANGES), st.sampled_from([*ODD, MISSING]))
+def test_whatever_is_odd_where_names_of_topics_are_looked_for_the_others_are_read(
+    tmp_path: Path, change: tuple[int, tuple[str | int, ...]], value: object
+) -> None:
+    number, place = change
+    bodies = [changed(body, place, value) if at == number else body for at, body in enumerate(NAMELESS)]
+    rows = read(tmp_path, *bodies).rows
+    assert {"m-1", "m-2"} <= {row["member_id"] for row in rows if row["api"] == "Heartbeat"}
+
+
 @pytest.mark.parametrize(
     ("api", "place", "value", "said"),
     [
@@ -119,6 +156,7 @@ def test_whatever_is_odd_in_a_line_the_others_are_read(
         ("CREATE_PARTITIONS", ("response", "results"), [1], "response of CreatePartitions"),
         ("CREATE_PARTITIONS", ("request", "topics", 0, "name"), "other", "response.results.name is 'n'"),
         ("OFFSET_COMMIT", ("response", "topics", 0, "partitions"), [{}], "partitionIndex"),
+        ("OFFSET_COMMIT", ("request", "topics", 0, "partitions", 0, "committedOffset"), MISSING, "committedOffset"),
         ("WRITE_TXN_MARKERS", ("request", "markers", 0), True, "request of WriteTxnMarkers"),
         ("JOIN_GROUP", ("response", "leader"), [None], "response of JoinGroup"),
         ("SYNC_GROUP", ("totalTimeMs",), 1e300, "totalTimeMs is 1e+300"),

@@ -112,7 +112,7 @@ def _told_of(topic: dict[str, Any]) -> Iterator[_Told]:
     name = topic.get("name") or ""
     topic_id = "" if name else topic.get("topicId") or ZERO_UUID
     for partition in topic.get("partitions") or ():
-        yield _Told(name, topic_id, partition["partitionIndex"], partition["errorCode"])
+        yield _Told(name, topic_id, partition["partitionIndex"], partition.get("errorCode", 0))
 
 
 def _agrees(told: _Told, topic: Topic | None) -> bool:

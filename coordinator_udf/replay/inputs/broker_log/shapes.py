@@ -29,8 +29,8 @@ class _Failure(_Shape, frozen=True):
 
 class _Partition(_Shape, frozen=True):
     partition_index: Int32
+    committed_offset: Int64
     error_code: Int32 = 0
-    committed_offset: Int64 = -1
     committed_leader_epoch: Int32 = -1
     metadata: str | None = None
 
@@ -83,6 +83,7 @@ class _Group(_Shape, frozen=True):
     groups_names: list[Any] | None = None
     group_ids: list[Any] | None = None
     subscribed_topic_names: list[str] | None = None
+    subscribed_topic_regex: str | None = None
 
 
 class _Member(_Shape, frozen=True):

@@ -51,7 +51,7 @@ def _expressions(entries: Iterable[Entry], nameless: frozenset[str]) -> dict[str
         request, answer = entry.request, entry.response or {}
         if answer.get("errorCode"):
             continue
-        member = request.get("groupId", ""), answer.get("memberId") or request.get("memberId") or ""
+        member = str(request.get("groupId")), answer.get("memberId") or request.get("memberId") or ""
         regex = request.get("subscribedTopicRegex")
         if regex is not None:
             subscribed[member] = regex

@@ -58,7 +58,7 @@ def _candidates(entries: Iterable[Entry], known_ids: set[str], known_names: set[
         if entry.api != "ConsumerGroupHeartbeat":
             continue
         request, answer = entry.request, entry.response or {}
-        member = request.get("groupId", ""), answer.get("memberId") or request.get("memberId") or ""
+        member = str(request.get("groupId")), answer.get("memberId") or request.get("memberId") or ""
         if request.get("subscribedTopicRegex"):
             # What the expression matches isn't in the log.
             subscribed.pop(member, None)

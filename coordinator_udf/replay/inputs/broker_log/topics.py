@@ -3,8 +3,8 @@
 A topic's creation, growth and deletion are in the log where they happened while it was written. Of topics that are
 older only traces are seen: commits that were accepted or refused, partitions that were assigned. They are taken to
 exist from the beginning, with as many partitions as were seen. Where a topic's id is nowhere beside its name, the two
-are matched by what was committed and fetched, and by who was subscribed to what was assigned. Where a topic's name is
-nowhere at all, it has one that the expressions match by which it was assigned.
+are matched by what was committed and fetched, by who was subscribed to what was assigned, and by what owners ask for.
+Where a topic's name is nowhere at all, it has one that the expressions match by which it was assigned.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topic_expressions import names_by_expressions
 from coordinator_udf.replay.inputs.broker_log.topic_names import names_by_offsets
+from coordinator_udf.replay.inputs.broker_log.topic_owners import names_by_owners
 from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import names_by_subscriptions
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -154,6 +155,8 @@ def _match(
 ) -> None:
     """Notes the ids of names that the log doesn't say outright."""
     for name, topic_id in names_by_subscriptions(entries(), {**named, **ids}, partitions, counts_of_id).items():
+        ids.setdefault(name, topic_id)
+    for name, topic_id in names_by_owners(entries(), {**named, **ids}).items():
         ids.setdefault(name, topic_id)
     for name, topic_id in names_by_offsets(entries(), {*named.values(), *ids.values()}).items():
         ids.setdefault(name, topic_id)
