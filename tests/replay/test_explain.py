@@ -175,6 +175,33 @@ def test_a_rebalance_that_goes_on_at_the_end_is_undecided(tmp_path: Path) -> Non
     assert verdict.undecided == {ENDED: {("answer", "Heartbeat", "REBALANCE_IN_PROGRESS"): 1}}
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["nobody joins after", "somebody joins after"])
+def test_a_static_member_is_replaced_by_one_whose_own_join_is_in_no_log(later: bool, tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # It waits for the first member; then a second one with its instance id comes, which waits when the log ends.
+    replaced = static_join(log, arrives=5_000, takes=1_500)
+    if later:
+        log.join("m-1", "m-1", generation=2, arrives=7_000, connection="a")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    different = [d.request_id for d in verdict.differences if d.undecided is None]
+    assert (replaced in different) == later
+    assert (ENDED in verdict.undecided) != later
+
+
+def static_join(log: KafkaLog, **place: Any) -> str:
+    """A static member joins, and is fenced."""
+    request = {
+        "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": "",
+        "groupInstanceId": "i", "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": "AAEAAAABAAJ0Mf////8AAAAA"}],
+    }  # fmt: skip
+    answer: dict[str, Any] = {
+        "throttleTimeMs": 0, "errorCode": 82, "generationId": -1, "protocolName": "", "leader": "",
+        "memberId": "i-1", "members": [],
+    }  # fmt: skip
+    return log.add("JOIN_GROUP", request, answer, version=5, connection="b", **place)
+
+
 def classic_join(log: KafkaLog, member_id: str, generation: int, **place: Any) -> str:
     """A member of the classic protocol joins a consumer group."""
     request = {

@@ -152,9 +152,9 @@ class LogFacts:
             return None
         named = self._differing_groups(entry, difference)
         if difference.ours is None:
-            # Who waits is told of a rebalance that somebody began whom nobody answered any more.
-            waits = entry.api in _TELL_OF_OTHERS and any(self._has_ended(group, entry, difference) for group in named)
-            return ENDED if waits else None
+            # Who waits is told of a rebalance that somebody began whom nobody answered any more, or who took its place.
+            told = entry.api in _TELL_OF_OTHERS or _is_replaced(entry, difference)
+            return ENDED if told and any(self._has_ended(group, entry, difference) for group in named) else None
         if not _may_be_given(difference):
             return None
         if self._is_older(entry, difference):
@@ -290,6 +290,7 @@ class LogFacts:
             if entry.api == "Heartbeat" and ours in _OF_SHARDS:
                 return False
             going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
+            going_on = going_on or _is_replaced(entry, difference)
         if not going_on:
             return False
         # The log of a shard ends where the broker lost it.
@@ -298,6 +299,17 @@ class LogFacts:
         return not any(entry.answered_us < beat_us < ends_us for beat_us in self._calm[group_id]) and not any(
             entry.arrived_us <= joined_us < ends_us for joined_us in self._joins[group_id]
         )
+
+
+def _is_replaced(entry: Entry, difference: Difference) -> bool:
+    """Returns whether a static member that waits in ours was told that another one came by its instance id.
+
+    Source: GroupMetadataManager.replaceStaticMember.
+    """
+    is_static = entry.api in {"JoinGroup", "SyncGroup"} and bool(entry.request.get("groupInstanceId"))
+    if not is_static or difference.error != Errors.FENCED_INSTANCE_ID.name:
+        return False
+    return difference.ours is None or difference.ours.get("ts", 0) > difference.recorded.get("ts", 0)
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
