@@ -65,6 +65,16 @@ def test_long_after_a_change_both_know_the_same(tmp_path: Path) -> None:
     assert differences(log, tmp_path, (_OLD,)) == ["OffsetCommit"]
 
 
+def test_what_a_topic_was_like_long_before_is_not_taken(tmp_path: Path) -> None:
+    log = deleted()
+    told = [{"name": "new", "topicId": "AAAAAAAAAAAAAAAAAAAAAg", "errorCode": 0, "numPartitions": 1}]
+    asked = {"topics": [{"name": "new", "numPartitions": 1}]}
+    log.add("CREATE_TOPICS", asked, {"topics": told}, arrives=5_990, takes=10, connection="c")
+    # It has another id now.
+    fetch(log, _OK, arrives=6_010)
+    assert differences(log, tmp_path, (_OLD, _NEW)) == ["OffsetFetch"]
+
+
 def test_an_answer_that_neither_before_nor_after_explains_is_not_taken(tmp_path: Path) -> None:
     log = made()
     commit(log, _OK, arrives=3_010, version=9, partition=1)

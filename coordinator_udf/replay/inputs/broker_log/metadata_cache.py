@@ -8,7 +8,7 @@ tells what was in the cache.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,8 @@ from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
 _BESIDE_US: Final = 1_000_000
 _BY_PARTITION: Final = frozenset({"OffsetCommit", "TxnOffsetCommit", "OffsetDelete"})
 _FETCH: Final = "OffsetFetch"
+#: After each name of a topic.
+_LAST_NAME: Final = "\U0010ffff"
 
 
 class _Version(NamedTuple):
@@ -59,25 +61,33 @@ class MetadataCaches:
         """
         if not self._changes or entry.api not in {*_BY_PARTITION, _FETCH}:
             return []
-        first = bisect_left(self._changes, (entry.arrived_us - _BESIDE_US, ""))
-        names = set[str]()
-        for since_us, name in self._changes[first:]:
-            if since_us > entry.answered_us + _BESIDE_US:
-                break
-            names.add(name)
+        from_us, until_us = entry.arrived_us - _BESIDE_US, entry.answered_us + _BESIDE_US
+        first = bisect_left(self._changes, (from_us, ""))
+        last = bisect_right(self._changes, (until_us, _LAST_NAME))
+        names = sorted({name for _, name in self._changes[first:last]})
         told = list(_told(entry)) if names else []
-        found = ((name, self._seen(name, told, entry.handled_us)) for name in sorted(names))
+        found = ((name, _seen(_between(self._versions[name], from_us, until_us), told, entry, name)) for name in names)
         return [_cached(name, version.topic) for name, version in found if version is not None]
 
-    def _seen(self, name: str, told: Sequence[_Told], at_us: int) -> _Version | None:
-        """Returns the version of a topic that explains what was told; of several the one nearest to a time."""
-        versions = self._versions[name]
-        ids = {version.topic.id for version in versions if version.topic is not None}
-        own = [each for each in told if each.name == name or each.topic_id in ids]
-        usual = max(place for place, version in enumerate(versions) if version.since_us <= at_us)
-        nearest = sorted(range(len(versions)), key=lambda place: abs(place - usual))
-        explains = (versions[place] for place in nearest if all(_agrees(each, versions[place].topic) for each in own))
-        return next(explains, None) if own else None
+
+def _between(versions: Sequence[_Version], from_us: int, until_us: int) -> list[_Version]:
+    """Returns the versions that there were in a time."""
+    first = bisect_right(versions, from_us, key=_since_us) - 1
+    return list(versions[max(first, 0) : bisect_right(versions, until_us, key=_since_us)])
+
+
+def _since_us(version: _Version) -> int:
+    return version.since_us
+
+
+def _seen(versions: Sequence[_Version], told: Sequence[_Told], entry: Entry, name: str) -> _Version | None:
+    """Returns the version of a topic that explains what was told of it; of several the one nearest to the request."""
+    ids = {version.topic.id for version in versions if version.topic is not None}
+    own = [each for each in told if each.name == name or each.topic_id in ids]
+    usual = bisect_right(versions, entry.handled_us, key=_since_us) - 1
+    nearest = sorted(range(len(versions)), key=lambda place: abs(place - usual))
+    explains = (versions[place] for place in nearest if all(_agrees(each, versions[place].topic) for each in own))
+    return next(explains, None) if own else None
 
 
 def _versions(history: TopicHistory) -> dict[str, list[_Version]]:
