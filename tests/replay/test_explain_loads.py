@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED
 from coordinator_udf.replay.inputs.detect import read_source
@@ -88,6 +90,21 @@ def test_sessions_may_begin_as_soon_as_a_shard_was_not_loading_any_more(tmp_path
     log.join("", "m-2", 79, arrives=5_190, connection="b")
     log.join("m-2", "m-2", generation=2, arrives=5_195, takes=9_915, connection="b")
     log.heartbeat("m-2", generation=2, arrives=15_111, connection="b")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+@pytest.mark.parametrize("loaded_ms", [5_150, 5_295, 6_000])
+def test_a_load_may_be_before_the_middle_of_answers_that_leave_it_open(loaded_ms: int, tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.join("m-1", "", 14, arrives=5_100)
+    # Served or loading: where it is served, the session begins anew.
+    log.heartbeat("m-1", arrives=5_200)
+    log.join("", "m-2", 79, arrives=6_090, connection="b")
+    ends_ms = max(loaded_ms, 5_200 if loaded_ms < 5_200 else 0) + 10_000
+    log.join("m-2", "m-2", generation=2, arrives=6_095, takes=ends_ms - 6_095, connection="b")
+    log.heartbeat("m-2", generation=2, arrives=ends_ms + 10, connection="b")
     _, verdict = run_and_compare(read(log, tmp_path))
     assert verdict.differences == []
 

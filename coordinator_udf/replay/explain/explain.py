@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from coordinator_udf.replay.explain.steps import (
     shared_event,
     split_by_group,
     steps_of,
+    with_early_loads,
     with_news_after_loading,
 )
 from coordinator_udf.replay.explain.walk import Walk
@@ -77,6 +79,7 @@ def explain(
         if known is not None:
             shard.know(known)
         shard.search([group_id for place, group_id in wanted if place == partition])
+        shard = shard.better_with_early_loads()
         explained.outcomes |= shard.outcomes
         explained.broken |= shard.broken
         explained.events_ms[partition] = shard.events_ms
@@ -117,6 +120,28 @@ class _Shard:
         self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
         self._shared = _shared(rows, facts.entries, bounds, self._prompt)
         self._steps: dict[str, list[Step]] = {}
+
+    def better_with_early_loads(self) -> _Shard:
+        """Returns the shard with its loads as early as they may be if that leaves less unexplained, or else as it is.
+
+        Where answers leave open whether it was loading, a load is taken to be in the middle of them.
+        """
+        early = with_early_loads(self._shared, self._rows, self._facts.entries)
+        if early == self._shared or not self.unexplained:
+            return self
+        other = copy(self)
+        other.begin_anew(early)
+        other.search(sorted(self._own))
+        return other if other.unexplained < self.unexplained else self
+
+    def begin_anew(self, shared: Sequence[SharedEvent]) -> None:
+        """Forgets what came of the search; from now on these are the shard's events."""
+        self._shared, self.outcomes, self.broken, self._steps = list(shared), {}, {}, {}
+
+    @property
+    def unexplained(self) -> int:
+        """How many answers nothing explains."""
+        return sum(len(outcome.unexplained) for outcome in self.outcomes.values()) + len(self.broken)
 
     @property
     def events_ms(self) -> list[int]:
@@ -187,7 +212,7 @@ class _Shard:
             group_id: list(_course(self._partition, self._steps[group_id], outcome))
             for (_, group_id), outcome in self.outcomes.items()
         }
-        return _merged(self._rows, courses, _move_late(self._shared))
+        return _merged(self._rows, courses, _moved(self._shared))
 
 
 def _not_before(events: Sequence[SharedEvent], moved: Sequence[int]) -> Iterator[SharedEvent]:
@@ -198,12 +223,12 @@ def _not_before(events: Sequence[SharedEvent], moved: Sequence[int]) -> Iterator
         yield not_before(event, latest_ms)
 
 
-def _move_late(events: Sequence[SharedEvent]) -> list[Row]:
+def _moved(events: Sequence[SharedEvent]) -> list[Row]:
     """Moves the rows of a shard's events to where its groups need them; the rows that were moved."""
-    moved = [event.row for event in events if event.row["log_ts"] < event.at_ms]
-    for event in events:
-        event.row["log_ts"] = max(event.row["log_ts"], event.at_ms)
-    return moved
+    moved = [event for event in events if event.row["log_ts"] != event.at_ms]
+    for event in moved:
+        event.row["log_ts"] = event.at_ms
+    return [event.row for event in moved]
 
 
 def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds, prompt: Prompt) -> list[SharedEvent]:

@@ -16,7 +16,7 @@ import msgspec
 
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import SPANNING
-from coordinator_udf.replay.inputs.broker_log.facts import reaches_shard
+from coordinator_udf.replay.inputs.broker_log.facts import LOST, findings, reaches_shard
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.recording import Answer
@@ -300,6 +300,42 @@ def not_before(event: SharedEvent, at_ms: int) -> SharedEvent:
     if event.at_ms >= at_ms:
         return event
     slack_ms = max(event.slack_ms - (at_ms - event.at_ms), 0)
+    return SharedEvent(event.row, event.request._replace(log_ts=at_ms), at_ms, slack_ms, event.number)
+
+
+def with_early_loads(
+    events: Sequence[SharedEvent], rows: Sequence[Row], entries: Mapping[str, Entry]
+) -> list[SharedEvent]:
+    """Returns a shard's events with each load right after the last answer that said that it wasn't loaded.
+
+    Args:
+        events: those of the control rows, in their order.
+        rows: the shard's.
+        entries: the lines of the log by request id.
+    """
+    moved = list(events)
+    number = lost_ms = 0
+    for row in rows:
+        if row["api"] not in CONTROL_APIS:
+            entry = entries.get(row["request_id"] or "")
+            if entry is not None and any(finding in LOST for _, finding in findings(entry)):
+                lost_ms = max(lost_ms, entry.answered_us // _US + 1)
+            continue
+        event = moved[number]
+        if row["api"] == "Unload":
+            lost_ms = 0
+        elif row["api"] == "Failover" and lost_ms:
+            # What has begun may end a millisecond later.
+            moved[number] = not_after(event, max(lost_ms, moved[number - 1].at_ms + 1 if number else 0))
+        number += 1
+    return moved
+
+
+def not_after(event: SharedEvent, at_ms: int) -> SharedEvent:
+    """Returns the event, at a time at the latest if nothing says otherwise; by when it happens stays as it is."""
+    if event.at_ms <= at_ms:
+        return event
+    slack_ms = max(event.slack_ms, 0) + event.at_ms - at_ms
     return SharedEvent(event.row, event.request._replace(log_ts=at_ms), at_ms, slack_ms, event.number)
 
 

@@ -309,7 +309,11 @@ def _is_replaced(entry: Entry, difference: Difference) -> bool:
     is_static = entry.api in {"JoinGroup", "SyncGroup"} and bool(entry.request.get("groupInstanceId"))
     if not is_static or difference.error != Errors.FENCED_INSTANCE_ID.name:
         return False
-    return difference.ours is None or difference.ours.get("ts", 0) > difference.recorded.get("ts", 0)
+    if difference.ours is None:
+        return True
+    late_ms: int = difference.ours.get("ts", 0) - difference.recorded.get("ts", 0)
+    # A shard is taken to be lost with its last answer, and who waits is told so.
+    return late_ms > 0 or (late_ms == 0 and answer_error(difference.ours["body"]) in _OF_SHARDS)
 
 
 def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
