@@ -94,6 +94,31 @@ def test_sessions_may_begin_as_soon_as_a_shard_was_not_loading_any_more(tmp_path
     assert verdict.differences == []
 
 
+@pytest.mark.parametrize("deleted", [True, False], ids=["heard of after the load", "heard of before the load"])
+def test_offsets_of_a_topic_that_was_deleted_while_a_shard_was_loading_may_stay(deleted: bool, tmp_path: Path) -> None:
+    log = KafkaLog()
+    told = {"name": "t1", "topicId": "dUFSjgk6R0SS1X6TO46Cdw", "errorCode": 0}
+    asked = {"topics": [{"name": "t1", "numPartitions": 1}]}
+    log.add("CREATE_TOPICS", asked, {"topics": [{**told, "numPartitions": 1}]}, arrives=-500, connection="c")
+    one_member(log)
+    place = {"partitionIndex": 0, "committedOffset": 7, "committedLeaderEpoch": -1, "committedMetadata": ""}
+    member = {"groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": "m-1", "groupInstanceId": None}
+    topics = [{"name": "t1", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]
+    commit = {**member, "topics": [{"name": "t1", "partitions": [place]}]}
+    log.add("OFFSET_COMMIT", commit, {"throttleTimeMs": 0, "topics": topics}, arrives=4_500, version=8)
+    log.heartbeat("m-1", 16, arrives=5_000)
+    log.add("DELETE_TOPICS", {"topics": [{"name": "t1"}]}, {"responses": [told]}, arrives=5_050, connection="c")
+    log.join("m-1", "", 14, arrives=5_100)
+    offset = {"partitionIndex": 0, "committedOffset": 7, "committedLeaderEpoch": -1, "metadata": "", "errorCode": 0}
+    left = [] if deleted else [{"name": "t1", "partitions": [offset]}]
+    fetched = {"throttleTimeMs": 0, "groups": [{"groupId": "g", "topics": left, "errorCode": 0}]}
+    fetch = {"groups": [{"groupId": "g", "memberId": None, "memberEpoch": -1, "topics": None}], "requireStable": False}
+    log.add("OFFSET_FETCH", fetch, fetched, arrives=7_000, version=9, connection="c")
+    log.heartbeat("m-1", arrives=7_100)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
 @pytest.mark.parametrize("loaded_ms", [5_150, 5_295, 6_000])
 def test_a_load_may_be_before_the_middle_of_answers_that_leave_it_open(loaded_ms: int, tmp_path: Path) -> None:
     log = one_member(KafkaLog())

@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -74,12 +75,16 @@ def explain(
         by_shard[row["partition"]].append(row)
     source.rows[:] = []
     for partition, in_order in sorted(by_shard.items()):
-        of_shard = with_news_after_loading(in_order)
-        shard = _Shard(partition, of_shard, source, facts=facts, answers=answers, bounds=bounds, listed=listed)
+        # What was looked at before stands in the order that was found.
+        of_shard = in_order if known is not None else with_news_after_loading(in_order)
+        make = partial(_Shard, partition, source=source, facts=facts, answers=answers, bounds=bounds, listed=listed)
+        shard = make(of_shard)
         if known is not None:
             shard.know(known)
         shard.search([group_id for place, group_id in wanted if place == partition])
         shard = shard.better_with_early_loads()
+        if shard.unexplained and of_shard != in_order:
+            shard = shard.or_if_better(make(in_order))
         explained.outcomes |= shard.outcomes
         explained.broken |= shard.broken
         explained.events_ms[partition] = shard.events_ms
@@ -100,8 +105,8 @@ class _Shard:
         self,
         partition: int,
         rows: Sequence[Row],
-        source: ReplaySource,
         *,
+        source: ReplaySource,
         facts: LogFacts,
         answers: Mapping[str, Answer],
         bounds: Bounds,
@@ -131,6 +136,10 @@ class _Shard:
             return self
         other = copy(self)
         other.begin_anew(early)
+        return self.or_if_better(other)
+
+    def or_if_better(self, other: _Shard) -> _Shard:
+        """Searches all groups of the shard as it may be, too, and returns that if it leaves less unexplained, or this."""
         other.search(sorted(self._own))
         return other if other.unexplained < self.unexplained else self
 

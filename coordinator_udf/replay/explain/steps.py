@@ -343,7 +343,8 @@ def with_news_after_loading(rows: Sequence[Row]) -> list[Row]:
     """Returns a shard's rows, with topics that came while it wasn't loaded told right after it is loaded.
 
     A broker makes a change of its metadata known to one part after another, the groups' coordinator last: creating the
-    partitions that a shard is loaded from may keep what came after them waiting. Source: BrokerMetadataPublisher.
+    partitions that a shard is loaded from may keep what came after them waiting. Where it hears of it before, the shard
+    keeps the offsets of topics that are gone. Source: BrokerMetadataPublisher, CoordinatorRuntime.
     """
     ordered: list[Row] = []
     lost_at: int | None = None
