@@ -139,7 +139,7 @@ class _Shard:
         return self.or_if_better(other)
 
     def or_if_better(self, other: _Shard) -> _Shard:
-        """Searches all groups of the shard as it may be, too, and returns that if it leaves less unexplained, or this."""
+        """Searches all groups of the shard as it may be, too; returns that if it leaves less unexplained, or this."""
         other.search(sorted(self._own))
         return other if other.unexplained < self.unexplained else self
 
