@@ -75,22 +75,34 @@ def explain(
         by_shard[row["partition"]].append(row)
     source.rows[:] = []
     for partition, in_order in sorted(by_shard.items()):
-        # What was looked at before stands in the order that was found.
-        of_shard = in_order if known is not None else with_news_after_loading(in_order)
+        own = [group_id for place, group_id in wanted if place == partition]
         make = partial(_Shard, partition, source=source, facts=facts, answers=answers, bounds=bounds, listed=listed)
-        shard = make(of_shard)
         if known is not None:
+            # What was looked at before stands in the order that was found.
+            shard = make(in_order)
             shard.know(known)
-        shard.search([group_id for place, group_id in wanted if place == partition])
-        shard = shard.better_with_early_loads()
-        if shard.unexplained and of_shard != in_order:
-            shard = shard.or_if_better(make(in_order))
+            shard.search(own)
+        else:
+            shard = _searched(make, in_order, own)
         explained.outcomes |= shard.outcomes
         explained.broken |= shard.broken
         explained.events_ms[partition] = shard.events_ms
         source.rows += shard.rows_in_order()
     number_offsets(source.rows)
     return explained
+
+
+def _searched(make: Callable[[Sequence[Row]], _Shard], rows: Sequence[Row], wanted: Sequence[str]) -> _Shard:
+    """Searches groups of a shard as it usually is; where that leaves something unexplained, as it may be as well.
+
+    Args:
+        make: makes the shard of its rows.
+    """
+    usual = with_news_after_loading(rows)
+    shard = make(usual)
+    shard.search(wanted)
+    shard = shard.better_with_early_loads()
+    return shard.or_if_better(make(rows)) if shard.unexplained and usual != rows else shard
 
 
 class _Shard:
