@@ -13,7 +13,6 @@ import msgspec
 
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import error_name
-from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.rebase import Rebase
@@ -38,6 +37,7 @@ from coordinator_udf.replay.explain.steps import (
     with_news_after_loading,
 )
 from coordinator_udf.replay.explain.walk import Walk
+from coordinator_udf.replay.explain.wanted import groups_in_lists, groups_that_differ
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.judge.compare import Difference, answer_error
@@ -64,8 +64,10 @@ def explain(
         known: what came of groups in the same rows before that was looked at; it stands for the others.
     """
     explained = Explained()
-    listed = _listed(source, {each: differing[each] for each in lists if each in differing}, facts)
-    wanted = sorted({*_groups(source.rows, differing, facts), *(key for keys in listed.values() for key in keys)})
+    listed = groups_in_lists(source, {each: differing[each] for each in lists if each in differing}, facts)
+    wanted = sorted(
+        {*groups_that_differ(source.rows, differing, facts), *(key for keys in listed.values() for key in keys)}
+    )
     if not wanted:
         return explained
     rows = split_by_group(source.rows, set(wanted))
@@ -342,51 +344,6 @@ def _excused(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
         return facts.undecided(difference) is not None
 
     return excused
-
-
-def _listed(
-    source: ReplaySource, differing: Mapping[str, Difference], facts: LogFacts
-) -> dict[str | None, list[GroupKey]]:
-    """Returns by its request the groups that a list of all told otherwise: what it says of each is one more answer."""
-    found: dict[str | None, list[GroupKey]] = {}
-    for request_id, difference in differing.items():
-        if difference.recorded is None or difference.ours is None:
-            continue
-        theirs, ours = (
-            {group["groupId"]: group for group in side["body"].get("groups") or ()}
-            for side in (difference.recorded, difference.ours)
-        )
-        found[request_id] = [
-            (partition_for(group_id, source.partitions), group_id)
-            for group_id, told in theirs.items()
-            if group_id in ours and told != ours[group_id] and facts.knows(facts.entries[request_id], group_id)
-        ]
-    return found
-
-
-def _groups(rows: Sequence[Row], differing: Mapping[str, Difference], facts: LogFacts) -> list[GroupKey]:
-    found: set[GroupKey] = set()
-    for row in rows:
-        difference = differing.get(row["request_id"] or "")
-        if difference is None or row["api"] in CONTROL_APIS:
-            continue
-        found |= {
-            (row["partition"], group_id)
-            for group_id in named_groups(row)
-            if row["group_id"] is not None or _differs_in(difference, group_id, facts)
-        }
-    return sorted(found)
-
-
-def _differs_in(difference: Difference, group_id: str, facts: LogFacts) -> bool:
-    """Returns whether an answer about several groups differs in one of which the log can tell what is right."""
-    if difference.recorded is None or difference.ours is None:
-        return True
-    sides = [
-        {"body": part_of(difference.api, side["body"], group_id)} for side in (difference.recorded, difference.ours)
-    ]
-    part = msgspec.structs.replace(difference, recorded=sides[0], ours=sides[1])
-    return sides[0] != sides[1] and facts.undecided(part) is None
 
 
 def _merged(rows: Sequence[Row], courses: Mapping[str, list[Row]], moved: Sequence[Row]) -> Iterator[Row]:
