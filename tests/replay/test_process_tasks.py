@@ -14,6 +14,7 @@ import pytest
 
 from coordinator_udf.replay.tasks.process_tasks import process_pool
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE_S
 
 
 def test_what_fails_ends_its_own_processes_alone() -> None:
@@ -34,6 +35,29 @@ def interrupted(begun: list[Future[None]]) -> None:
     with process_pool(2) as pool:
         begun.append(pool.submit(time.sleep, 3_600))
         raise KeyboardInterrupt
+
+
+_FAILS_WHILE_WORK_WAITS = """
+import time
+from coordinator_udf.replay.tasks.process_tasks import process_pool
+
+def main():
+    with process_pool(2) as pool:
+        for _ in range(8):
+            pool.submit(time.sleep, 3_600)
+            # More than a pipe holds: the thread that writes it waits for a process that reads.
+            pool.submit(len, bytes(1_000_000))
+        time.sleep(2)
+        raise SystemExit(3)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_fails_while_work_waits_that_no_pipe_holds_ends() -> None:
+    command = [sys.executable, "-c", _FAILS_WHILE_WORK_WAITS]
+    assert subprocess.run(command, cwd=ROOT, timeout=PATIENCE_S, check=False).returncode == 3
 
 
 _IS_TOLD_AS_PROCESSES_BEGIN = """

@@ -75,7 +75,19 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         except BaseException:
             for process in set(multiprocessing.active_children()) - callers:
                 process.terminate()
+            _let_go_of_waiting_work(pool)
             raise
+
+
+def _let_go_of_waiting_work(pool: ProcessPoolExecutor) -> None:
+    """Lets the thread end that writes work into a pipe which no process reads any more.
+
+    Else who joins it would wait for ever: https://github.com/python/cpython/issues/94777, mended in Python 3.11.5; Debian 12
+    has 3.11.2.
+    """
+    waiting = getattr(pool, "_call_queue", None)
+    if waiting is not None:
+        waiting._reader.close()  # noqa: SLF001 - as later Pythons do it
 
 
 def submit(pool: ProcessPoolExecutor, work: Callable[..., R], *arguments: Any) -> Future[R]:
