@@ -96,7 +96,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[[ReplaySource, Bounds], 
 
     def found(source: ReplaySource, bounds: Bounds) -> list[str | None]:
         key: GroupKey = (0, "g")
-        monkeypatch.setattr(explain, "_groups", lambda *_: [key])
+        monkeypatch.setattr(explain, "groups_that_differ", lambda *_: [key])
         assert source.facts is not None
         outcome = explain.explain(source, source.facts, {}, bounds).outcomes[key]
         return [outcome.request_ids[answer.place] for answer in outcome.unexplained]

@@ -41,7 +41,7 @@ def explained(path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplaySource:
         asked = (row for row in rows if row["api"] not in CONTROL_APIS)
         return sorted({(row["partition"], group_id) for row in asked for group_id in named_groups(row)})
 
-    monkeypatch.setattr(explain, "_groups", all_groups)
+    monkeypatch.setattr(explain, "groups_that_differ", all_groups)
     source = read_source(path, path.name, ReplayOptions())
     run_and_compare(source)
     return source

@@ -82,8 +82,8 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 def _let_go_of_waiting_work(pool: ProcessPoolExecutor) -> None:
     """Lets the thread end that writes work into a pipe which no process reads any more.
 
-    Else who joins it would wait for ever: https://github.com/python/cpython/issues/94777, mended in Python 3.11.5; Debian 12
-    has 3.11.2.
+    Else who joins it would wait for ever: https://github.com/python/cpython/issues/94777. Python 3.11.5 has it mended,
+    Debian 12 has 3.11.2.
     """
     waiting = getattr(pool, "_call_queue", None)
     if waiting is not None:
