@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import pairs_left
 
 #: Of a hundred requests that ask for a name so many have to be of owners of an id: one that is on its way while its
 #: owner is assigned something else asks for what that had before. With 90 and with 98 the same names are found in a log
@@ -28,15 +29,7 @@ def names_by_owners(entries: Iterable[Entry], known: Mapping[str, str]) -> dict[
         known: topic name -> id, as far as they are known.
     """
     left = _candidates(entries, known, set(known.values()))
-    found: dict[str, str] = {}
-    while True:
-        single = {name: next(iter(ids)) for name, ids in sorted(left.items()) if len(ids) == 1}
-        often = Counter(single.values())
-        new = {name: topic_id for name, topic_id in single.items() if often[topic_id] == 1}
-        if not new:
-            return found
-        found |= new
-        left = {name: ids - set(new.values()) for name, ids in left.items() if name not in new}
+    return pairs_left(left, lambda _, ids: next(iter(ids)) if len(ids) == 1 else None)
 
 
 def _candidates(entries: Iterable[Entry], known: Collection[str], known_ids: Collection[str]) -> dict[str, set[str]]:

@@ -7,7 +7,7 @@ that everybody was subscribed to who was ever assigned it; where several are lef
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
@@ -29,16 +29,26 @@ def names_by_subscriptions(
         seen: topic id -> number of partitions that were seen, at least.
     """
     left = _candidates(entries, set(known.values()), set(known))
-    found: dict[str, str] = {}
+    found = pairs_left(left, lambda topic_id, names: _only(names, topic_id, partitions, seen))
+    return {name: topic_id for topic_id, name in found.items()}
+
+
+def pairs_left(candidates: Mapping[str, set[str]], only: Callable[[str, set[str]], str | None]) -> dict[str, str]:
+    """Returns the pairs of a key and a candidate of its own, as those that are settled are no candidates of others.
+
+    Args:
+        only: the one candidate of a key's that is left; None if there are several, or none.
+    """
+    left, found = dict(candidates), dict[str, str]()
     while True:
-        settled = {topic_id: _only(names, topic_id, partitions, seen) for topic_id, names in left.items()}
-        new = {topic_id: name for topic_id, name in sorted(settled.items()) if name is not None}
-        names = Counter(new.values())
-        new = {topic_id: name for topic_id, name in new.items() if names[name] == 1}
+        settled = {key: one for key, own in sorted(left.items()) if (one := only(key, own)) is not None}
+        often = Counter(settled.values())
+        new = {key: one for key, one in settled.items() if often[one] == 1}
         if not new:
             return found
-        found |= {name: topic_id for topic_id, name in new.items()}
-        left = {topic_id: names - set(found) for topic_id, names in left.items() if topic_id not in new}
+        found |= new
+        taken = set(new.values())
+        left = {key: own - taken for key, own in left.items() if key not in new}
 
 
 def _only(names: set[str], topic_id: str, partitions: Mapping[str, int], seen: Mapping[str, int]) -> str | None:
