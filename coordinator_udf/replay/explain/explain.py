@@ -145,8 +145,10 @@ class _Shard:
 
         Where answers leave open whether it was loading, a load is taken to be in the middle of them.
         """
+        if not self.unexplained:
+            return self
         early = with_early_loads(self._shared, self._rows, self._facts.entries)
-        if early == self._shared or not self.unexplained:
+        if early == self._shared:
             return self
         other = copy(self)
         other.begin_anew(early)
