@@ -18,6 +18,7 @@ from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.detect import Format, read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.shard.apis import read_body
 from coordinator_udf.shard.control_rows import loaded_assignments
 from tests.conftest import SAMPLE_LOG
@@ -145,6 +146,18 @@ def test_whatever_is_odd_where_names_of_topics_are_looked_for_the_others_are_rea
     bodies = [changed(body, place, value) if at == number else body for at, body in enumerate(NAMELESS)]
     rows = read(tmp_path, *bodies).rows
     assert {"m-1", "m-2"} <= {row["member_id"] for row in rows if row["api"] == "Heartbeat"}
+
+
+@pytest.mark.parametrize(
+    ("number", "place", "value"),
+    [(0, ("request", "groupId"), []), (0, ("request", "groupId"), MISSING), (2, ("request", "topics"), None)],
+)
+def test_what_is_odd_in_a_line_ends_no_comparison(
+    tmp_path: Path, number: int, place: tuple[str | int, ...], value: object
+) -> None:
+    bodies = [changed(body, place, value) if at == number else body for at, body in enumerate(NAMELESS)]
+    _, verdict = run_and_compare(read(tmp_path, *bodies))
+    assert verdict.identical["answer", "Heartbeat", "UNKNOWN_MEMBER_ID"] == 2
 
 
 @pytest.mark.parametrize(

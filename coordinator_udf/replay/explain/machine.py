@@ -255,7 +255,9 @@ class GroupMachine:
         if log:
             self._log = Written(self._log, tuple(log))
             log.clear()
-        given = [(row[2], self._filled(row[9], row[10])) for row in decided.responses if row[2] is not None]
+        # What has no room for an error is answered without a body.
+        told = [row for row in decided.responses if row[2] is not None and row[9] is not None]
+        given = [(row[2], self._filled(row[9], row[10])) for row in told]
         for rows in decided.by_kind().values():
             rows.clear()
         return given

@@ -34,10 +34,11 @@ def expressions_by_group(facts: LogFacts) -> dict[str, list[str]]:
     found: defaultdict[str, list[str]] = defaultdict(list)
     for entry in facts.entries.values():
         regex = entry.request.get("subscribedTopicRegex") if entry.api == _ASSIGNING else None
-        if regex and not (entry.response or {}).get("errorCode"):
-            expressions = found[entry.request["groupId"]]
-            if regex not in expressions:
-                expressions.append(regex)
+        group_id = entry.request.get("groupId")
+        if not regex or not isinstance(group_id, str) or (entry.response or {}).get("errorCode"):
+            continue
+        if regex not in found[group_id]:
+            found[group_id].append(regex)
     return dict(found)
 
 
