@@ -4,7 +4,8 @@ A command that is told to stop leaves its contexts in order, so that what is tem
 with 128 and the signal's number, as a shell tells it: 143 or 130. A second signal ends it at once; a third where the
 first has to wait for the end of what can't be left half done. A server says what signals do instead.
 
-What a signal raises may get lost in code that others wrote. It is raised again then, unless that code keeps it.
+What a signal raises may get lost in code that others wrote. It is raised again then, unless that code keeps it. Who
+waits for another thread, or a process, does so by `result_of` and `as_completed`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import tempfile
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, TypeVar
+
+R = TypeVar("R")
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 #: How long what has to be ended first may take, in seconds: a JVM, for the most part. Kubernetes gives a stop 30 s in
@@ -32,6 +36,8 @@ _AGAIN_S: Final = 0.01
 #: So often it is put off while an error is being handled, which may be the one that took its place on its way out: for
 #: as long as the end of what has to be ended may take.
 _MOST_PUT_OFF: Final = round(_END_S / _AGAIN_S)
+#: So often who waits for other threads looks whether a signal came, in seconds. As often they are told to end.
+_LOOK_S: Final = 0.05
 
 
 class _Told(SystemExit):
@@ -203,3 +209,34 @@ def deferred() -> Iterator[None]:
         if number is not None:
             # What failed may have failed because of it: other processes of the command heard of it, too.
             _stopping.handle(number)
+
+
+def result_of(future: Future[R], interrupt: Callable[[], object] | None = None) -> R:
+    """Returns what a future gives, or raises its error; a signal ends the wait, which has no effect on others.
+
+    A signal may come just before its thread waits for a lock, which tells it of the signal once it has the lock. And
+    what it raises may leave a lock of the future's held, for which the thread that sets its result waits for ever.
+
+    Args:
+        interrupt: ends what is waited for, if it is to have ended before anything else does; it is called until then.
+    """
+    with deferred():
+        while not wait((future,), _LOOK_S).done:
+            if _stopping.pending is not None:
+                if interrupt is None:
+                    break
+                interrupt()
+    return future.result()
+
+
+def as_completed(futures: Iterable[Future[R]]) -> Iterator[Future[R]]:
+    """Yields futures as each is done; a signal ends the wait, as that of `result_of`."""
+    left: set[Future[R]] = set(futures)
+    while left:
+        done: set[Future[R]] = set()
+        with deferred():
+            while not done:
+                done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+                if _stopping.pending is not None:
+                    break
+        yield from done

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.violation import SeedViolation
 from coordinator_udf.simulation.world import World
+from coordinator_udf.stopping import as_completed
 from coordinator_udf.tables.output_places import check_file
 from coordinator_udf.user_errors import InputError
 

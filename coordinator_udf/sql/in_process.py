@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -49,8 +49,6 @@ _MACROS: Final = (
 _FRACTIONS: Final = (("SSSSSS", "%f"), ("SSS", "%g"))
 #: As many rows of a result are in memory at once.
 _PIECE_ROWS: Final = 1_000
-#: After so long DuckDB is told again to end, in seconds: few statements take longer to be planned.
-_AGAIN_S: Final = 0.05
 #: sqlglot says of some functions that it doesn't know whether DuckDB has them; the test tells.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
@@ -171,17 +169,9 @@ class ViewsInProcess:
 
         Where DuckDB itself works with several threads, the one that asked it hears of no signal until it is done.
         """
-        working: Future[R] | None = None
-        try:
-            with stopping.deferred():
-                working = self._worker.submit(work)
-            return working.result()
-        except BaseException:
+        with stopping.deferred():
             # DuckDB forgets, as a statement begins, what it was told before.
-            while working is not None and not working.done():
-                self._duck.interrupt()
-                wait([working], _AGAIN_S)
-            raise
+            return stopping.result_of(self._worker.submit(work), self._duck.interrupt)
 
 
 def _in_spark(kind: pa.DataType) -> pa.DataType:

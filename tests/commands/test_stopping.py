@@ -244,3 +244,86 @@ stopping.run(command)
 
 def test_who_does_not_hear_of_ctrl_c_stays_so() -> None:
     assert run(_IS_DEAF) == (0, "went on\n", "")
+
+
+#: Waits for another thread. A signal comes at each line, call and return of it in turn, in a process of its own: what
+#: it raises could leave a lock held that the other thread needs.
+_WAITS = """
+import faulthandler, os, signal, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from coordinator_udf import stopping
+
+stopping._LOOK_S = 0.002
+
+def command(wait, place):
+    ended = threading.Event()
+    passed = 0
+
+    def told(frame, event, _):
+        nonlocal passed
+        passed += 1
+        if passed == place:
+            sys.settrace(None)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return told
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(ended.wait)
+        try:
+            sys.settrace(told)
+            wait(future, ended)
+        finally:
+            sys.settrace(None)
+            ended.set()
+
+def interrupted(future, ended):
+    with stopping.deferred():
+        stopping.result_of(future, ended.set)
+
+WAITS = (
+    lambda future, _: stopping.result_of(future), lambda future, _: list(stopping.as_completed([future])), interrupted
+)
+for number, wait in enumerate(WAITS):
+    for place in range(1, 200):
+        child = os.fork()
+        if child == 0:
+            faulthandler.dump_traceback_later(30, exit=True)
+            stopping.run(lambda: command(wait, place))
+            os._exit(1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status != 143:
+            sys.exit(f"wait {number}, place {place}: {status}")
+"""
+
+
+def test_a_signal_at_any_place_of_a_wait_ends_it_and_lets_the_other_thread_go_on() -> None:
+    assert run(_WAITS) == (0, "", "")
+
+
+#: The thread that waits doesn't get the signal itself: it is as if the signal came just before it waits for a lock.
+_IS_TOLD_BY_ANOTHER_THREAD = """
+import os, signal, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from coordinator_udf import stopping
+
+def work(ended):
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    ended.wait()
+
+def command():
+    ended = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work, ended)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            stopping.result_of(future)
+        finally:
+            ended.set()
+
+stopping.run(command)
+"""
+
+
+def test_a_signal_that_another_thread_got_ends_a_wait() -> None:
+    assert run(_IS_TOLD_BY_ANOTHER_THREAD) == (143, "", "")

@@ -7,11 +7,11 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from coordinator_udf.stopping import deferred
+from coordinator_udf.stopping import as_completed, deferred, result_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,9 +53,9 @@ def mapped_in_processes(work: Callable[[T], R], units: Iterable[T]) -> Iterator[
         for unit in units:
             pending.append(submit(pool, work, unit))
             if len(pending) > 2 * workers:
-                yield pending.popleft().result()
+                yield result_of(pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield result_of(pending.popleft())
 
 
 def workers_here() -> int:
