@@ -221,11 +221,17 @@ def result_of(future: Future[R], interrupt: Callable[[], object] | None = None) 
         interrupt: ends what is waited for, if it is to have ended before anything else does; it is called until then.
     """
     with deferred():
-        while not wait((future,), _LOOK_S).done:
-            if _stopping.pending is not None:
-                if interrupt is None:
-                    break
+        try:
+            while not wait((future,), _LOOK_S).done:
+                if _stopping.pending is not None:
+                    if interrupt is None:
+                        break
+                    interrupt()
+        except BaseException:
+            # Where `run` runs no command a signal raises here.
+            while interrupt is not None and not wait((future,), _LOOK_S).done:
                 interrupt()
+            raise
     return future.result()
 
 
