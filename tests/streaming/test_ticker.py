@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.gateway_lock import hold_gateway_lock, is_gateway_there
-from coordinator_udf.streaming.ticker import Ticker
+from coordinator_udf.streaming.ticker import IDLE_INTERVAL_MS, Ticker
 from tests.waiting import wait
 
 INTERVAL_MS = 10
@@ -63,4 +63,25 @@ def test_time_stands_still_from_the_kill_of_the_last_gateway_to_the_start_of_the
     assert len(gaps) == 2
     # Its clients were refused, so that they come back after pauses of their own.
     assert all(gap["graceMs"] >= 300 and "heardWithinMs" not in gap for gap in gaps)
+    log.close()
+
+
+def test_a_log_to_which_nobody_else_appends_gets_fewer_ticks(tmp_path: Path) -> None:
+    log = EmbeddedLog.create(tmp_path / "log.db", 2)
+    ticker = Ticker(log, INTERVAL_MS)
+    ticker.idle_after_ms = 0
+    assert [ticker._wait_s() for _ in range(2)] == [IDLE_INTERVAL_MS / 1_000] * 2
+    ticker.idle_after_ms = 1_000_000
+    ticker.tick()
+    assert ticker._wait_s() == INTERVAL_MS / 1_000
+    alone_since_s = ticker._alone_since_s
+    ticker.tick()
+    assert ticker._alone_since_s == alone_since_s
+    Ticker(log, INTERVAL_MS).tick()
+    ticker.tick()
+    assert ticker._alone_since_s > alone_since_s
+    # One that ticks more rarely by itself goes on so.
+    rare = Ticker(log, 2 * IDLE_INTERVAL_MS)
+    rare.idle_after_ms = 0
+    assert rare._wait_s() == 2 * IDLE_INTERVAL_MS / 1_000
     log.close()
