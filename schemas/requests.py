@@ -46,14 +46,15 @@ REQUEST_LOG: Final = _struct()
 #: Downtime (body: fromMs, untilMs, graceMs, heardWithinMs): nobody could append in between, so time stood still and
 #: sessions begin anew, by graceMs longer, as clients come back only after a pause. With heardWithinMs clients stayed
 #: connected: sessions end when they would have, but last so long from then on. The row itself is of the time before.
-#: ExpireOffsets: expire offsets now, whatever the interval says. EndTxn (body: producerId, producerEpoch, committed):
-#: a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input without
-#: effect. AdoptGroup (body: groupId, group, timers, assignments, offsets): a replay puts a group in the state that the
-#: broker's answers tell, where nothing explains how it came to be in it. DelayTimers (body: groupId, untilMs): what the
-#: group's timers, and the shard's own, were to do before untilMs they do then, as in a broker that comes to it late.
-#: DelayRegexes (body: groupId, untilMs): what the group's next request finds out about regular expressions is told to
-#: the group then, and not at once. KeepTimer (body: groupId, memberId, kind, untilMs): the timer of a member that the
-#: row before puts off or disarms fires then all the same, as in a broker that does so once the row's records are there.
+#: ExpireOffsets: expire offsets now, and in the interval from then on. EndTxn (body: producerId, producerEpoch,
+#: committed): a transaction's marker. Describe (body: {"groups": [...]} or null for all): the state inside, an input
+#: without effect. AdoptGroup (body: groupId, group, timers, assignments, offsets): a replay puts a group in the state
+#: that the broker's answers tell, where nothing explains how it came to be in it. DelayTimers (body: groupId, untilMs):
+#: what the group's timers, and the shard's own, were to do before untilMs they do then, as in a broker that comes to it
+#: late. DelayRegexes (body: groupId, untilMs): what the group's next request finds out about regular expressions is
+#: told to the group then, and not at once. KeepTimer (body: groupId, memberId, kind, untilMs): the timer of a member
+#: that the row before puts off or disarms fires then all the same, as in a broker that does so once the row's records
+#: are there.
 CONTROL_APIS = (
     "Tick",
     "LoadGroup",

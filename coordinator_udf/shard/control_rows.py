@@ -176,8 +176,10 @@ def end_txn(shard: ShardState, row: Request) -> None:
 
 
 def expire(shard: ShardState, _: Request) -> None:
-    """Deletes offsets whose retention is over."""
+    """Deletes offsets whose retention is over; the next look comes an interval later."""
     expire_offsets(shard.ctx, shard.store)
+    if shard.started:
+        shard.arm_expiry()
 
 
 def describe(shard: ShardState, row: Request) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import error_name
 from coordinator_udf.replay.explain.bounds import Bounds
+from coordinator_udf.replay.explain.looks import times_of_looks, with_look
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
@@ -103,7 +104,7 @@ def _searched(make: Callable[[Sequence[Row]], _Shard], rows: Sequence[Row], want
     usual = with_news_after_loading(rows)
     shard = make(usual)
     shard.search(wanted)
-    shard = shard.better_with_early_loads()
+    shard = shard.better_with_other_looks(make).better_with_early_loads()
     return shard.or_if_better(make(rows)) if shard.unexplained and usual != rows else shard
 
 
@@ -139,6 +140,37 @@ class _Shard:
         self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
         self._shared = _shared(rows, facts.entries, bounds, self._prompt)
         self._steps: dict[str, list[Step]] = {}
+
+    def better_with_other_looks(self, make: Callable[[Sequence[Row]], _Shard]) -> _Shard:
+        """Returns the shard as it is if it looked for what has expired at other times, if that leaves less unexplained.
+
+        Args:
+            make: makes the shard of its rows.
+        """
+        interval_ms = self._source.settings.offsets_retention_check_interval_ms
+        for (_, group_id), outcome in sorted(self.outcomes.items()):
+            for at_ms in self._times_of_looks(group_id, outcome, interval_ms):
+                rows = with_look(self._rows, self._partition, at_ms, interval_ms)
+                if rows is None:
+                    continue
+                other = make(rows)
+                other.search([group_id])
+                if other.unexplained < len(outcome.unexplained) and (better := self.or_if_better(other)) is other:
+                    return better
+        return self
+
+    def _times_of_looks(self, group_id: str, outcome: Outcome, interval_ms: int) -> list[int]:
+        """Returns the times at which a look may explain what nothing explains of what was told of a group."""
+        steps = [self._steps[group_id][found.place] for found in outcome.unexplained]
+        if not steps:
+            return []
+        unexplained = {step.row["request_id"]: step for step in steps}
+        rows = [row for row in self.rows_in_order() if row["api"] in CONTROL_APIS or group_id in named_groups(row)]
+        machine = GroupMachine(self._partition, self._source.settings, keep_log=True)
+        try:
+            return times_of_looks(machine, rows, unexplained, interval_ms)
+        except PoisonRow:
+            return []
 
     def better_with_early_loads(self) -> _Shard:
         """Returns the shard with its loads as early as they may be if that leaves less unexplained, or else as it is.
