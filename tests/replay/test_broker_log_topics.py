@@ -206,3 +206,81 @@ def test_a_topics_id_is_found_by_the_partitions_that_its_owner_asks_for_by_name(
     ids = {topic["name"]: topic["id"] for topic in msgspec.json.decode(body)["topics"]}
     # What nobody but the owner of both asks for may be either; what no other can be is settled first.
     assert ids == {"many": wide, "few": narrow}
+
+
+def test_a_topic_that_is_only_fetched_by_its_id_was_there_if_the_broker_knew_it(tmp_path: Path) -> None:
+    known, unknown = "3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw"
+    log = KafkaLog()
+    commit(log, {"name": "t1"}, 0, arrives=0, version=9)
+    for place, (topic_id, error) in enumerate([(known, 0), (unknown, 100)]):
+        partition = {
+            "partitionIndex": 1, "committedOffset": -1, "committedLeaderEpoch": -1, "metadata": "", "errorCode": error,
+        }  # fmt: skip
+        asked = {"groupId": "g", "memberId": None, "memberEpoch": -1,
+                 "topics": [{"topicId": topic_id, "partitionIndexes": [1]}]}  # fmt: skip
+        told = {"groupId": "g", "errorCode": 0, "topics": [{"topicId": topic_id, "partitions": [partition]}]}
+        answer = {"throttleTimeMs": 0, "groups": [told]}
+        log.add(
+            "OFFSET_FETCH", {"groups": [asked], "requireStable": True}, answer, arrives=1_000 * (place + 1), version=10
+        )
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert [each for each in verdict.differences if each.undecided is None] == []
+    assert topics_by_time(source) == [[("t1", 3), (known, 2)]]
+
+
+def beats(log: KafkaLog, names: list[str], topic_ids: list[str], *, member: str, arrives: int) -> None:
+    """Adds the first heartbeat of a member that subscribes by names, in a group of its own, and all that it gets."""
+    asked = {
+        "groupId": member, "memberId": member, "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": names, "subscribedTopicRegex": None,
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": member, "memberEpoch": 2,
+        "heartbeatIntervalMs": 5000,
+        "assignment": {"topicPartitions": [{"topicId": each, "partitions": [0, 1, 2]} for each in topic_ids]},
+    }  # fmt: skip
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=arrives, version=1)
+
+
+_IDS = ["3vNQCJG2Rk6c2gxeoDo1kw", "4vNQCJG2Rk6c2gxeoDo1kw", "5vNQCJG2Rk6c2gxeoDo1kw"]
+
+
+def test_what_is_found_by_offsets_leaves_fewer_names_for_who_subscribed(tmp_path: Path) -> None:
+    log = KafkaLog()
+    commit(log, {"name": "t1"}, 0, arrives=100, version=9)
+    partition = {
+        "partitionIndex": 2, "committedOffset": 7, "committedLeaderEpoch": -1, "metadata": "", "errorCode": 0
+    }  # fmt: skip
+    commit(log, {"name": "t3"}, 0, arrives=200, version=9)
+    asked = {"groupId": "g", "memberId": None, "memberEpoch": -1,
+             "topics": [{"topicId": _IDS[2], "partitionIndexes": [2]}]}  # fmt: skip
+    told = {"groupId": "g", "errorCode": 0, "topics": [{"topicId": _IDS[2], "partitions": [partition]}]}
+    fetched = {"groups": [asked], "requireStable": True}, {"throttleTimeMs": 0, "groups": [told]}
+    log.add("OFFSET_FETCH", *fetched, arrives=300, version=10)
+    beats(log, ["t1", "t3"], [_IDS[0], _IDS[2]], member="n", arrives=400)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_names_that_nothing_tells_apart_are_given_to_the_ids_that_were_assigned(tmp_path: Path) -> None:
+    log = KafkaLog()
+    beats(log, ["t1", "t2", "t3"], _IDS, member="m", arrives=0)
+    beats(log, ["t3", "t2", "t1"], _IDS, member="n", arrives=100)
+    for name in ("t1", "t2", "t3"):
+        commit(log, {"name": name}, 0, arrives=200, version=9)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert source.notes == {"topic ids matched with names by what answers imply": 3}
+
+
+def test_an_expression_gets_a_topic_that_is_known_by_its_name_only(tmp_path: Path) -> None:
+    log = KafkaLog()
+    commit(log, {"name": "orders.eu"}, 0, partition=1, arrives=0, version=9)
+    subscribed(log, "orders.*", _IDS[:1])
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert topics_by_time(source) == [[("orders.eu", 2)]]

@@ -1,18 +1,19 @@
 """Makes names for topics that a log knows by their ids only, where members got them by a regular expression.
 
 A name that nobody says matters to expressions alone: they match it or don't. So a topic that was assigned to those who
-subscribed by an expression gets a name that the expression matches, with its id in it.
+subscribed by an expression gets a name that the expression matches: that of a topic that is known by its name only, or
+one with its id in it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import re2
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import assigned_topics
+from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import assigned_topics, one_each
 
 #: What stands for a part of an expression: a class for its first character, a group for its first alternative.
 _PARTS = (
@@ -25,20 +26,33 @@ _ANYTHING = re.compile(r"\.[*+]")
 _DOT = re.compile(r"\\\.")
 
 
-def names_by_expressions(entries: Iterable[Entry], nameless: Sequence[str]) -> dict[str, str]:
+def names_by_expressions(
+    entries: Iterable[Entry], nameless: Sequence[str], unidentified: Collection[str]
+) -> dict[str, str]:
     """Returns topic id -> a name that all expressions match by which the topic was assigned, where one is found.
+
+    That is the name of a topic whose id nothing tells, for who subscribed by an expression is assigned it, too; or one
+    that is made.
 
     Args:
         entries: the log in order.
         nameless: the ids that have no name.
+        unidentified: the names of topics whose ids aren't known.
     """
-    found: dict[str, str] = {}
-    for topic_id, regexes in _expressions(entries, frozenset(nameless)).items():
-        names = (_name(regex, topic_id) for regex in regexes)
-        name = next((name for name in names if all(_matches(regex, name) for regex in regexes)), None)
+    expressions = _expressions(entries, frozenset(nameless))
+    names = sorted(unidentified)
+    left = {each: [name for name in names if _all_match(regexes, name)] for each, regexes in expressions.items()}
+    found = {topic_id: name for name, topic_id in one_each(left).items()}
+    for topic_id, regexes in expressions.items():
+        made = (_name(regex, topic_id) for regex in regexes)
+        name = next((name for name in made if _all_match(regexes, name)), None)
         if name is not None:
-            found[topic_id] = name
+            found.setdefault(topic_id, name)
     return found
+
+
+def _all_match(regexes: Iterable[str], name: str) -> bool:
+    return all(_matches(regex, name) for regex in regexes)
 
 
 def _expressions(entries: Iterable[Entry], nameless: frozenset[str]) -> dict[str, list[str]]:

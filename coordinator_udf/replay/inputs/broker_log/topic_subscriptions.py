@@ -7,7 +7,7 @@ that everybody was subscribed to who was ever assigned it; where several are lef
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
@@ -33,6 +33,39 @@ def names_by_subscriptions(
     return {name: topic_id for topic_id, name in found.items()}
 
 
+def some_names_by_subscriptions(
+    entries: Iterable[Entry], known: Mapping[str, str], partitions: Mapping[str, int], seen: Mapping[str, int]
+) -> dict[str, str]:
+    """Returns topic name -> id, as `names_by_subscriptions`, but where several names are left for ids any that fit.
+
+    Nothing in the log tells them apart then, and who is assigned what goes by the ids alone.
+    """
+    left = {
+        topic_id: sorted(_that_fit(names, topic_id, partitions, seen) or names)
+        for topic_id, names in sorted(_candidates(entries, set(known.values()), set(known)).items())
+    }
+    return one_each(left)
+
+
+def one_each(left: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Returns name -> id, so that as many ids as can be have one of the names that are left for them."""
+    found: dict[str, str] = {}
+    for topic_id in left:
+        _give(topic_id, left, found, set())
+    return found
+
+
+def _give(topic_id: str, left: Mapping[str, Sequence[str]], found: dict[str, str], tried: set[str]) -> bool:
+    """Gives an id a name, if need be one whose id can have another; False if it can't have any."""
+    for name in left[topic_id]:
+        if name not in tried:
+            tried.add(name)
+            if name not in found or _give(found[name], left, found, tried):
+                found[name] = topic_id
+                return True
+    return False
+
+
 def pairs_left(candidates: Mapping[str, set[str]], only: Callable[[str, set[str]], str | None]) -> dict[str, str]:
     """Returns the pairs of a key and a candidate of its own, as those that are settled are no candidates of others.
 
@@ -54,9 +87,14 @@ def pairs_left(candidates: Mapping[str, set[str]], only: Callable[[str, set[str]
 def _only(names: set[str], topic_id: str, partitions: Mapping[str, int], seen: Mapping[str, int]) -> str | None:
     """Returns the one name that an id can have; None if there are several."""
     if len(names) > 1:
-        count = seen.get(topic_id, 0)
-        names = {name for name in names if partitions.get(name, count) == count}
+        names = _that_fit(names, topic_id, partitions, seen)
     return next(iter(names)) if len(names) == 1 else None
+
+
+def _that_fit(names: set[str], topic_id: str, partitions: Mapping[str, int], seen: Mapping[str, int]) -> set[str]:
+    """Returns the names of topics with as many partitions as were seen of an id."""
+    count = seen.get(topic_id, 0)
+    return {name for name in names if partitions.get(name, count) == count}
 
 
 def _candidates(entries: Iterable[Entry], known_ids: set[str], known_names: set[str]) -> dict[str, set[str]]:

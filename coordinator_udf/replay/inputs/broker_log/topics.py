@@ -10,7 +10,7 @@ Where a topic's name is nowhere at all, it has one that the expressions match by
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
@@ -23,7 +23,10 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.topic_expressions import names_by_expressions
 from coordinator_udf.replay.inputs.broker_log.topic_names import names_by_offsets
 from coordinator_udf.replay.inputs.broker_log.topic_owners import names_by_owners
-from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import names_by_subscriptions
+from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import (
+    names_by_subscriptions,
+    some_names_by_subscriptions,
+)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -119,12 +122,16 @@ def topic_history(
             topics[name] = Topic(name, counts.get(name, 1), ids.get(name, ZERO_UUID))
     created_ids = {change.topic_id for change in changes if change.kind == "create"}
     known = {topic.id for topic in topics.values()} | created_ids | set(ids.values())
-    nameless = tuple(sorted(set(counts_of_id) - known))
-    made = names_by_expressions(entries(), nameless) if nameless and traces.has_expressions else {}
+    counts_of_nameless = {**traces.known_by_id, **counts_of_id}
+    nameless = tuple(sorted(set(counts_of_nameless) - known))
+    unidentified = {name for name, topic in topics.items() if topic.id == ZERO_UUID}
+    made = names_by_expressions(entries(), nameless, unidentified) if nameless and traces.has_expressions else {}
     for topic_id in nameless:
         name = made.get(topic_id, topic_id)
-        name = topic_id if name in topics or name in created else name
-        topics[name] = Topic(name, counts_of_id[topic_id], topic_id)
+        if name not in unidentified and (name in topics or name in created):
+            name = topic_id
+        topics[name] = Topic(name, max(counts.get(name, 1), counts_of_nameless[topic_id]), topic_id)
+    nameless = tuple(topic_id for topic_id in nameless if made.get(topic_id) not in unidentified)
     stated = {topic.name: topic.partitions for topic in given}
     grown = _grown(changes)
     for name, topic in topics.items():
@@ -153,12 +160,21 @@ def _match(
     partitions: Mapping[str, int],
     counts_of_id: Mapping[str, int],
 ) -> None:
-    """Notes the ids of names that the log doesn't say outright."""
-    for name, topic_id in names_by_subscriptions(entries(), {**named, **ids}, partitions, counts_of_id).items():
-        ids.setdefault(name, topic_id)
-    for name, topic_id in names_by_owners(entries(), {**named, **ids}).items():
-        ids.setdefault(name, topic_id)
-    for name, topic_id in names_by_offsets(entries(), {*named.values(), *ids.values()}).items():
+    """Notes the ids of names that the log doesn't say outright, until what one way finds helps no other."""
+    ways = deque[Callable[[], dict[str, str]]](
+        (
+            lambda: names_by_subscriptions(entries(), {**named, **ids}, partitions, counts_of_id),
+            lambda: names_by_owners(entries(), {**named, **ids}),
+            lambda: names_by_offsets(entries(), {*named.values(), *ids.values()}),
+        )
+    )
+    fruitless = 0
+    while fruitless < len(ways):
+        found = {name: topic_id for name, topic_id in ways[0]().items() if name not in ids}
+        ids.update(found)
+        ways.rotate(-1)
+        fruitless = 0 if found else fruitless + 1
+    for name, topic_id in some_names_by_subscriptions(entries(), {**named, **ids}, partitions, counts_of_id).items():
         ids.setdefault(name, topic_id)
 
 
@@ -242,6 +258,8 @@ class TopicTraces:
         self._ids: dict[str, tuple[int, str]] = {}
         #: Ids that were asked for and of which no partition need have been seen.
         self.mentioned: set[str] = set()
+        #: Those of them that were known, and how many partitions the fetches tell of: of such as there aren't, too.
+        self.known_by_id: dict[str, int] = {}
         #: Whether anybody subscribed by a regular expression.
         self.has_expressions = False
 
@@ -275,7 +293,7 @@ class TopicTraces:
                         self._partition(topic, partition["partitionIndex"], entry)
         elif entry.api == "OffsetFetch":
             for group in answer.get("groups") or ():
-                self.mentioned |= {topic["topicId"] for topic in group.get("topics") or () if topic.get("topicId")}
+                self._fetched(topic for topic in group.get("topics") or () if topic.get("topicId"))
         elif entry.api == "ConsumerGroupHeartbeat":
             self.has_expressions |= bool(entry.request.get("subscribedTopicRegex"))
             self._assigned((answer.get("assignment") or {}).get("topicPartitions"), entry)
@@ -289,6 +307,15 @@ class TopicTraces:
                 if topic.get("topicId"):
                     self._name(topic["name"], topic["topicId"], entry.arrived_us)
 
+    def _fetched(self, topics: Iterable[Mapping[str, Any]]) -> None:
+        for topic in topics:
+            topic_id: str = topic["topicId"]
+            self.mentioned.add(topic_id)
+            for told in topic.get("partitions") or ():
+                if told.get("errorCode", 0) != Errors.UNKNOWN_TOPIC_ID and topic_id != ZERO_UUID:
+                    partitions = int(told["partitionIndex"]) + 1
+                    self.known_by_id[topic_id] = max(partitions, self.known_by_id.get(topic_id, 0))
+
     def join(self, later: TopicTraces) -> None:
         """Takes note of what a later stretch of the log told."""
         for mine, others in ((self._by_name, later._by_name), (self._by_id, later._by_id)):
@@ -300,6 +327,8 @@ class TopicTraces:
         for name, (ts_us, topic_id) in later._ids.items():
             self._name(name, topic_id, ts_us)
         self.mentioned |= later.mentioned
+        for topic_id, count in later.known_by_id.items():
+            self.known_by_id[topic_id] = max(count, self.known_by_id.get(topic_id, 0))
         self.has_expressions |= later.has_expressions
 
     def _name(self, name: str, topic_id: str, ts_us: int) -> None:
