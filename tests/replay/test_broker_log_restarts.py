@@ -164,3 +164,32 @@ def test_an_instance_that_is_let_in_without_a_rebalance_was_there_before_the_log
     rules = [row["rule"] for row in outputs.transitions.to_pylist()]
     assert "STATIC_MEMBER_REPLACED" in rules
     assert "MEMBER_ADDED" not in rules
+
+
+def test_a_shard_is_lost_that_says_so_only_of_partitions_that_the_broker_knows(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    places = [("gone", 0, 3), ("t1", 0, 16)]
+    request = {
+        "groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": "m-1", "groupInstanceId": None,
+        "topics": [{"name": name, "partitions": [{"partitionIndex": partition, "committedOffset": 7,
+                                                  "committedLeaderEpoch": -1}]} for name, partition, _ in places],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0,
+        "topics": [{"name": name, "partitions": [{"partitionIndex": partition, "errorCode": error}]}
+                   for name, partition, error in places],
+    }  # fmt: skip
+    log.add("OFFSET_COMMIT", request, answer, arrives=5_000, version=8)
+    log.heartbeat("m-1", 16, arrives=5_100)
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert verdict.differences == []
+
+
+def test_a_heartbeat_that_a_loading_broker_answered_does_not_hide_the_silence_before_it(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", arrives=20_000, connection="b")
+    log.join("m-1", "", 14, arrives=20_002, connection="b")
+    log.heartbeat("m-1", 22, generation=9, arrives=20_100, connection="b")
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.availability import RequestMoment, availability
+from coordinator_udf.replay.inputs.broker_log.availability import availability
 from coordinator_udf.replay.inputs.broker_log.facts import findings, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.moments import RequestMoment
 from coordinator_udf.replay.inputs.broker_log.order import set_row_times
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
@@ -112,6 +115,22 @@ def test_a_shard_that_nobody_asked_for_long_was_loaded_soon_if_anything_says_so(
     # Not this broker's (16): it may have become so when it was asked again, unless others were loaded meanwhile.
     assert loaded_ms(16) == 39_000
     assert loaded_ms(16, asked(3, other, 9_010, 16), asked(4, other, 12_000, 25)) == 9_003
+
+
+def test_a_shard_that_was_lost_before_a_silence_is_not_loaded_at_its_end() -> None:
+    """Which a member of another shard tells of that can join again after more than its session."""
+    joined = [
+        msgspec.structs.replace(
+            join(number, at_ms, at_ms + 1, 0), request={"groupId": "h", "sessionTimeoutMs": 10_000},
+            response={"errorCode": 0, "leader": "n-1", "memberId": "n-1"},
+        )
+        for number, at_ms in ((2, 4_500), (4, 60_000))
+    ]  # fmt: skip
+    log = [asked(1, "g", 4_000, 25), joined[0], asked(3, "g", 5_000, 16), joined[1], asked(5, "g", 60_100, 16)]
+    found = availability([RequestMoment.of(entry) for entry in [*log, asked(6, "g", 60_200, 25)]], 2)
+    own = partition_for("g", 2)
+    by_request = {number: [row.api for row in rows] for (number, shard), rows in found.controls.items() if shard == own}
+    assert by_request == {3: ["Unload"], 6: ["Failover"]}
 
 
 def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:

@@ -16,7 +16,7 @@ from coordinator_udf.protocol.consumer_protocol import MalformedConsumerProtocol
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.replay.explain.steps import Step
-from coordinator_udf.replay.judge.compare import answer_error
+from coordinator_udf.replay.judge.compare import coordinator_error
 
 #: Who gets one of these is a member.
 _OF_MEMBERS = frozenset(
@@ -241,7 +241,7 @@ def _told(step: Step) -> Told | None:
     member_id = row["member_id"] or ""
     if api in {"JoinGroup", "ConsumerGroupHeartbeat"}:
         member_id = member_id or str(answer.get("memberId") or "")
-    error, epoch = answer_error(answer), row["generation_or_epoch"]
+    error, epoch = coordinator_error(answer), row["generation_or_epoch"]
     return Told(step.place, step.natural_ms, api, member_id, error, epoch, request, answer, step)
 
 

@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coordinator_udf.protocol.errors import error_codes, error_name
+from coordinator_udf.protocol.errors import Errors, error_codes, error_name
 from coordinator_udf.replay.judge.canonical import canonical_answer, canonical_group, canonical_value, sort_key
 from coordinator_udf.replay.recording import Answer, Description, Record, Recording
 
 #: The control row that ends a transaction; a broker's request log doesn't tell what came of it.
 END_TXN = "EndTxn"
+#: What a broker says of partitions by its own metadata cache.
+_BY_METADATA = frozenset(
+    {Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.UNKNOWN_TOPIC_ID, Errors.TOPIC_AUTHORIZATION_FAILED}
+)
 
 
 class OurOutputs(msgspec.Struct):
@@ -104,6 +108,18 @@ def answer_error(body: Mapping[str, Any]) -> int:
     if own:
         return int(own)
     return next((code for code in error_codes(body) if code), 0)
+
+
+def coordinator_error(body: Mapping[str, Any]) -> int:
+    """Returns the error code of an answer as `answer_error`, but where it can of what got to the groups' coordinator.
+
+    A broker answers for partitions that it doesn't know itself, and asks its coordinator about the others.
+    """
+    if body.get("errorCode"):
+        return int(body["errorCode"])
+    codes = list(error_codes([value for name, value in body.items() if name != "errorCode"]))
+    by_coordinator = [code for code in codes if code not in _BY_METADATA]
+    return next((code for code in by_coordinator or codes if code), 0)
 
 
 def answer_place(answer: Answer) -> tuple[str, str, str]:

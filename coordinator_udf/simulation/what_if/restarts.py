@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.replay.inputs.broker_log.availability import RequestMoment, not_outlived, silences_of
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.moments import RequestMoment, not_outlived, silences_of
 from coordinator_udf.simulation.plan import Failover, Refusal
 from coordinator_udf.simulation.what_if.processes import LoggedProcess, arrived_ms, error_codes
 from coordinator_udf.simulation.what_if.properties import accepted_session_ms

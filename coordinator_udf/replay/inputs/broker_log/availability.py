@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
-from sys import intern
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding, findings
-from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
+from coordinator_udf.replay.inputs.broker_log.moments import (
+    SILENCE_US,
+    RequestMoment,
+    Silence,
+    not_outlived,
+    silence_before,
+    silences_of,
+)
 
-#: How long nothing at all may happen in a log before that is a silence, in microseconds. Measured with 14 recorded logs
-#: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
-_SILENCE_US = 1_000_000
 #: How long a broker may take to load its shards.
 _LONGEST_LOAD_US = 10_000_000
 #: So many shards must have been lost for another to have been lost as well that nobody asked then.
@@ -45,53 +46,27 @@ class Control(NamedTuple):
     log_ts: int
 
 
-class RequestMoment(NamedTuple):
-    """A request of the log: when it came, was handled and answered, and what its answer tells of shards.
+class _Absences:
+    """The times in which shards weren't served, by what was answered."""
 
-    Attributes:
-        findings: by group, in the order of the answer.
-        is_sync: whether it is a SyncGroup.
-        joined: the member id of a JoinGroup that a classic group accepted, and its session timeout (ms).
-    """
+    def __init__(self) -> None:
+        #: By shard, since when (us); and until when, those that are over.
+        self._since_us: dict[int, int] = {}
+        self._over: list[tuple[int, int, int]] = []
 
-    number: int
-    connection: str
-    arrived_us: int
-    answered_us: int
-    handled_by_us: int
-    log_ts: int
-    findings: tuple[tuple[str, ShardFinding], ...]
-    is_sync: bool
-    joined: tuple[str, int] | None
+    def note(self, partition: int, entry: RequestMoment, *, is_served: bool) -> None:
+        """Takes note of an answer by which a shard is served, or isn't."""
+        if not is_served:
+            self._since_us.setdefault(partition, entry.arrived_us)
+        elif partition in self._since_us:
+            self._over.append((partition, self._since_us.pop(partition), entry.answered_us))
 
-    @classmethod
-    def of(cls, entry: Entry) -> RequestMoment:
-        """Returns the moment of an entry."""
-        times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
-        is_sync = entry.api == "SyncGroup"
-        joined = _joined(entry) if entry.api == "JoinGroup" else None
-        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync, joined)
-
-    def of_shards(self, partitions: int) -> dict[int, ShardFinding]:
-        """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
-        found: dict[int, ShardFinding] = {}
-        for group_id, finding in self.findings:
-            found.setdefault(partition_for(group_id, partitions), finding)
-        return found
-
-
-def _joined(entry: Entry) -> tuple[str, int] | None:
-    # Only a classic group names a leader; a consumer group takes in whoever comes with an id that it doesn't know.
-    if entry.response is None or entry.response["errorCode"] or not entry.response["leader"]:
-        return None
-    return intern(entry.response["memberId"]), entry.request["sessionTimeoutMs"]
-
-
-class Silence(NamedTuple):
-    """A time in which nothing arrived and nothing was answered; in microseconds."""
-
-    start_us: int
-    end_us: int
+    def during(self, silence: Silence) -> Iterator[int]:
+        """Yields the shards that weren't served from before a silence until after it."""
+        for partition, since_us, until_us in self._over:
+            if since_us <= silence.start_us and silence.end_us <= until_us:
+                yield partition
+        yield from (partition for partition, since_us in self._since_us.items() if since_us <= silence.start_us)
 
 
 class LoggedAvailability(NamedTuple):
@@ -123,11 +98,12 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
     restarts: dict[Silence, set[int]] = defaultdict(set)
     seen = _Seen(defaultdict(list), [])
     lost_at_ms: dict[int, int] = {}
+    absences = _Absences()
     for entry, partition, finding in _believable(requests, partitions, silences):
         before = service[partition]
         now = _next(before, finding)
         if now is not before:
-            silence = _silence_before(silences, served_us[partition], entry.arrived_us)
+            silence = silence_before(silences, served_us[partition], entry.arrived_us)
             lost_ms = silence.start_us // 1000 if silence else entry.log_ts
             if before is ShardFinding.SERVED and was_served[partition]:
                 found.losses[partition].append(lost_ms)
@@ -147,6 +123,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
                 Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
             ]
             service[partition] = now
+            absences.note(partition, entry, is_served=now is ShardFinding.SERVED)
         if entry.is_sync and finding is ShardFinding.LOADING:
             found.loading_syncs.add(entry.number)
         if finding in LOST:
@@ -159,7 +136,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
         if finding is ShardFinding.SERVED:
             seen.served[partition].append(entry)
     for silence in _survived(requests, silences):
-        restarts.setdefault(silence, set())
+        restarts.setdefault(silence, set()).update(absences.during(silence))
     _restart_the_rest(requests, partitions, restarts, found)
     _restart_those_that_nobody_asked(seen, found)
     return found
@@ -180,18 +157,18 @@ def _believable(
     for place, (entry, partition, finding) in enumerate(told):
         known = before.get(partition)
         alone = finding in LOST and is_last[place] and known is not None and known[0] not in LOST
-        if alone and known is not None and _silence_before(silences, known[1], entry.arrived_us) is None:
+        if alone and known is not None and silence_before(silences, known[1], entry.arrived_us) is None:
             continue
         if finding is ShardFinding.SERVED and partition in lost_before:
             following = next_lost[place]
             # After a load a shard may be somebody else's.
             kinds = following and (lost_before[partition], following.finding)
             if following and kinds != (ShardFinding.LOADING, ShardFinding.NOT_OURS):
-                is_silent = _silence_before(silences, entry.answered_us, following.arrived_us) is not None
+                is_silent = silence_before(silences, entry.answered_us, following.arrived_us) is not None
                 if not is_silent and not _has_flap(flaps, partition, entry.arrived_us, following.arrived_us):
                     continue
         yield entry, partition, finding
-        if finding is not ShardFinding.NOTHING:
+        if finding not in {ShardFinding.NOTHING, ShardFinding.SERVED_OR_LOADING}:
             before[partition] = finding, entry.answered_us
         if finding in LOST:
             lost_before[partition] = finding
@@ -245,7 +222,7 @@ def _flaps(told: Sequence[Told], silences: Sequence[Silence]) -> list[_Flap]:
             served[partition].append(entry.answered_us)
         elif finding in LOST:
             times = served.pop(partition, [])
-            if len(times) > 1 and _silence_before(silences, times[-1], entry.arrived_us) is None:
+            if len(times) > 1 and silence_before(silences, times[-1], entry.arrived_us) is None:
                 found.append(_Flap(partition, times[-1], entry.arrived_us))
     return found
 
@@ -274,7 +251,7 @@ def _loaded_ms(
     is_soon = was_loading or min(between_us, first_us - loading_us) <= _LONGEST_LOAD_US
     if between_us <= 0 or not is_soon:
         return entry.log_ts
-    if between_us > _SILENCE_US or unsure_us <= loading_us:
+    if between_us > SILENCE_US or unsure_us <= loading_us:
         return min(entry.log_ts, loading_us // 1000 + 1)
     return min(entry.log_ts, min(first_us, loading_us + between_us // 2) // 1000)
 
@@ -347,7 +324,7 @@ def _restart_those_that_nobody_asked(seen: _Seen, found: LoggedAvailability) -> 
         places = {bisect_right(served, loss.lost_ms * 1000, key=_arrived_us) for loss in seen.losses}
         for place in sorted(places - {0, len(served)}):
             before, after = served[place - 1 : place + 1]
-            if after.arrived_us - before.answered_us < _SILENCE_US or (after.number, partition) in found.controls:
+            if after.arrived_us - before.answered_us < SILENCE_US or (after.number, partition) in found.controls:
                 continue
             begin_ms, end_ms = before.answered_us // 1000, after.arrived_us // 1000
             losses = [loss for loss in seen.losses if loss.loaded_ms > begin_ms and loss.lost_ms < end_ms]
@@ -372,29 +349,3 @@ def _is_served_by_another(seen: _Seen, known: Collection[int], before: RequestMo
         if partition not in known
         for moment in served
     )
-
-
-def silences_of(requests: Sequence[RequestMoment]) -> list[Silence]:
-    """Returns when nothing at all happened in a log for a second or longer."""
-    moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
-    return [Silence(start, end) for start, end in pairwise(moments) if end - start >= _SILENCE_US]
-
-
-def not_outlived(requests: Sequence[RequestMoment], silences: Iterable[Silence]) -> Iterator[Silence]:
-    """Yields the silences after which there are requests, and nothing on a connection from before."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for entry in requests:
-        name = entry.connection
-        first[name] = min(first.get(name, entry.arrived_us), entry.arrived_us)
-        last[name] = max(last.get(name, entry.answered_us), entry.answered_us)
-    for silence in silences:
-        begun = [name for name, first_us in first.items() if first_us <= silence.start_us]
-        if begun and len(begun) < len(first) and all(last[name] <= silence.start_us for name in begun):
-            yield silence
-
-
-def _silence_before(silences: Sequence[Silence], served_us: int, arrived_us: int) -> Silence | None:
-    """Returns the last silence between a shard's last served request and another one."""
-    place = bisect_right(silences, arrived_us, key=lambda silence: silence.end_us) - 1
-    return silences[place] if place >= 0 and silences[place].start_us >= served_us else None

@@ -13,7 +13,7 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import SPANNING
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
-from coordinator_udf.replay.judge.compare import answer_error
+from coordinator_udf.replay.judge.compare import coordinator_error
 
 #: A JoinGroup or SyncGroup that waited this long, in microseconds, until its shard was said to be another broker's was
 #: answered by what happened later, not by what it found. Measured with 14 recorded logs
@@ -66,7 +66,7 @@ def findings(entry: Entry) -> Iterator[tuple[str, ShardFinding]]:
     if not spanning or (entry.api == "OffsetFetch" and "groups" not in entry.response):
         group_id = entry.request.get("groupId")
         if isinstance(group_id, str):
-            yield group_id, _finding(entry, answer_error(entry.response))
+            yield group_id, _finding(entry, coordinator_error(entry.response))
         return
     groups: list[dict[str, Any]] = [*(entry.response.get("groups") or ()), *(entry.response.get("results") or ())]
     for group in groups:
