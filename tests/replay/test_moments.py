@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.availability import availability
@@ -115,6 +116,20 @@ def test_a_shard_that_nobody_asked_for_long_was_loaded_soon_if_anything_says_so(
     # Not this broker's (16): it may have become so when it was asked again, unless others were loaded meanwhile.
     assert loaded_ms(16) == 39_000
     assert loaded_ms(16, asked(3, other, 9_010, 16), asked(4, other, 12_000, 25)) == 9_003
+
+
+@pytest.mark.parametrize(("broker", "error", "is_loaded"), [("10.1", 0, True), ("10.2", 0, False), ("10.1", 14, False)])
+def test_a_shard_is_loaded_when_its_broker_lists_groups(broker: str, error: int, is_loaded: bool) -> None:
+    lists = msgspec.structs.replace(
+        asked(3, "g", 6_000, error), api="ListGroups", request={}, connection=f"{broker}-10.9:1-0"
+    )
+    loading = msgspec.structs.replace(asked(2, "g", 5_000, 14), connection="10.1-10.9:2-0")
+    log = [asked(1, "g", 4_000, 25), loading, lists]
+    found = availability([RequestMoment.of(entry) for entry in log], 2)
+    own = partition_for("g", 2)
+    by_request = {number: [(row.api, row.log_ts) for row in rows] for (number, _), rows in found.controls.items()}
+    assert {shard for _, shard in found.controls} == {own}
+    assert by_request.get(3) == ([("Failover", 5_003)] if is_loaded else None)
 
 
 def test_a_shard_that_was_lost_before_a_silence_is_not_loaded_at_its_end() -> None:

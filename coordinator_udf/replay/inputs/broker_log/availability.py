@@ -135,11 +135,39 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
             was_served[partition] = True
         if finding is ShardFinding.SERVED:
             seen.served[partition].append(entry)
+    for partition, entry, since_ms in _listed_loading(requests, service):
+        found.controls[entry.number, partition] = [Control("Failover", since_ms)]
+        seen.losses.extend(_Loss(partition, lost_at_ms[partition], since_ms) for _ in lost_at_ms.keys() & {partition})
+        absences.note(partition, entry, is_served=True)
     for silence in _survived(requests, silences):
         restarts.setdefault(silence, set()).update(absences.during(silence))
     _restart_the_rest(requests, partitions, restarts, found)
     _restart_those_that_nobody_asked(seen, found)
     return found
+
+
+def _listed_loading(
+    requests: Sequence[RequestMoment], service: Sequence[ShardFinding]
+) -> Iterator[tuple[int, RequestMoment, int]]:
+    """Yields the shards that nobody asked any more after they were loading, with the first list that its broker gave.
+
+    And by when it had said last that it was loading the shard (ms).
+
+    Source: GroupCoordinatorService.listGroups, which fails while a shard is loading.
+
+    Args:
+        service: what each shard was at last.
+    """
+    loading = {partition for partition, finding in enumerate(service) if finding is ShardFinding.LOADING}
+    asked: dict[int, RequestMoment] = {}
+    for entry in requests if loading else ():
+        told = entry.of_shards(len(service))
+        asked |= {partition: entry for partition in loading if told.get(partition) is ShardFinding.LOADING}
+    for partition, last in sorted(asked.items()):
+        lists = (each for each in requests if each.is_list and each.broker == last.broker)
+        first = next((each for each in lists if each.arrived_us >= last.answered_us), None)
+        if first is not None:
+            yield partition, first, last.answered_us // 1000 + 1
 
 
 def _believable(

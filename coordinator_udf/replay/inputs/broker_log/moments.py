@@ -23,6 +23,7 @@ class RequestMoment(NamedTuple):
     Attributes:
         findings: by group, in the order of the answer.
         is_sync: whether it is a SyncGroup.
+        is_list: whether it is a ListGroups that was answered without an error: no shard was loading then.
         joined: the member id of a JoinGroup that a classic group accepted, and its session timeout (ms).
     """
 
@@ -34,6 +35,7 @@ class RequestMoment(NamedTuple):
     log_ts: int
     findings: tuple[tuple[str, ShardFinding], ...]
     is_sync: bool
+    is_list: bool
     joined: tuple[str, int] | None
 
     @classmethod
@@ -41,8 +43,14 @@ class RequestMoment(NamedTuple):
         """Returns the moment of an entry."""
         times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
         is_sync = entry.api == "SyncGroup"
+        is_list = entry.api == "ListGroups" and entry.response is not None and not entry.response.get("errorCode")
         joined = _joined(entry) if entry.api == "JoinGroup" else None
-        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync, joined)
+        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync, is_list, joined)
+
+    @property
+    def broker(self) -> str:
+        """The address at which the broker was asked."""
+        return self.connection.partition("-")[0]
 
     def of_shards(self, partitions: int) -> dict[int, ShardFinding]:
         """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
