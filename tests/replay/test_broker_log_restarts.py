@@ -193,3 +193,25 @@ def test_a_heartbeat_that_a_loading_broker_answered_does_not_hide_the_silence_be
     source = read(log, tmp_path)
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
+
+
+def test_a_join_that_the_broker_sent_away_tells_nothing_of_its_group(tmp_path: Path) -> None:
+    log = KafkaLog()
+    request = {
+        "groupId": "h", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": "n-1",
+        "groupInstanceId": None, "protocolType": "consumer", "protocols": [{"name": "range", "metadata": ""}],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 16, "generationId": -1, "protocolName": "", "leader": "", "memberId": "n-1",
+        "members": [],
+    }  # fmt: skip
+    log.add("JOIN_GROUP", request, answer, arrives=0, version=5)
+    log.join("", "m-1", 79, arrives=100)
+    listed = [
+        {"groupId": name, "protocolType": protocol, "groupState": state, "groupType": "classic"}
+        for name, protocol, state in (("g", "", "Empty"), ("h", "consumer", "Stable"))
+    ]
+    lists = {"throttleTimeMs": 0, "errorCode": 0, "groups": listed}
+    log.add("LIST_GROUPS", {"statesFilter": [], "typesFilter": []}, lists, arrives=5_000, version=5)
+    _, verdict = run_and_compare(read(log, tmp_path, partitions=2))
+    assert [each.undecided for each in verdict.differences if each.api == "ListGroups"] == [OLDER]

@@ -14,7 +14,7 @@ import msgspec
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.errors import error_name
 from coordinator_udf.replay.explain.bounds import Bounds
-from coordinator_udf.replay.explain.looks import times_of_looks, with_look
+from coordinator_udf.replay.explain.looks import MOST_UNEXPLAINED, times_of_looks, with_look
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
@@ -162,7 +162,7 @@ class _Shard:
     def _times_of_looks(self, group_id: str, outcome: Outcome, interval_ms: int) -> list[int]:
         """Returns the times at which a look may explain what nothing explains of what was told of a group."""
         steps = [self._steps[group_id][found.place] for found in outcome.unexplained]
-        if not steps:
+        if not 0 < len(steps) <= MOST_UNEXPLAINED:
             return []
         unexplained = {step.row["request_id"]: step for step in steps}
         rows = [row for row in self.rows_in_order() if row["api"] in CONTROL_APIS or group_id in named_groups(row)]

@@ -21,6 +21,9 @@ LOOK: Final = "ExpireOffsets"
 #: What begins a shard's life: it looks in an interval from then on.
 _LOADS: Final = frozenset({"LoadEnd", "Failover"})
 _REQUEST_FIELDS: Final = Request._fields
+#: A look explains few answers of a group. Where more than so many stay unexplained something else is wrong, and each
+#: try costs a search of all of them. With half and with double the logs of drawn settings come out the same.
+MOST_UNEXPLAINED: Final = 16
 #: Rows that were put between those of the log have no number yet.
 _UNNUMBERED: Final = {"offset": 0}
 

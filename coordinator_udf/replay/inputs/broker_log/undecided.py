@@ -91,6 +91,8 @@ _GIVEN_BY: Final[dict[str, frozenset[Errors]]] = {
         }
     ),
 }
+#: What is answered by a broker that isn't the group's, or not yet, changes nothing in the group.
+_AWAY: Final = frozenset({Errors.NOT_COORDINATOR, Errors.COORDINATOR_LOAD_IN_PROGRESS})
 #: APIs whose errors say nothing but the error.
 _BARE_ERRORS: Final = frozenset({"JoinGroup", "SyncGroup", "Heartbeat"})
 
@@ -184,7 +186,7 @@ class LogFacts:
         if not isinstance(group_id, str):
             return
         error = answer_error(answer)
-        if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"}:
+        if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error not in _AWAY:
             self._groups.setdefault(group_id, entry.log_ts)
             is_new = not request.get("memberId") or request.get("memberEpoch") == 0
             if is_new and answer.get("memberId") and error in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}:
