@@ -46,6 +46,12 @@ def test_setup_says_which_pythons_it_looked_for(tmp_path: Path) -> None:
     )
 
 
+def test_what_cannot_be_set_up_is_said_with_the_status_of_a_wrong_argument() -> None:
+    finished = subprocess.run([str(SETUP), "wrong"], capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert finished.stderr.startswith("setup: 'wrong' is nothing to set up: give 'packages' ")
+
+
 def run_setup(tree: Path, microseconds: dict[str, int], **environment: str) -> subprocess.CompletedProcess[str]:
     (tree / "scripts").mkdir()
     shutil.copy(SETUP, tree / "scripts")
