@@ -284,3 +284,25 @@ def test_an_expression_gets_a_topic_that_is_known_by_its_name_only(tmp_path: Pat
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
     assert topics_by_time(source) == [[("orders.eu", 2)]]
+
+
+def test_a_name_that_is_made_is_none_that_an_expression_of_others_matches(tmp_path: Path) -> None:
+    topic_id = "tvNQCJG2Rk6c2gxeoDo1kw"
+    log = subscribed(KafkaLog(), ".*q", [topic_id])
+    asked = {
+        "groupId": "h", "memberId": "n", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": "t.*",
+        "serverAssignor": None, "topicPartitions": [],
+    }  # fmt: skip
+    answer = {
+        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "n", "memberEpoch": 1,
+        "heartbeatIntervalMs": 5000, "assignment": {"topicPartitions": []},
+    }  # fmt: skip
+    beats = {**asked, "memberEpoch": 1, "subscribedTopicNames": None, "subscribedTopicRegex": None}
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=3_000, connection="b", version=1)
+    calm = {**answer, "assignment": None}
+    log.add("CONSUMER_GROUP_HEARTBEAT", beats, calm, arrives=8_000, connection="b", version=1)
+    source = read(log, tmp_path)
+    _, verdict = run_and_compare(source)
+    assert verdict.differences == []
+    assert topics_by_time(source) == [[(f"_{topic_id}q", 2)]]

@@ -1,8 +1,8 @@
 """Makes names for topics that a log knows by their ids only, where members got them by a regular expression.
 
 A name that nobody says matters to expressions alone: they match it or don't. So a topic that was assigned to those who
-subscribed by an expression gets a name that the expression matches: that of a topic that is known by its name only, or
-one with its id in it.
+subscribed by an expression gets a name that the expression matches, and those of others don't: that of a topic that is
+known by its name only, or one with its id in it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _PARTS = (
 )
 _ANYTHING = re.compile(r"\.[*+]")
 _DOT = re.compile(r"\\\.")
+#: What may come before an id, for an expression of somebody else to match the name or not.
+_BEFORE = ("", "_", "-", "0", "z", "Z")
 
 
 def names_by_expressions(
@@ -39,15 +41,17 @@ def names_by_expressions(
         nameless: the ids that have no name.
         unidentified: the names of topics whose ids aren't known.
     """
-    expressions = _expressions(entries, frozenset(nameless))
+    expressions, every = _expressions(entries, frozenset(nameless))
     names = sorted(unidentified)
     left = {each: [name for name in names if _all_match(regexes, name)] for each, regexes in expressions.items()}
     found = {topic_id: name for name, topic_id in one_each(left).items()}
     for topic_id, regexes in expressions.items():
-        made = (_name(regex, topic_id) for regex in regexes)
-        name = next((name for name in made if _all_match(regexes, name)), None)
-        if name is not None:
-            found.setdefault(topic_id, name)
+        made = [_name(regex, before + topic_id) for before in _BEFORE for regex in regexes]
+        fits = [name for name in made if _all_match(regexes, name)]
+        others = [regex for regex in every if regex not in regexes]
+        alone = (name for name in fits if not any(_matches(regex, name) for regex in others))
+        if fits:
+            found.setdefault(topic_id, next(alone, fits[0]))
     return found
 
 
@@ -55,10 +59,11 @@ def _all_match(regexes: Iterable[str], name: str) -> bool:
     return all(_matches(regex, name) for regex in regexes)
 
 
-def _expressions(entries: Iterable[Entry], nameless: frozenset[str]) -> dict[str, list[str]]:
-    """Returns by topic id the expressions of those who were assigned it."""
+def _expressions(entries: Iterable[Entry], nameless: frozenset[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Returns by topic id the expressions of those who were assigned it; and all that there are."""
     subscribed: dict[tuple[str, str], str] = {}
     found: dict[str, list[str]] = {}
+    every: dict[str, None] = {}
     for entry in entries:
         if entry.api != "ConsumerGroupHeartbeat":
             continue
@@ -69,10 +74,12 @@ def _expressions(entries: Iterable[Entry], nameless: frozenset[str]) -> dict[str
         regex = request.get("subscribedTopicRegex")
         if regex is not None:
             subscribed[member] = regex
+            if regex:
+                every[regex] = None
         for topic_id in assigned_topics(answer) if subscribed.get(member) else ():
             if topic_id in nameless and subscribed[member] not in found.setdefault(topic_id, []):
                 found[topic_id].append(subscribed[member])
-    return found
+    return found, list(every)
 
 
 def matching_name(regex: str, text: str) -> str | None:
