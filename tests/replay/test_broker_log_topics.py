@@ -294,7 +294,7 @@ def test_a_name_that_is_made_is_none_that_an_expression_of_others_matches(tmp_pa
         "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": "t.*",
         "serverAssignor": None, "topicPartitions": [],
     }  # fmt: skip
-    answer = {
+    answer: dict[str, Any] = {
         "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "n", "memberEpoch": 1,
         "heartbeatIntervalMs": 5000, "assignment": {"topicPartitions": []},
     }  # fmt: skip

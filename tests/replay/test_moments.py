@@ -148,6 +148,23 @@ def test_a_shard_that_was_lost_before_a_silence_is_not_loaded_at_its_end() -> No
     assert by_request == {3: ["Unload"], 6: ["Failover"]}
 
 
+def test_a_shard_is_lost_that_sends_away_who_waits_and_loaded_with_the_others() -> None:
+    waits = msgspec.structs.replace(join(1, 1_000, 5_000, 16), request={"groupId": "g", "memberId": "m"})
+    lists = msgspec.structs.replace(asked(9, "g", 20_000, 0), api="ListGroups", request={})
+    other = next(name for name in "abcdef" if partition_for(name, 2) != partition_for("g", 2))
+    lost = [asked(number, other, 5_000 + 100 * number, 16) for number in (2, 3)]
+    log = [waits, asked(8, other, 4_000, 25), *lost, asked(4, other, 9_000, 25), lists]
+    found = availability([RequestMoment.of(entry) for entry in log], 2)
+    own = found.controls[9, partition_for("g", 2)]
+    (loaded_ms,) = [row.log_ts for row in found.controls[4, partition_for(other, 2)] if row.api == "Failover"]
+    assert [(row.api, row.log_ts) for row in own] == [("Unload", 5_000), ("Failover", loaded_ms)]
+    assert found.losses[partition_for("g", 2)] == [5_000]
+    # Whose shard is found lost anyhow isn't lost twice.
+    of_g = [asked(7, "g", 900, 25), waits, asked(5, "g", 5_300, 16), asked(6, "g", 5_400, 16), lists]
+    found = availability([RequestMoment.of(entry) for entry in of_g], 2)
+    assert found.losses[partition_for("g", 2)] == [1_000]
+
+
 def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:
     # A broker lost both groups at once; one was loaded when the other was not yet.
     entries = [

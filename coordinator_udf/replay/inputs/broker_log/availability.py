@@ -7,26 +7,31 @@ log was silent before a shard is found lost, the shard was lost when the silence
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
+from coordinator_udf.replay.inputs.broker_log.losses import (
+    Control,
+    LoggedAvailability,
+    Loss,
+    Seen,
+    lose_those_that_sent_members_away,
+    restart_the_rest,
+    restart_those_that_nobody_asked,
+    survived,
+)
 from coordinator_udf.replay.inputs.broker_log.moments import (
     SILENCE_US,
     RequestMoment,
     Silence,
-    not_outlived,
     silence_before,
     silences_of,
 )
 
 #: How long a broker may take to load its shards.
 _LONGEST_LOAD_US = 10_000_000
-#: So many shards must have been lost for another to have been lost as well that nobody asked then.
-_WITNESSES = 2
-
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
 _STEPS: dict[tuple[ShardFinding, ShardFinding], tuple[str, ...]] = {
@@ -37,13 +42,6 @@ _STEPS: dict[tuple[ShardFinding, ShardFinding], tuple[str, ...]] = {
     (ShardFinding.NOT_OURS, ShardFinding.SERVED): ("Failover",),
     (ShardFinding.LOADING, ShardFinding.SERVED): ("Failover",),
 }
-
-
-class Control(NamedTuple):
-    """A control row to put on a shard."""
-
-    api: str
-    log_ts: int
 
 
 class _Absences:
@@ -69,17 +67,6 @@ class _Absences:
         yield from (partition for partition, since_us in self._since_us.items() if since_us <= silence.start_us)
 
 
-class LoggedAvailability(NamedTuple):
-    """The control rows to put before a request's row, by (entry number, partition), and when shards were lost."""
-
-    controls: dict[tuple[int, int], list[Control]]
-    #: By partition, when the broker lost the shard, in ms: what it had loaded afterwards, the log doesn't tell.
-    losses: dict[int, list[int]]
-    #: The SyncGroup requests that found their shard loading. Kafka's newer coordinator says so, where its older one and
-    #: ours tell the member to join again; either way nothing changes.
-    loading_syncs: set[int]
-
-
 def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAvailability:
     """Follows each shard through a log's requests in order.
 
@@ -96,7 +83,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
     loads_us: list[int] = []
     silences = silences_of(requests)
     restarts: dict[Silence, set[int]] = defaultdict(set)
-    seen = _Seen(defaultdict(list), [])
+    seen = Seen(defaultdict(list), [])
     lost_at_ms: dict[int, int] = {}
     absences = _Absences()
     for entry, partition, finding in _believable(requests, partitions, silences):
@@ -118,7 +105,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
                 )
                 loads_us.append(entry.handled_by_us)
                 if partition in lost_at_ms:
-                    seen.losses.append(_Loss(partition, lost_at_ms.pop(partition), since_ms))
+                    seen.losses.append(Loss(partition, lost_at_ms.pop(partition), since_ms))
             found.controls[entry.number, partition] = [
                 Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
             ]
@@ -128,21 +115,21 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
             found.loading_syncs.add(entry.number)
         if finding in LOST:
             loading_us[partition] = max(loading_us[partition], entry.answered_us)
-        if finding is ShardFinding.SERVED_OR_LOADING:
+        elif finding is ShardFinding.SERVED_OR_LOADING:
             unsure_us[partition] = max(unsure_us[partition], entry.answered_us)
-        if now is ShardFinding.SERVED and finding is ShardFinding.SERVED:
-            served_us[partition] = entry.answered_us
-            was_served[partition] = True
-        if finding is ShardFinding.SERVED:
+        elif finding is ShardFinding.SERVED:
+            # Whatever it was before, it is served now.
+            served_us[partition], was_served[partition] = entry.answered_us, True
             seen.served[partition].append(entry)
     for partition, entry, since_ms in _listed_loading(requests, service):
         found.controls[entry.number, partition] = [Control("Failover", since_ms)]
-        seen.losses.extend(_Loss(partition, lost_at_ms[partition], since_ms) for _ in lost_at_ms.keys() & {partition})
+        seen.losses.extend(Loss(partition, lost_at_ms[partition], since_ms) for _ in lost_at_ms.keys() & {partition})
         absences.note(partition, entry, is_served=True)
-    for silence in _survived(requests, silences):
+    for silence in survived(requests, silences):
         restarts.setdefault(silence, set()).update(absences.during(silence))
-    _restart_the_rest(requests, partitions, restarts, found)
-    _restart_those_that_nobody_asked(seen, found)
+    restart_the_rest(requests, partitions, restarts, found)
+    restart_those_that_nobody_asked(seen, found)
+    lose_those_that_sent_members_away(requests, partitions, silences, seen, found)
     return found
 
 
@@ -291,89 +278,3 @@ def _next(service: ShardFinding, finding: ShardFinding) -> ShardFinding:
     if finding is ShardFinding.SERVED_OR_LOADING:
         return ShardFinding.SERVED if service is ShardFinding.SERVED else ShardFinding.LOADING
     return finding
-
-
-def _survived(requests: Sequence[RequestMoment], silences: Sequence[Silence]) -> Iterator[Silence]:
-    """Yields silences longer than the session of a member of a classic group that could join again after them.
-
-    The coordinator would have removed it. One that has loaded the group begins the session anew, even if nobody asked
-    before the shard was loaded.
-    """
-    known: dict[str, tuple[int, int]] = {}
-    for entry in requests:
-        if entry.joined is None:
-            continue
-        member_id, session_ms = entry.joined
-        if member_id in known:
-            since_us, session_us = known[member_id]
-            first = bisect_left(silences, since_us, key=lambda silence: silence.start_us)
-            last = bisect_right(silences, entry.arrived_us, key=lambda silence: silence.end_us)
-            yield from (each for each in silences[first:last] if each.end_us - each.start_us > session_us)
-        known[member_id] = entry.answered_us, session_ms * 1_000
-
-
-def _restart_the_rest(
-    requests: Sequence[RequestMoment], partitions: int, restarts: dict[Silence, set[int]], found: LoggedAvailability
-) -> None:
-    """Counts a silence that no connection outlived as a restart: shards that nobody asked then were lost, too."""
-    for silence in not_outlived(requests, restarts):
-        missing = set(range(partitions)) - restarts[silence]
-        for entry in (each for each in requests if each.arrived_us >= silence.end_us):
-            for partition in entry.of_shards(partitions):
-                if partition in missing:
-                    missing.discard(partition)
-                    # Sessions that are taken to begin early may be late, but not the other way round.
-                    loaded_ms = min(entry.log_ts, silence.end_us // 1000)
-                    rows = [Control("Unload", silence.start_us // 1000), Control("Failover", loaded_ms)]
-                    found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
-                    insort(found.losses[partition], silence.start_us // 1000)
-            if not missing:
-                break
-
-
-class _Loss(NamedTuple):
-    """When a shard was found lost, and loaded (ms)."""
-
-    partition: int
-    lost_ms: int
-    loaded_ms: int
-
-
-class _Seen(NamedTuple):
-    """By shard the requests that found it served; and the losses of all shards, in order."""
-
-    served: dict[int, list[RequestMoment]]
-    losses: list[_Loss]
-
-
-def _restart_those_that_nobody_asked(seen: _Seen, found: LoggedAvailability) -> None:
-    """Has a shard lost as well where all others were that were asked while nobody asked it."""
-    for partition, served in seen.served.items():
-        places = {bisect_right(served, loss.lost_ms * 1000, key=_arrived_us) for loss in seen.losses}
-        for place in sorted(places - {0, len(served)}):
-            before, after = served[place - 1 : place + 1]
-            if after.arrived_us - before.answered_us < SILENCE_US or (after.number, partition) in found.controls:
-                continue
-            begin_ms, end_ms = before.answered_us // 1000, after.arrived_us // 1000
-            losses = [loss for loss in seen.losses if loss.loaded_ms > begin_ms and loss.lost_ms < end_ms]
-            inside = [loss for loss in losses if loss.lost_ms > begin_ms and loss.loaded_ms <= end_ms]
-            lost = {loss.partition for loss in losses}
-            if not inside or len(lost) < _WITNESSES or _is_served_by_another(seen, {partition, *lost}, before, after):
-                continue
-            first_ms, last_ms = min(loss.lost_ms for loss in inside), max(loss.loaded_ms for loss in inside)
-            found.controls[after.number, partition] = [Control("Unload", first_ms), Control("Failover", last_ms)]
-            insort(found.losses[partition], first_ms)
-
-
-def _arrived_us(moment: RequestMoment) -> int:
-    return moment.arrived_us
-
-
-def _is_served_by_another(seen: _Seen, known: Collection[int], before: RequestMoment, after: RequestMoment) -> bool:
-    """Returns whether a shard that isn't known to have been lost was served in that time."""
-    return any(
-        before.answered_us < moment.arrived_us < after.arrived_us
-        for partition, served in seen.served.items()
-        if partition not in known
-        for moment in served
-    )

@@ -9,7 +9,7 @@ from sys import intern
 from typing import NamedTuple
 
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings
+from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: How long nothing at all may happen in a log before that is a silence, in microseconds. Measured with 14 recorded logs
@@ -24,6 +24,7 @@ class RequestMoment(NamedTuple):
         findings: by group, in the order of the answer.
         is_sync: whether it is a SyncGroup.
         is_list: whether it is a ListGroups that was answered without an error: no shard was loading then.
+        sent_away: the group in which a member waited until its shard was lost, if one did.
         joined: the member id of a JoinGroup that a classic group accepted, and its session timeout (ms).
     """
 
@@ -36,6 +37,7 @@ class RequestMoment(NamedTuple):
     findings: tuple[tuple[str, ShardFinding], ...]
     is_sync: bool
     is_list: bool
+    sent_away: str | None
     joined: tuple[str, int] | None
 
     @classmethod
@@ -45,7 +47,16 @@ class RequestMoment(NamedTuple):
         is_sync = entry.api == "SyncGroup"
         is_list = entry.api == "ListGroups" and entry.response is not None and not entry.response.get("errorCode")
         joined = _joined(entry) if entry.api == "JoinGroup" else None
-        return cls(entry.number, intern(entry.connection), *times, tuple(findings(entry)), is_sync, is_list, joined)
+        return cls(
+            entry.number,
+            intern(entry.connection),
+            *times,
+            tuple(findings(entry)),
+            is_sync,
+            is_list,
+            _sent_away(entry),
+            joined,
+        )
 
     @property
     def broker(self) -> str:
@@ -58,6 +69,11 @@ class RequestMoment(NamedTuple):
         for group_id, finding in self.findings:
             found.setdefault(partition_for(group_id, partitions), finding)
         return found
+
+
+def _sent_away(entry: Entry) -> str | None:
+    error = None if entry.response is None else entry.response.get("errorCode")
+    return entry.request.get("groupId") if error and waited_until_loss(entry, error) else None
 
 
 def _joined(entry: Entry) -> tuple[str, int] | None:

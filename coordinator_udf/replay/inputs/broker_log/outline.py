@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from coordinator_udf.replay.inputs.broker_log.availability import LoggedAvailability, availability
+from coordinator_udf.replay.inputs.broker_log.availability import availability
 from coordinator_udf.replay.inputs.broker_log.columns import Numbers
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import LOADING, decided_elsewhere
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.losses import LoggedAvailability
 from coordinator_udf.replay.inputs.broker_log.moments import RequestMoment
 from coordinator_udf.replay.inputs.broker_log.numbers_on_disk import parts_of, shares_of
 from coordinator_udf.replay.inputs.broker_log.order import Order
