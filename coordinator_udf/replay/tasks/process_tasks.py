@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from coordinator_udf.stopping import as_completed, deferred, result_of
@@ -83,11 +84,12 @@ def _let_go_of_waiting_work(pool: ProcessPoolExecutor) -> None:
     """Lets the thread end that writes work into a pipe which no process reads any more.
 
     Else who joins it would wait for ever: https://github.com/python/cpython/issues/94777. Python 3.11.5 has it mended,
-    Debian 12 has 3.11.2.
+    and closes the pipe itself, at the same time; Debian 12 has 3.11.2.
     """
     waiting = getattr(pool, "_call_queue", None)
-    if waiting is not None:
-        waiting._reader.close()  # noqa: SLF001 - as later Pythons do it
+    if waiting is not None and sys.version_info < (3, 11, 5):
+        with suppress(OSError):
+            waiting._reader.close()  # noqa: SLF001 - as later Pythons do it
 
 
 def submit(pool: ProcessPoolExecutor, work: Callable[..., R], *arguments: Any) -> Future[R]:
