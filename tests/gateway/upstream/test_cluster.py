@@ -69,7 +69,8 @@ def test_consumers_read_the_clusters_records_while_muster_has_their_group(
     committed = _committed(front.address, library, "t1", 4)
     assert sum(committed.values()) == RECORDS
     ends = _ends(broker.address, "t1", 4)
-    assert committed == ends
+    # A client that has all records before it heard where an empty partition begins commits nothing of that.
+    assert {**dict.fromkeys(ends, 0), **committed} == ends
     assert library in _groups(front.address)
     assert library not in _groups(broker.address)
 
