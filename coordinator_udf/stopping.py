@@ -4,8 +4,8 @@ A command that is told to stop leaves its contexts in order, so that what is tem
 with 128 and the signal's number, as a shell tells it: 143 or 130. A second signal ends it at once; a third where the
 first has to wait for the end of what can't be left half done. A server says what signals do instead.
 
-What a signal raises may get lost in code that others wrote. It is raised again then, unless that code keeps it. Who
-waits for another thread, or a process, does so by `result_of` and `as_completed`.
+What a signal raises may get lost in code that others wrote. It is raised again then, unless that code keeps it. A
+command that waits for work in another thread, or a process, does so by `result_of` and `as_completed`.
 """
 
 from __future__ import annotations

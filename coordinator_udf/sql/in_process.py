@@ -120,8 +120,8 @@ class ViewsInProcess:
         new = [name for name in names if name not in self._made]
         # Those that follow are translated while one is computed.
         with ThreadPoolExecutor(1) as beside:
-            for name, text in zip(new, beside.map(translate, (VIEWS[name] for name in new)), strict=True):
-                self._heard(partial(self._duck.execute, f'CREATE TABLE "{name}" AS {text}'))
+            for name, text in [(name, beside.submit(translate, VIEWS[name])) for name in new]:
+                self._heard(partial(self._duck.execute, f'CREATE TABLE "{name}" AS {stopping.result_of(text)}'))
                 self._made.add(name)
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
