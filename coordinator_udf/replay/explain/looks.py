@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from coordinator_udf.log.rows import control_rows
-from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.explain.machine import Given, GroupMachine, control_row
-from coordinator_udf.replay.explain.steps import Row, Step
+from coordinator_udf.replay.explain.steps import Row, Step, request_of
 
 LOOK: Final = "ExpireOffsets"
 #: What begins a shard's life: it looks in an interval from then on.
 _LOADS: Final = frozenset({"LoadEnd", "Failover"})
-_REQUEST_FIELDS: Final = Request._fields
 #: A look explains few answers of a group. Where more than so many stay unexplained something else is wrong, and each
 #: try costs a search of all of them. With half and with double the logs of drawn settings come out the same.
 MOST_UNEXPLAINED: Final = 16
@@ -109,7 +107,7 @@ def _is_next_right(machine: GroupMachine, rows: Sequence[Row], unexplained: Mapp
 
 
 def _handle(machine: GroupMachine, row: Row) -> list[Given]:
-    return machine.handle(Request(*({**_UNNUMBERED, **row}[name] for name in _REQUEST_FIELDS)))
+    return machine.handle(request_of({**_UNNUMBERED, **row}))
 
 
 def _next(answers_ms: Sequence[int], at_ms: int, interval_ms: int) -> int | None:

@@ -113,6 +113,11 @@ class SharedEvent:
     number: int
 
 
+def request_of(row: Row) -> Request:
+    """Returns a row of the log for the state machine."""
+    return Request(*(row[name] for name in _REQUEST_FIELDS))
+
+
 def part_of(api: str, body: Mapping[str, Any], group_id: str) -> Any:
     """Returns what an answer says of one group, in canonical form."""
     canonical = canonical_answer(api, body, of_many_shards=True)
@@ -197,7 +202,7 @@ def steps_of(
             Step(
                 place,
                 row,
-                Request(*(row[name] for name in _REQUEST_FIELDS)),
+                request_of(row),
                 entry.connection,
                 (entry.arrived_us - entry.exact_us) // _US,
                 (latest_us + entry.exact_us) // _US + 1,
@@ -292,7 +297,7 @@ def _arrived_us(entry: Entry) -> int:
 
 def shared_event(row: Row, slack_ms: int, number: int) -> SharedEvent:
     """Returns a control row as an event of a group."""
-    return SharedEvent(row, Request(*(row[name] for name in _REQUEST_FIELDS)), row["log_ts"], slack_ms, number)
+    return SharedEvent(row, request_of(row), row["log_ts"], slack_ms, number)
 
 
 def not_before(event: SharedEvent, at_ms: int) -> SharedEvent:

@@ -14,9 +14,14 @@ from coordinator_udf.replay.recording import Answer, Description, Record, Record
 
 #: The control row that ends a transaction; a broker's request log doesn't tell what came of it.
 END_TXN = "EndTxn"
-#: What a broker says of partitions by its own metadata cache.
-_BY_METADATA = frozenset(
-    {Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.UNKNOWN_TOPIC_ID, Errors.TOPIC_AUTHORIZATION_FAILED}
+#: What a broker answers of partitions without asking the coordinator.
+REFUSED_BEFORE = frozenset(
+    {
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.UNKNOWN_TOPIC_ID,
+        Errors.TOPIC_AUTHORIZATION_FAILED,
+        Errors.GROUP_AUTHORIZATION_FAILED,
+    }
 )
 
 
@@ -118,7 +123,7 @@ def coordinator_error(body: Mapping[str, Any]) -> int:
     if body.get("errorCode"):
         return int(body["errorCode"])
     codes = list(error_codes([value for name, value in body.items() if name != "errorCode"]))
-    by_coordinator = [code for code in codes if code not in _BY_METADATA]
+    by_coordinator = [code for code in codes if code not in REFUSED_BEFORE]
     return next((code for code in by_coordinator or codes if code), 0)
 
 

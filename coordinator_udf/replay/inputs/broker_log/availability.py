@@ -123,7 +123,8 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
             seen.served[partition].append(entry)
     for partition, entry, since_ms in _listed_loading(requests, service):
         found.controls[entry.number, partition] = [Control("Failover", since_ms)]
-        seen.losses.extend(Loss(partition, lost_at_ms[partition], since_ms) for _ in lost_at_ms.keys() & {partition})
+        if partition in lost_at_ms:
+            seen.losses.append(Loss(partition, lost_at_ms[partition], since_ms))
         absences.note(partition, entry, is_served=True)
     for silence in survived(requests, silences):
         restarts.setdefault(silence, set()).update(absences.during(silence))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from typing import Any
 
 import re2
 
@@ -89,13 +91,19 @@ def matching_name(regex: str, text: str) -> str | None:
 
 
 def _matches(regex: str, name: str) -> bool:
+    compiled = _compiled(regex)
+    return compiled is not None and compiled.fullmatch(name) is not None
+
+
+@cache
+def _compiled(regex: str) -> Any:
+    """Returns an expression as RE2 has it; None if it can't be read, for another version of the broker could."""
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(regex, options).fullmatch(name) is not None
+        return re2.compile(regex, options)
     except re2.error:
-        # Another version of the broker could read it.
-        return False
+        return None
 
 
 def _name(regex: str, topic_id: str) -> str:

@@ -27,18 +27,10 @@ from coordinator_udf.replay.inputs.broker_log.topic_subscriptions import (
     names_by_subscriptions,
     some_names_by_subscriptions,
 )
+from coordinator_udf.replay.judge.compare import REFUSED_BEFORE
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-#: What a broker answers to commits without asking the coordinator.
-_REFUSED_BEFORE = frozenset(
-    {
-        Errors.UNKNOWN_TOPIC_OR_PARTITION,
-        Errors.UNKNOWN_TOPIC_ID,
-        Errors.TOPIC_AUTHORIZATION_FAILED,
-        Errors.GROUP_AUTHORIZATION_FAILED,
-    }
-)
 #: A partition that was seen once, beside others that were seen so often, is an answer that can't be right. Measured
 #: with 14 recorded logs (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as
 #: with this.
@@ -289,7 +281,7 @@ class TopicTraces:
             for topic in answer.get("topics") or ():
                 for partition in topic.get("partitions") or ():
                     # All but these come from the coordinator, which hears of partitions only that exist.
-                    if partition["errorCode"] not in _REFUSED_BEFORE:
+                    if partition["errorCode"] not in REFUSED_BEFORE:
                         self._partition(topic, partition["partitionIndex"], entry)
         elif entry.api == "OffsetFetch":
             for group in answer.get("groups") or ():
