@@ -124,10 +124,12 @@ def test_a_topics_id_is_found_by_who_was_assigned_it(tmp_path: Path) -> None:
     assert source.notes == {"topic ids matched with names by what answers imply": 1}
 
 
-def subscribed(log: KafkaLog, regex: str, topic_ids: list[str]) -> KafkaLog:
-    """Adds a member that subscribes by an expression, and that hears of its assignment when it beats."""
+def subscribed(
+    log: KafkaLog, regex: str, topic_ids: list[str], *, group: str = "g", arrives: int = 1_000, connection: str = "a"
+) -> KafkaLog:
+    """Adds a member that subscribes by an expression, and that hears of its assignment, if any, when it beats."""
     asked = {
-        "groupId": "g", "memberId": "m", "memberEpoch": 0, "instanceId": None, "rackId": None,
+        "groupId": group, "memberId": "m", "memberEpoch": 0, "instanceId": None, "rackId": None,
         "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": regex,
         "serverAssignor": None, "topicPartitions": [],
     }  # fmt: skip
@@ -137,9 +139,10 @@ def subscribed(log: KafkaLog, regex: str, topic_ids: list[str]) -> KafkaLog:
     }  # fmt: skip
     beats = {**asked, "memberEpoch": 1, "subscribedTopicNames": None, "subscribedTopicRegex": None}
     assigned = {"topicPartitions": [{"topicId": topic_id, "partitions": [0, 1]} for topic_id in topic_ids]}
-    told = {**answer, "memberEpoch": 2, "assignment": assigned}
-    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=1_000, version=1)
-    log.add("CONSUMER_GROUP_HEARTBEAT", beats, told, arrives=2_500, version=1)
+    told = {**answer, "memberEpoch": 2, "assignment": assigned} if topic_ids else {**answer, "assignment": None}
+    place: dict[str, Any] = {"connection": connection, "version": 1}
+    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=arrives, **place)
+    log.add("CONSUMER_GROUP_HEARTBEAT", beats, told, arrives=arrives + 1_500, **place)
     return log
 
 
@@ -289,19 +292,7 @@ def test_an_expression_gets_a_topic_that_is_known_by_its_name_only(tmp_path: Pat
 def test_a_name_that_is_made_is_none_that_an_expression_of_others_matches(tmp_path: Path) -> None:
     topic_id = "tvNQCJG2Rk6c2gxeoDo1kw"
     log = subscribed(KafkaLog(), ".*q", [topic_id])
-    asked = {
-        "groupId": "h", "memberId": "n", "memberEpoch": 0, "instanceId": None, "rackId": None,
-        "rebalanceTimeoutMs": 1000, "subscribedTopicNames": [], "subscribedTopicRegex": "t.*",
-        "serverAssignor": None, "topicPartitions": [],
-    }  # fmt: skip
-    answer: dict[str, Any] = {
-        "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "memberId": "n", "memberEpoch": 1,
-        "heartbeatIntervalMs": 5000, "assignment": {"topicPartitions": []},
-    }  # fmt: skip
-    beats = {**asked, "memberEpoch": 1, "subscribedTopicNames": None, "subscribedTopicRegex": None}
-    log.add("CONSUMER_GROUP_HEARTBEAT", asked, answer, arrives=3_000, connection="b", version=1)
-    calm = {**answer, "assignment": None}
-    log.add("CONSUMER_GROUP_HEARTBEAT", beats, calm, arrives=8_000, connection="b", version=1)
+    subscribed(log, "t.*", [], group="h", arrives=3_000, connection="b")
     source = read(log, tmp_path)
     _, verdict = run_and_compare(source)
     assert verdict.differences == []
