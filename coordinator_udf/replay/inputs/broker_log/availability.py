@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
@@ -67,6 +68,97 @@ class _Absences:
         yield from (partition for partition, since_us in self._since_us.items() if since_us <= silence.start_us)
 
 
+@dataclass
+class _Shard:
+    """What answers told of a shard so far; times in microseconds but where the name says otherwise."""
+
+    service: ShardFinding = ShardFinding.SERVED
+    #: Whether an answer was a served shard's, and when the last of them was sent.
+    was_served: bool = False
+    served_us: int = 0
+    #: When the last answers were sent by which it wasn't served, and by which it may have been loading.
+    loading_us: int = 0
+    unsure_us: int = 0
+    #: When it was lost (ms), until it is served again.
+    lost_ms: int | None = None
+
+    def note(self, entry: RequestMoment, finding: ShardFinding) -> None:
+        """Takes note of an answer whose finding `service` has already."""
+        if finding in LOST:
+            self.loading_us = max(self.loading_us, entry.answered_us)
+        elif finding is ShardFinding.SERVED_OR_LOADING:
+            self.unsure_us = max(self.unsure_us, entry.answered_us)
+        elif finding is ShardFinding.SERVED:
+            # Whatever it was before, it is served now.
+            self.served_us, self.was_served = entry.answered_us, True
+
+
+class _Changes:
+    """What each shard was from one answer to the next, and the control rows that bring it from one to the other."""
+
+    def __init__(self, partitions: int, silences: Sequence[Silence]) -> None:
+        self.found = LoggedAvailability({}, defaultdict(list), set())
+        self.seen = Seen(defaultdict(list), [])
+        self.absences = _Absences()
+        #: Silences in which the broker stopped, with the shards that it lost then.
+        self.restarts: dict[Silence, set[int]] = defaultdict(set)
+        self.shards = [_Shard() for _ in range(partitions)]
+        self._silences = silences
+        self._loads_us: list[int] = []
+
+    def note(self, entry: RequestMoment, partition: int, finding: ShardFinding) -> None:
+        """Takes note of what an answer tells of a shard."""
+        shard = self.shards[partition]
+        now = _next(shard.service, finding)
+        if now is not shard.service:
+            self._change(entry, partition, now)
+        if entry.is_sync and finding is ShardFinding.LOADING:
+            self.found.loading_syncs.add(entry.number)
+        shard.note(entry, finding)
+        if finding is ShardFinding.SERVED:
+            self.seen.served[partition].append(entry)
+
+    def _change(self, entry: RequestMoment, partition: int, now: ShardFinding) -> None:
+        shard = self.shards[partition]
+        before = shard.service
+        silence = silence_before(self._silences, shard.served_us, entry.arrived_us)
+        lost_ms = silence.start_us // 1000 if silence else entry.log_ts
+        if before is ShardFinding.SERVED and shard.was_served:
+            self.found.losses[partition].append(lost_ms)
+            shard.lost_ms = lost_ms
+            if silence:
+                others = (p for p, other in enumerate(self.shards) if other.service is not before)
+                self.restarts[silence] |= {partition, *others}
+        since_ms = entry.log_ts
+        if now is ShardFinding.SERVED:
+            since_ms = self._loaded(entry, shard)
+            self._has_again(partition, since_ms)
+        self.found.controls[entry.number, partition] = [
+            Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
+        ]
+        shard.service = now
+        self.absences.note(partition, entry, is_served=now is ShardFinding.SERVED)
+
+    def _loaded(self, entry: RequestMoment, shard: _Shard) -> int:
+        """Returns when a shard was loaded (ms) of which an answer tells that it is served."""
+        was_loading = shard.service is ShardFinding.LOADING and shard.unsure_us <= shard.loading_us
+        since_ms = _loaded_ms(shard.loading_us, shard.unsure_us, entry, self._loads_us, was_loading=was_loading)
+        self._loads_us.append(entry.handled_by_us)
+        return since_ms
+
+    def _has_again(self, partition: int, since_ms: int) -> None:
+        shard = self.shards[partition]
+        if shard.lost_ms is not None:
+            self.seen.losses.append(Loss(partition, shard.lost_ms, since_ms))
+            shard.lost_ms = None
+
+    def load_at_list(self, partition: int, entry: RequestMoment, since_ms: int) -> None:
+        """Has a shard loaded of which only a list of its broker tells that it is."""
+        self.found.controls[entry.number, partition] = [Control("Failover", since_ms)]
+        self._has_again(partition, since_ms)
+        self.absences.note(partition, entry, is_served=True)
+
+
 def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAvailability:
     """Follows each shard through a log's requests in order.
 
@@ -74,61 +166,16 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
         requests: the log in order.
         partitions: the number of shards.
     """
-    found = LoggedAvailability({}, defaultdict(list), set())
-    service = [ShardFinding.SERVED] * partitions
-    was_served = [False] * partitions
-    served_us = [0] * partitions
-    loading_us = [0] * partitions
-    unsure_us = [0] * partitions
-    loads_us: list[int] = []
     silences = silences_of(requests)
-    restarts: dict[Silence, set[int]] = defaultdict(set)
-    seen = Seen(defaultdict(list), [])
-    lost_at_ms: dict[int, int] = {}
-    absences = _Absences()
+    changes = _Changes(partitions, silences)
     for entry, partition, finding in _believable(requests, partitions, silences):
-        before = service[partition]
-        now = _next(before, finding)
-        if now is not before:
-            silence = silence_before(silences, served_us[partition], entry.arrived_us)
-            lost_ms = silence.start_us // 1000 if silence else entry.log_ts
-            if before is ShardFinding.SERVED and was_served[partition]:
-                found.losses[partition].append(lost_ms)
-                lost_at_ms[partition] = lost_ms
-                if silence:
-                    restarts[silence] |= {partition, *(p for p in range(partitions) if service[p] is not before)}
-            since_ms = entry.log_ts
-            if now is ShardFinding.SERVED:
-                was_loading = before is ShardFinding.LOADING and unsure_us[partition] <= loading_us[partition]
-                since_ms = _loaded_ms(
-                    loading_us[partition], unsure_us[partition], entry, loads_us, was_loading=was_loading
-                )
-                loads_us.append(entry.handled_by_us)
-                if partition in lost_at_ms:
-                    seen.losses.append(Loss(partition, lost_at_ms.pop(partition), since_ms))
-            found.controls[entry.number, partition] = [
-                Control(api, lost_ms if api == "Unload" else since_ms) for api in _STEPS[before, now]
-            ]
-            service[partition] = now
-            absences.note(partition, entry, is_served=now is ShardFinding.SERVED)
-        if entry.is_sync and finding is ShardFinding.LOADING:
-            found.loading_syncs.add(entry.number)
-        if finding in LOST:
-            loading_us[partition] = max(loading_us[partition], entry.answered_us)
-        elif finding is ShardFinding.SERVED_OR_LOADING:
-            unsure_us[partition] = max(unsure_us[partition], entry.answered_us)
-        elif finding is ShardFinding.SERVED:
-            # Whatever it was before, it is served now.
-            served_us[partition], was_served[partition] = entry.answered_us, True
-            seen.served[partition].append(entry)
-    for partition, entry, since_ms in _listed_loading(requests, service):
-        found.controls[entry.number, partition] = [Control("Failover", since_ms)]
-        if partition in lost_at_ms:
-            seen.losses.append(Loss(partition, lost_at_ms[partition], since_ms))
-        absences.note(partition, entry, is_served=True)
+        changes.note(entry, partition, finding)
+    for partition, entry, since_ms in _listed_loading(requests, [shard.service for shard in changes.shards]):
+        changes.load_at_list(partition, entry, since_ms)
     for silence in survived(requests, silences):
-        restarts.setdefault(silence, set()).update(absences.during(silence))
-    restart_the_rest(requests, partitions, restarts, found)
+        changes.restarts.setdefault(silence, set()).update(changes.absences.during(silence))
+    found, seen = changes.found, changes.seen
+    restart_the_rest(requests, partitions, changes.restarts, found)
     restart_those_that_nobody_asked(seen, found)
     lose_those_that_sent_members_away(requests, partitions, silences, seen, found)
     return found
