@@ -11,6 +11,7 @@ import pytest
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.availability import availability
 from coordinator_udf.replay.inputs.broker_log.facts import findings, likely_partitions
+from coordinator_udf.replay.inputs.broker_log.hangs import hangs_of
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.moments import RequestMoment
 from coordinator_udf.replay.inputs.broker_log.order import set_row_times
@@ -163,6 +164,100 @@ def test_a_shard_is_lost_that_sends_away_who_waits_and_loaded_with_the_others() 
     of_g = [asked(7, "g", 900, 25), waits, asked(5, "g", 5_300, 16), asked(6, "g", 5_400, 16), lists]
     found = availability([RequestMoment.of(entry) for entry in of_g], 2)
     assert found.losses[partition_for("g", 2)] == [1_000]
+
+
+def by_request(log: list[Entry], partitions: int = 1) -> dict[int, list[tuple[str, int]]]:
+    found = availability([RequestMoment.of(entry) for entry in log], partitions, 45_000)
+    return {number: [(row.api, row.log_ts) for row in rows] for (number, _), rows in found.controls.items()}
+
+
+def test_one_answer_that_a_shard_is_lost_counts_beside_a_time_without_any() -> None:
+    lost = [asked(2, "g", 8_000, 16), asked(3, "g", 8_100, 25)]
+    assert by_request([asked(1, "g", 7_900, 25), *lost]) == {}
+    # The broker said so while it stopped, or after it had hung for so long that it was missed.
+    stops = by_request([asked(1, "g", 7_900, 25), lost[0], asked(3, "g", 13_000, 25)])
+    assert [(number, [api for api, _ in rows]) for number, rows in stops.items()] == [
+        (2, ["Unload"]),
+        (3, ["Failover"]),
+    ]
+    hung = by_request([asked(4, "g", 1_000, 25), asked(1, "g", 7_900, 25), *lost])
+    assert hung == {2: [("Unload", 8_000)], 3: [("Failover", 8_003)]}
+
+
+def test_a_shard_that_answers_a_heartbeat_after_a_silence_was_lost_after_it() -> None:
+    log = [asked(1, "g", 1_000, 25), asked(2, "g", 9_000, 0), asked(3, "g", 9_100, 16), asked(4, "g", 9_200, 16)]
+    assert by_request(log) == {3: [("Unload", 9_100)]}
+
+
+def member(number: int, at_ms: int, **told: Any) -> Entry:
+    """What a member of the group g asks, whose session is over after ten seconds; each on a connection of its own."""
+    answer = {"errorCode": 0, **told.pop("response", {})}
+    return msgspec.structs.replace(asked(number, "g", at_ms, 0), response=answer, connection=str(number), **told)
+
+
+JOINED = {
+    "classic": member(
+        1, 1_000, api="JoinGroup", request={"groupId": "g", "sessionTimeoutMs": 10_000},
+        response={"leader": "m", "memberId": "m"},
+    ),
+    "consumer": member(
+        1, 1_000, api="ConsumerGroupHeartbeat", request={"groupId": "g", "memberEpoch": 0, "memberId": "m"},
+        response={"memberId": "m", "memberEpoch": 1},
+    ),
+}  # fmt: skip
+COMMITTED = {"topics": [{"partitions": [{"errorCode": 0}]}]}
+REFUSED = {"topics": [{"partitions": [{"errorCode": 25}]}]}
+DESCRIBED = {"groups": [{"groupId": "g", "errorCode": 0, "groupState": "Stable", "members": [{"memberId": "m"}]}]}
+EMPTY = {"groups": [{"groupId": "g", "errorCode": 0, "groupState": "Empty", "members": []}]}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "api", "response", "restarted"),
+    [
+        ("classic", "OffsetCommit", COMMITTED, True),
+        ("classic", "OffsetCommit", REFUSED, False),
+        ("classic", "Heartbeat", {}, True),
+        ("classic", "DescribeGroups", DESCRIBED, True),
+        ("classic", "DescribeGroups", EMPTY, False),
+        ("classic", "ListGroups", DESCRIBED, True),
+        ("classic", "ListGroups", EMPTY, False),
+        # Of the consumer protocol the session is the broker's: 45 s.
+        ("consumer", "OffsetCommit", COMMITTED, False),
+    ],
+)
+def test_a_broker_restarted_that_still_has_a_member_whose_session_was_over(
+    protocol: str, api: str, response: dict[str, Any], restarted: bool
+) -> None:
+    after = member(2, 30_000, api=api, request={"groupId": "g", "memberId": "m"}, response=response)
+    found = by_request([JOINED[protocol], after])
+    assert [api for api, _ in found.get(2, ())][:1] == (["Unload"] if restarted else [])
+    later = msgspec.structs.replace(after, number=3, log_ts=60_000, written_us=60_002_000)
+    assert bool(by_request([JOINED[protocol], later])) == (restarted or protocol == "consumer")
+
+
+def test_a_group_is_listed_by_the_broker_whose_shard_has_it() -> None:
+    lists = msgspec.structs.replace(asked(3, "g", 6_000, 0), api="ListGroups", request={}, response=EMPTY)
+    lost = [asked(2, "g", 5_000, 16), asked(4, "g", 5_100, 16)]
+    assert by_request([asked(1, "g", 4_000, 25), *lost, lists], 2)[3][0][0] == "Failover"
+
+
+def test_a_broker_hung_where_nobody_was_ever_as_quiet() -> None:
+    def beats(connection: str, *times_ms: int) -> list[Entry]:
+        return [msgspec.structs.replace(asked(ms, "g", ms, 0), connection=connection) for ms in times_ms]
+
+    def hangs(*of_connections: list[Entry]) -> list[tuple[int, int]]:
+        found = hangs_of(sorted((each for own in of_connections for each in own), key=lambda each: each.arrived_us))
+        return [(silence.start_us // 1_000, silence.end_us // 1_000) for silence in found]
+
+    first, second = beats("a", 0, 700, 1_400, 9_000, 9_700, 10_400), beats("b", 100, 800, 1_500, 9_100, 9_800)
+    assert hangs(first, second) == [(1_502, 9_000)]
+    # One client alone may have hung itself; and who beats each eight seconds isn't missed.
+    assert hangs(first) == []
+    assert hangs(beats("a", 0, 8_000, 16_000, 24_000), beats("b", 100, 8_100, 16_100, 24_100)) == []
+    # A request that was to be answered meanwhile tells as much as a second client.
+    waits = join(1, 1_450, 9_050, 0)
+    assert hangs(first, [waits]) == [(1_450, 9_000)]
+    assert hangs([*beats("a", 0, 8_000, 16_000, 24_000)], [waits]) == []
 
 
 def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:

@@ -137,7 +137,7 @@ class _Shard:
             for group_id in {*named_groups(row), *in_list}:
                 self._own[group_id].append(row)
         asked = {row["request_id"] for row in rows if row["request_id"] in facts.entries}
-        self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms)
+        self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms, facts.hangs)
         self._shared = _shared(rows, facts.entries, bounds, self._prompt)
         self._steps: dict[str, list[Step]] = {}
 

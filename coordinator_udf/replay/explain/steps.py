@@ -6,7 +6,7 @@ is lost, a transaction's end) is an event of each of its groups: it took effect 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
@@ -18,6 +18,7 @@ from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import SPANNING
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, findings, reaches_shard
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.moments import Silence
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.recording import Answer
 from schemas.requests import CONTROL_APIS
@@ -243,12 +244,14 @@ def _arrived_ms(step: Step) -> int:
 class Prompt:
     """The requests to a shard whose answers wait for nobody: they tell by when it got to what was there before them."""
 
-    def __init__(self, entries: Iterable[Entry], handover_ms: int) -> None:
+    def __init__(self, entries: Iterable[Entry], handover_ms: int, hangs: Sequence[Silence] = ()) -> None:
         """Takes a shard's requests.
 
         Args:
             handover_ms: how long a shard that isn't busy may take to get to a request.
+            hangs: when the broker hung, in order.
         """
+        self._hangs = hangs
         every = sorted(entries, key=_arrived_us)
         self._entries = [entry for entry in every if entry.api not in _WAITING and reaches_shard(entry)]
         self._handover_us = handover_ms * _US
@@ -268,7 +271,14 @@ class Prompt:
         Args:
             usual_ms: by how much it may be on a shard that isn't busy.
         """
-        return self._reached_us(due_ms * _US, (due_ms + usual_ms) * _US) // _US - due_ms
+        goes_on_ms = self._goes_on_ms(due_ms)
+        return max(goes_on_ms, self._reached_us(due_ms * _US, (goes_on_ms + usual_ms) * _US) // _US) - due_ms
+
+    def _goes_on_ms(self, at_ms: int) -> int:
+        """Returns a time, or when the broker went on that hung then."""
+        place = bisect_left(self._hangs, at_ms * _US, key=_ends_us)
+        hung = place < len(self._hangs) and self._hangs[place].start_us <= at_ms * _US
+        return self._hangs[place].end_us // _US + 1 if hung else at_ms
 
     def _reached_us(self, since_us: int, usual_us: int) -> int:
         """By when the shard had got to what had to be done since a time.
@@ -293,6 +303,10 @@ class Prompt:
 
 def _arrived_us(entry: Entry) -> int:
     return entry.arrived_us
+
+
+def _ends_us(hang: Silence) -> int:
+    return hang.end_us
 
 
 def shared_event(row: Row, slack_ms: int, number: int) -> SharedEvent:

@@ -7,6 +7,7 @@ log was silent before a shard is found lost, the shard was lost when the silence
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,9 +31,16 @@ from coordinator_udf.replay.inputs.broker_log.moments import (
     silence_before,
     silences_of,
 )
+from coordinator_udf.settings.coordinator import Settings
 
+_CONSUMER_SESSION_MS = Settings().group_consumer_session_timeout_ms
 #: How long a broker may take to load its shards.
 _LONGEST_LOAD_US = 10_000_000
+#: A broker of which nothing is heard for so long may be missed by the controller (broker.session.timeout.ms, 9 s by
+#: default), and so long afterwards be told so, and lose its shards: half and double of either say the same of the logs
+#: that were recorded for it.
+_MISSED_US = 4_000_000
+_TOLD_US = 5_000_000
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
 _STEPS: dict[tuple[ShardFinding, ShardFinding], tuple[str, ...]] = {
@@ -97,7 +105,7 @@ class _Changes:
     """What each shard was from one answer to the next, and the control rows that bring it from one to the other."""
 
     def __init__(self, partitions: int, silences: Sequence[Silence]) -> None:
-        self.found = LoggedAvailability({}, defaultdict(list), set())
+        self.found = LoggedAvailability({}, defaultdict(list), set(), {})
         self.seen = Seen(defaultdict(list), [])
         self.absences = _Absences()
         #: Silences in which the broker stopped, with the shards that it lost then.
@@ -121,7 +129,8 @@ class _Changes:
     def _change(self, entry: RequestMoment, partition: int, now: ShardFinding) -> None:
         shard = self.shards[partition]
         before = shard.service
-        silence = silence_before(self._silences, shard.served_us, entry.arrived_us)
+        # A shard that was served or loading after a silence was lost later; whether in the silence, too, others tell.
+        silence = silence_before(self._silences, max(shard.served_us, shard.unsure_us), entry.arrived_us)
         lost_ms = silence.start_us // 1000 if silence else entry.log_ts
         if before is ShardFinding.SERVED and shard.was_served:
             self.found.losses[partition].append(lost_ms)
@@ -159,12 +168,15 @@ class _Changes:
         self.absences.note(partition, entry, is_served=True)
 
 
-def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAvailability:
+def availability(
+    requests: Sequence[RequestMoment], partitions: int, consumer_session_ms: int = _CONSUMER_SESSION_MS
+) -> LoggedAvailability:
     """Follows each shard through a log's requests in order.
 
     Args:
         requests: the log in order.
         partitions: the number of shards.
+        consumer_session_ms: the session timeout of members of the consumer protocol.
     """
     silences = silences_of(requests)
     changes = _Changes(partitions, silences)
@@ -172,7 +184,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int) -> LoggedAv
         changes.note(entry, partition, finding)
     for partition, entry, since_ms in _listed_loading(requests, [shard.service for shard in changes.shards]):
         changes.load_at_list(partition, entry, since_ms)
-    for silence in survived(requests, silences):
+    for silence in survived(requests, silences, consumer_session_ms):
         changes.restarts.setdefault(silence, set()).update(changes.absences.during(silence))
     found, seen = changes.found, changes.seen
     restart_the_rest(requests, partitions, changes.restarts, found)
@@ -210,18 +222,25 @@ def _believable(
 ) -> Iterator[tuple[RequestMoment, int, ShardFinding]]:
     """Yields what answers tell of shards, but for an answer that alone among others says otherwise.
 
-    A shard isn't lost and loaded again for one answer; nor is it loaded and lost again, unless others were lost then.
+    A shard isn't lost and loaded again for one answer, unless nothing happened before or after it, or its broker hung
+    before: that is missed, and loses all shards. Nor is it loaded and lost again, unless others were lost then.
     """
     told = [(entry, *found) for entry in requests for found in entry.of_shards(partitions).items()]
-    is_last, next_lost = _what_follows(told)
+    there_again_us, next_lost = _what_follows(told)
+    long_ones = [silence for silence in silences if silence.end_us - silence.start_us >= _MISSED_US]
     flaps = _flaps(told, silences)
     before: dict[int, tuple[ShardFinding, int]] = {}
     lost_before: dict[int, ShardFinding] = {}
     for place, (entry, partition, finding) in enumerate(told):
         known = before.get(partition)
-        alone = finding in LOST and is_last[place] and known is not None and known[0] not in LOST
-        if alone and known is not None and silence_before(silences, known[1], entry.arrived_us) is None:
-            continue
+        again_us = there_again_us[place]
+        if finding in LOST and again_us is not None and known is not None and known[0] not in LOST:
+            since_us = _before_hang_us(long_ones, known[1], entry.arrived_us)
+            is_quiet = silence_before(silences, since_us, entry.arrived_us) or silence_before(
+                silences, entry.answered_us, again_us
+            )
+            if is_quiet is None:
+                continue
         if finding is ShardFinding.SERVED and partition in lost_before:
             following = next_lost[place]
             # After a load a shard may be somebody else's.
@@ -243,30 +262,42 @@ Told = tuple[RequestMoment, int, ShardFinding]
 
 
 class _Lost(NamedTuple):
-    """The next that is told of a shard is that it is lost: how, and when that was asked (us)."""
+    """What is told of a shard next, as how it is lost; and when that was asked (us)."""
 
     finding: ShardFinding
     arrived_us: int
 
 
-def _what_follows(told: Sequence[Told]) -> tuple[list[bool], list[_Lost | None]]:
-    """Returns whether a shard is there in what is told of it next; and how it is lost, if the next sure one says so."""
-    following: dict[int, ShardFinding] = {}
+def _before_hang_us(silences: Sequence[Silence], known_us: int, lost_us: int) -> int:
+    """Returns a time, or when the silence began in which a broker may have hung whose shard was lost shortly after."""
+    place = bisect_right(silences, lost_us, key=lambda silence: silence.end_us) - 1
+    is_short = place >= 0 and lost_us - silences[place].end_us <= _TOLD_US
+    return min(known_us, silences[place].start_us) if is_short else known_us
+
+
+def _what_follows(told: Sequence[Told]) -> tuple[list[int | None], list[_Lost | None]]:
+    """Returns what follows each that is told of a shard.
+
+    When a shard was asked that is there in what is told of it next (us), None if it isn't; and how it is lost, if the
+    next sure one says so.
+    """
+    following: dict[int, _Lost] = {}
     certain: dict[int, _Lost | None] = {}
-    is_last: list[bool] = [False] * len(told)
+    there_again_us: list[int | None] = [None] * len(told)
     next_lost: list[_Lost | None] = [None] * len(told)
     for place in range(len(told) - 1, -1, -1):
         entry, partition, finding = told[place]
         if finding is ShardFinding.NOTHING:
             continue
-        is_last[place] = following.get(partition, finding) not in LOST
+        after = following.get(partition)
+        there_again_us[place] = after.arrived_us if after is not None and after.finding not in LOST else None
         next_lost[place] = certain.get(partition)
-        following[partition] = finding
+        following[partition] = _Lost(finding, entry.arrived_us)
         if finding in LOST:
             certain[partition] = _Lost(finding, entry.arrived_us)
         elif finding is ShardFinding.SERVED:
             certain[partition] = None
-    return is_last, next_lost
+    return there_again_us, next_lost
 
 
 class _Flap(NamedTuple):

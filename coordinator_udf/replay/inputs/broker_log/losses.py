@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding
 from coordinator_udf.replay.inputs.broker_log.moments import SILENCE_US, RequestMoment, Silence, not_outlived
 
 #: So many shards must have been lost for another to have been lost as well that nobody asked then.
@@ -33,25 +35,61 @@ class LoggedAvailability(NamedTuple):
     #: The SyncGroup requests that found their shard loading. Kafka's newer coordinator says so, where its older one and
     #: ours tell the member to join again; either way nothing changes.
     loading_syncs: set[int]
+    #: By partition, when it was lost of which nobody asked anything any more (ms).
+    lost_at_end: dict[int, int]
 
 
-def survived(requests: Sequence[RequestMoment], silences: Sequence[Silence]) -> Iterator[Silence]:
-    """Yields silences longer than the session of a member of a classic group that could join again after them.
+class _Known(NamedTuple):
+    """A member: when the coordinator told it last that it is one, and its session timeout (us)."""
+
+    since_us: int
+    session_us: int
+
+
+def survived(
+    requests: Sequence[RequestMoment], silences: Sequence[Silence], consumer_session_ms: int
+) -> Iterator[Silence]:
+    """Yields silences longer than the session of a member that was still one after them.
 
     The coordinator would have removed it. One that has loaded the group begins the session anew, even if nobody asked
     before the shard was loaded.
+
+    Args:
+        consumer_session_ms: the session timeout of members of the consumer protocol.
     """
-    known: dict[str, tuple[int, int]] = {}
-    for entry in requests:
-        if entry.joined is None:
-            continue
-        member_id, session_ms = entry.joined
-        if member_id in known:
-            since_us, session_us = known[member_id]
-            first = bisect_left(silences, since_us, key=lambda silence: silence.start_us)
-            last = bisect_right(silences, entry.arrived_us, key=lambda silence: silence.end_us)
-            yield from (each for each in silences[first:last] if each.end_us - each.start_us > session_us)
-        known[member_id] = entry.answered_us, session_ms * 1_000
+    known: dict[str, _Known] = {}
+    of_group: defaultdict[str | None, set[str]] = defaultdict(set)
+    #: Groups that have members of which the log doesn't tell how they joined.
+    older: set[str] = set()
+    for entry in requests if silences else ():
+        group_id = entry.findings[0][0] if entry.findings else None
+        stayed = {member_id: known[member_id] for member_id in entry.stayed if member_id in known}
+        if group_id is not None and len(stayed) < len(entry.stayed):
+            older.add(group_id)
+        if entry.joined is not None:
+            member_id, session_ms = entry.joined
+            if member_id in known and session_ms is not None:
+                stayed[member_id] = known[member_id]
+            session_us = 1_000 * (consumer_session_ms if session_ms is None else session_ms)
+            known[member_id] = _Known(entry.answered_us, session_us)
+            of_group[group_id].add(member_id)
+        for each in stayed.values():
+            yield from _outlived([each], entry, silences)
+        for peopled in entry.peopled:
+            own = [known[member_id] for member_id in of_group.get(peopled, ())]
+            if own and peopled not in older:
+                yield from _outlived(own, entry, silences)
+        if not entry.peopled:
+            # Who is described isn't heard.
+            known |= {member_id: each._replace(since_us=entry.answered_us) for member_id, each in stayed.items()}
+
+
+def _outlived(members: Sequence[_Known], entry: RequestMoment, silences: Sequence[Silence]) -> Iterator[Silence]:
+    """Yields the silences since all of some members were heard that were longer than any of their sessions."""
+    first = bisect_left(silences, max(each.since_us for each in members), key=lambda silence: silence.start_us)
+    last = bisect_right(silences, entry.arrived_us, key=lambda silence: silence.end_us)
+    session_us = max(each.session_us for each in members)
+    yield from (each for each in silences[first:last] if each.end_us - each.start_us > session_us)
 
 
 def restart_the_rest(
@@ -61,12 +99,14 @@ def restart_the_rest(
     for silence in not_outlived(requests, restarts):
         missing = set(range(partitions)) - restarts[silence]
         for entry in (each for each in requests if each.arrived_us >= silence.end_us):
-            for partition in entry.of_shards(partitions):
+            for partition, finding in entry.of_shards(partitions).items():
                 if partition in missing:
                     missing.discard(partition)
                     # Sessions that are taken to begin early may be late, but not the other way round.
                     loaded_ms = min(entry.log_ts, silence.end_us // 1000)
                     rows = [Control("Unload", silence.start_us // 1000), Control("Failover", loaded_ms)]
+                    if finding is ShardFinding.SERVED_OR_LOADING:
+                        rows.insert(1, Control("LoadGroup", loaded_ms))
                     found.controls[entry.number, partition] = rows + found.controls.get((entry.number, partition), [])
                     insort(found.losses[partition], silence.start_us // 1000)
             if not missing:
@@ -142,11 +182,12 @@ def lose_those_that_sent_members_away(
             continue
         behind = (each for each in requests if each.arrived_us >= entry.answered_us)
         after = next((each for each in behind if each.is_list or partition in each.of_shards(partitions)), None)
+        insort(found.losses[partition], lost_ms)
         if after is None:
+            found.lost_at_end[partition] = lost_ms
             continue
         others_ms = [loss.loaded_ms for loss in seen.losses if lost_ms <= loss.loaded_ms <= until_ms]
         still_ms = [each.end_us // 1000 for each in silences if entry.answered_us <= each.start_us + SILENCE_US]
         loaded_ms = min([after.log_ts, max(others_ms, default=still_ms[0] if still_ms else after.log_ts)])
         rows = [Control("Unload", lost_ms), Control("Failover", max(loaded_ms, lost_ms + 1))]
         found.controls[after.number, partition] = rows + found.controls.get((after.number, partition), [])
-        insort(found.losses[partition], lost_ms)

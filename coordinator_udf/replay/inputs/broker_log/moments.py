@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from sys import intern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, waited_until_loss
@@ -16,16 +17,27 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 #: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
 SILENCE_US = 1_000_000
 
+#: What members ask besides, of which an answer without an error says that they are members.
+_OF_MEMBERS = frozenset({"Heartbeat", "SyncGroup", "OffsetCommit", "ConsumerGroupHeartbeat"})
+#: What describes the members of groups.
+_DESCRIBING = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
+#: The states of groups that have members.
+_PEOPLED = frozenset({"PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"})
+
 
 class RequestMoment(NamedTuple):
     """A request of the log: when it came, was handled and answered, and what its answer tells of shards.
 
     Attributes:
-        findings: by group, in the order of the answer.
+        findings: by group, in the order of the answer; of a list the groups that it has, for their shards are served.
         is_sync: whether it is a SyncGroup.
         is_list: whether it is a ListGroups that was answered without an error: no shard was loading then.
         sent_away: the group in which a member waited until its shard was lost, if one did.
-        joined: the member id of a JoinGroup that a classic group accepted, and its session timeout (ms).
+        joined: the id of a member that a group took in, or a classic group again, and its session timeout (ms); of
+            groups of the consumer protocol None, for it is the broker's.
+        stayed: the ids of members that there are by an answer, which another request was accepted of, or that are
+            described.
+        peopled: the groups that are listed, or described, as having members.
     """
 
     number: int
@@ -38,24 +50,28 @@ class RequestMoment(NamedTuple):
     is_sync: bool
     is_list: bool
     sent_away: str | None
-    joined: tuple[str, int] | None
+    joined: tuple[str, int | None] | None
+    stayed: tuple[str, ...]
+    peopled: tuple[str, ...]
 
     @classmethod
     def of(cls, entry: Entry) -> RequestMoment:
         """Returns the moment of an entry."""
         times = entry.arrived_us, entry.answered_us, entry.handled_by_us, entry.log_ts
         is_sync = entry.api == "SyncGroup"
-        is_list = entry.api == "ListGroups" and entry.response is not None and not entry.response.get("errorCode")
-        joined = _joined(entry) if entry.api == "JoinGroup" else None
+        listed = entry.response if entry.api == "ListGroups" else None
+        is_list = listed is not None and not listed.get("errorCode")
         return cls(
             entry.number,
             intern(entry.connection),
             *times,
-            tuple(findings(entry)),
+            _listed(listed) if listed is not None and is_list else tuple(findings(entry)),
             is_sync,
             is_list,
             _sent_away(entry),
-            joined,
+            _joined(entry),
+            tuple(map(intern, _stayed(entry))),
+            tuple(map(intern, _peopled(entry))),
         )
 
     @property
@@ -65,10 +81,31 @@ class RequestMoment(NamedTuple):
 
     def of_shards(self, partitions: int) -> dict[int, ShardFinding]:
         """Returns what the answer tells of each shard; of several groups of one shard, what the first one tells."""
-        found: dict[int, ShardFinding] = {}
-        for group_id, finding in self.findings:
-            found.setdefault(partition_for(group_id, partitions), finding)
-        return found
+        return _shards_of_list(self.findings, partitions) if self.is_list else _shards_of(self.findings, partitions)
+
+
+#: What is told of groups.
+_Findings = tuple[tuple[str, ShardFinding], ...]
+
+
+def _shards_of(found: _Findings, partitions: int) -> dict[int, ShardFinding]:
+    of_shards: dict[int, ShardFinding] = {}
+    for group_id, finding in found:
+        of_shards.setdefault(partition_for(group_id, partitions), finding)
+    return of_shards
+
+
+# Lists are long, and mostly like the one before.
+_shards_of_list = lru_cache(maxsize=16)(_shards_of)
+
+
+def _listed(answer: Mapping[str, Any]) -> _Findings:
+    return _all_served(tuple(group["groupId"] for group in answer.get("groups") or ()))
+
+
+@lru_cache(maxsize=16)
+def _all_served(group_ids: tuple[str, ...]) -> _Findings:
+    return tuple((group_id, ShardFinding.SERVED) for group_id in group_ids)
 
 
 def _sent_away(entry: Entry) -> str | None:
@@ -76,11 +113,37 @@ def _sent_away(entry: Entry) -> str | None:
     return entry.request.get("groupId") if error and waited_until_loss(entry, error) else None
 
 
-def _joined(entry: Entry) -> tuple[str, int] | None:
-    # Only a classic group names a leader; a consumer group takes in whoever comes with an id that it doesn't know.
-    if entry.response is None or entry.response["errorCode"] or not entry.response["leader"]:
+def _joined(entry: Entry) -> tuple[str, int | None] | None:
+    answer = entry.response
+    if answer is None or answer.get("errorCode"):
         return None
-    return intern(entry.response["memberId"]), entry.request["sessionTimeoutMs"]
+    if entry.api == "ConsumerGroupHeartbeat" and not entry.request["memberEpoch"]:
+        return intern(answer["memberId"]), None
+    # Only a classic group names a leader; a consumer group takes in whoever comes with an id that it doesn't know.
+    if entry.api == "JoinGroup" and answer["leader"]:
+        return intern(answer["memberId"]), entry.request["sessionTimeoutMs"]
+    return None
+
+
+def _stayed(entry: Entry) -> Iterator[str]:
+    answer, request = entry.response, entry.request
+    if answer is None or answer.get("errorCode"):
+        return
+    if entry.api in _DESCRIBING:
+        yield from (member["memberId"] for group in answer.get("groups") or () for member in group["members"])
+    if entry.api not in _OF_MEMBERS or (entry.api == "ConsumerGroupHeartbeat" and request["memberEpoch"] <= 0):
+        return
+    of_partitions = (told.get("errorCode") for topic in answer.get("topics") or () for told in topic["partitions"])
+    if request.get("memberId") and not any(of_partitions):
+        yield request["memberId"]
+
+
+def _peopled(entry: Entry) -> Iterator[str]:
+    if entry.response is None or entry.api not in {"ListGroups", *_DESCRIBING}:
+        return
+    for group in entry.response.get("groups") or ():
+        if group.get("groupState") in _PEOPLED:
+            yield group["groupId"]
 
 
 class Silence(NamedTuple):
@@ -92,8 +155,12 @@ class Silence(NamedTuple):
 
 def silences_of(requests: Sequence[RequestMoment]) -> list[Silence]:
     """Returns when nothing at all happened in a log for a second or longer."""
-    moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
-    return [Silence(start, end) for start, end in pairwise(moments) if end - start >= SILENCE_US]
+    return silences_between({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
+
+
+def silences_between(moments_us: Iterable[int]) -> list[Silence]:
+    """Returns the times of a second or longer between moments."""
+    return [Silence(start, end) for start, end in pairwise(sorted(moments_us)) if end - start >= SILENCE_US]
 
 
 def not_outlived(requests: Sequence[RequestMoment], silences: Iterable[Silence]) -> Iterator[Silence]:

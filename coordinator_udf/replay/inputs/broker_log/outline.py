@@ -91,12 +91,13 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
     start_ms = int(order.log_ts[order.places[0]])
     known = options.partitions or topics.offsets_partitions or (partitions_of(state) if state else None)
     partitions = known or DEFAULT_PARTITIONS
-    available = LoggedAvailability({}, {}, set())
+    available = LoggedAvailability({}, {}, set(), {})
     if traces.has_losses or _may_have_restarted(order):
         moments = [RequestMoment.of(entry) for entry in entries()]
         if traces.has_losses and not known:
             partitions = likely_partitions(finding for moment in moments for finding in moment.findings)
-        available = availability([moment for moment in moments if moment.number not in elsewhere], partitions)
+        told = [moment for moment in moments if moment.number not in elsewhere]
+        available = availability(told, partitions, options.settings().group_consumer_session_timeout_ms)
         elsewhere |= dict.fromkeys(available.loading_syncs, LOADING)
     columns = order.columns
     outline = Outline(

@@ -300,6 +300,8 @@ class _PortionReader:
         """Lets the clock run on until the longest wait that any member asked for is over."""
         last_ms = self.out.ends_ms = self._outline.last_ms
         most = self.out.settings.group_max_session_timeout_ms
+        for place, lost_ms in sorted(self._outline.available.lost_at_end.items()):
+            self.out.rows += [row for row in self._controls("Unload", lost_ms) if row["partition"] == place]
         self.out.rows += self._controls("Tick", last_ms)
         self.out.rows += self._controls("Tick", last_ms + max(min(self._outline.longest_wait_ms, most), _TAIL_MS))
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import waited_until_loss
+from coordinator_udf.replay.inputs.broker_log.hangs import hangs_of
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.older import DESCRIBE, OlderThings
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
@@ -129,6 +130,8 @@ class LogFacts:
         self.deleted_topics = topics.deleted
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
+        #: When the broker hung.
+        self.hangs = hangs_of(entries)
         self._partitions = partitions
         self._losses = losses
         self._members: set[str] = set()

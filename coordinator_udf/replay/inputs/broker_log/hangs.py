@@ -1,0 +1,85 @@
+"""When a broker hung, as one does whose process is stopped or whose machine is: its timers were late then."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.moments import Silence, silences_between
+
+#: So many connections have to tell of a hang, one of them by its pause: it alone may be of a client that hung itself.
+_WITNESSES = 2
+#: So many pauses of a connection say how long its pauses are.
+_LEAST_PAUSES = 3
+#: So soon after a hang what should have been answered in it is (us).
+_SOON_US = 250_000
+
+
+def hangs_of(entries: Iterable[Entry]) -> list[Silence]:
+    """Returns when nothing at all happened in a log, on connections that were never as quiet before or after.
+
+    In a silence of which nobody could expect anything else, as clients beat each some seconds only, a broker is not
+    taken to have hung. Connections that end with the silence, as with a broker that stops, tell nothing; requests that
+    waited, and were answered at its end, tell what others do.
+
+    Args:
+        entries: the log in order.
+    """
+    by_connection: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    moments: set[int] = set()
+    for entry in entries:
+        by_connection[entry.connection].append((entry.arrived_us, entry.answered_us))
+        moments |= {entry.arrived_us, entry.answered_us}
+    silences = silences_between(moments)
+    if not silences:
+        return []
+    quiet = Counter(hang for spans in by_connection.values() for hang in _unusual(spans, silences))
+    waited = Counter(hang for spans in by_connection.values() for hang in _waited(spans, silences))
+    return [each for each in silences if quiet[each] and quiet[each] + waited[each] >= _WITNESSES]
+
+
+def _unusual(spans: Sequence[tuple[int, int]], silences: Sequence[Silence]) -> Iterator[Silence]:
+    """Yields the silences in which nothing was under way on a connection for longer than ever."""
+    pauses = sorted(_pauses(spans), key=_length_us, reverse=True)
+    if len(pauses) < _LEAST_PAUSES:
+        return
+    # One hang may be as long as another, but few pauses are.
+    most = max(_LEAST_PAUSES - 1, len(pauses) // 10)
+    usual_us = _length_us(pauses[most])
+    for pause in pauses[:most]:
+        if 2 * _length_us(pause) >= 3 * usual_us:
+            first = bisect_left(silences, pause.start_us, key=_starts_us)
+            last = bisect_right(silences, pause.end_us, lo=first, key=_ends_us)
+            yield from silences[first:last]
+
+
+def _waited(spans: Iterable[tuple[int, int]], silences: Sequence[Silence]) -> Iterator[Silence]:
+    """Yields the silences through which a request waited that was answered right at their end."""
+    for arrived_us, answered_us in spans:
+        place = bisect_left(silences, answered_us, key=_starts_us) - 1
+        if place >= 0 and arrived_us <= silences[place].start_us and answered_us - silences[place].end_us <= _SOON_US:
+            yield silences[place]
+
+
+def _pauses(spans: Iterable[tuple[int, int]]) -> Iterator[Silence]:
+    """Yields the times in which nothing was under way, between the first and the last of spans."""
+    reached_us = 0
+    for (_, answered_us), (arrived_us, _) in pairwise(sorted(spans)):
+        reached_us = max(reached_us, answered_us)
+        if arrived_us > reached_us:
+            yield Silence(reached_us, arrived_us)
+
+
+def _starts_us(silence: Silence) -> int:
+    return silence.start_us
+
+
+def _ends_us(silence: Silence) -> int:
+    return silence.end_us
+
+
+def _length_us(silence: Silence) -> int:
+    return silence.end_us - silence.start_us
