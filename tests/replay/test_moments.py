@@ -260,6 +260,13 @@ def test_a_broker_hung_where_nobody_was_ever_as_quiet() -> None:
     assert hangs([*beats("a", 0, 8_000, 16_000, 24_000)], [waits]) == []
 
 
+def test_a_shard_is_lost_that_sends_away_who_waits_though_nobody_asks_any_more() -> None:
+    waits = msgspec.structs.replace(join(1, 1_000, 5_000, 16), request={"groupId": "g", "memberId": "m"})
+    found = availability([RequestMoment.of(waits)], 2)
+    own = partition_for("g", 2)
+    assert (found.lost_at_end, dict(found.losses), found.controls) == ({own: 5_000}, {own: [5_000]}, {})
+
+
 def test_shards_share_a_number_only_if_that_contradicts_nothing() -> None:
     # A broker lost both groups at once; one was loaded when the other was not yet.
     entries = [
