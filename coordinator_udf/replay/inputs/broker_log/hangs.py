@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.inputs.broker_log.moments import Silence, silences_between
+from coordinator_udf.replay.inputs.broker_log.moments import SILENCE_US, Silence
 
 #: So many connections have to tell of a hang, one of them by its pause: it alone may be of a client that hung itself.
 _WITNESSES = 2
@@ -18,7 +20,7 @@ _LEAST_PAUSES = 3
 _SOON_US = 250_000
 
 
-def hangs_of(entries: Iterable[Entry]) -> list[Silence]:
+def hangs_of(entries: Collection[Entry]) -> list[Silence]:
     """Returns when nothing at all happened in a log, on connections that were never as quiet before or after.
 
     In a silence of which nobody could expect anything else, as clients beat each some seconds only, a broker is not
@@ -26,19 +28,25 @@ def hangs_of(entries: Iterable[Entry]) -> list[Silence]:
     waited, and were answered at its end, tell what others do.
 
     Args:
-        entries: the log in order.
+        entries: of the log.
     """
-    by_connection: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    moments: set[int] = set()
-    for entry in entries:
-        by_connection[entry.connection].append((entry.arrived_us, entry.answered_us))
-        moments |= {entry.arrived_us, entry.answered_us}
-    silences = silences_between(moments)
+    silences = _silences(entries)
     if not silences:
         return []
+    by_connection: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for entry in entries:
+        by_connection[entry.connection].append((entry.arrived_us, entry.answered_us))
     quiet = Counter(hang for spans in by_connection.values() for hang in _unusual(spans, silences))
     waited = Counter(hang for spans in by_connection.values() for hang in _waited(spans, silences))
     return [each for each in silences if quiet[each] and quiet[each] + waited[each] >= _WITNESSES]
+
+
+def _silences(entries: Collection[Entry]) -> list[Silence]:
+    """Returns when nothing arrived and nothing was answered for a second or longer."""
+    moments_us = np.fromiter((us for entry in entries for us in (entry.arrived_us, entry.answered_us)), np.int64)
+    moments_us.sort()
+    begins = np.flatnonzero(np.diff(moments_us) >= SILENCE_US)
+    return [Silence(int(moments_us[place]), int(moments_us[place + 1])) for place in begins]
 
 
 def _unusual(spans: Sequence[tuple[int, int]], silences: Sequence[Silence]) -> Iterator[Silence]:

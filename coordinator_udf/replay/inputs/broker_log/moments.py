@@ -155,12 +155,8 @@ class Silence(NamedTuple):
 
 def silences_of(requests: Sequence[RequestMoment]) -> list[Silence]:
     """Returns when nothing at all happened in a log for a second or longer."""
-    return silences_between({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
-
-
-def silences_between(moments_us: Iterable[int]) -> list[Silence]:
-    """Returns the times of a second or longer between moments."""
-    return [Silence(start, end) for start, end in pairwise(sorted(moments_us)) if end - start >= SILENCE_US]
+    moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
+    return [Silence(start, end) for start, end in pairwise(moments) if end - start >= SILENCE_US]
 
 
 def not_outlived(requests: Sequence[RequestMoment], silences: Iterable[Silence]) -> Iterator[Silence]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors, error_codes
@@ -14,6 +15,7 @@ from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.hangs import hangs_of
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.moments import Silence
 from coordinator_udf.replay.inputs.broker_log.older import DESCRIBE, OlderThings
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
 from coordinator_udf.replay.judge.canonical import canonical_answer
@@ -130,8 +132,6 @@ class LogFacts:
         self.deleted_topics = topics.deleted
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
-        #: When the broker hung.
-        self.hangs = hangs_of(entries)
         self._partitions = partitions
         self._losses = losses
         self._members: set[str] = set()
@@ -149,6 +149,11 @@ class LogFacts:
         self._older = OlderThings(topics.names)
         for entry in entries:
             self._note(entry)
+
+    @cached_property
+    def hangs(self) -> list[Silence]:
+        """When the broker hung, in order."""
+        return hangs_of(self.entries.values())
 
     def undecided(self, difference: Difference) -> str | None:
         """Returns why the log can't decide a difference between two answers; None where it can."""
