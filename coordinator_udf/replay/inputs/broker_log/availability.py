@@ -227,7 +227,7 @@ def _believable(
     """
     told = [(entry, *found) for entry in requests for found in entry.of_shards(partitions).items()]
     there_again_us, next_lost = _what_follows(told)
-    long_ones = [silence for silence in silences if silence.end_us - silence.start_us >= _MISSED_US]
+    long_ones = [silence for silence in silences if silence.length_us >= _MISSED_US]
     flaps = _flaps(told, silences)
     before: dict[int, tuple[ShardFinding, int]] = {}
     lost_before: dict[int, ShardFinding] = {}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-
-import numpy as np
+from operator import attrgetter
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.inputs.broker_log.moments import SILENCE_US, Silence
+from coordinator_udf.replay.inputs.broker_log.moments import Silence, silences_of, silences_within
 
 #: So many connections have to tell of a hang, one of them by its pause: it alone may be of a client that hung itself.
 _WITNESSES = 2
@@ -30,7 +29,7 @@ def hangs_of(entries: Collection[Entry]) -> list[Silence]:
     Args:
         entries: of the log.
     """
-    silences = _silences(entries)
+    silences = silences_of(entries)
     if not silences:
         return []
     by_connection: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -41,33 +40,23 @@ def hangs_of(entries: Collection[Entry]) -> list[Silence]:
     return [each for each in silences if quiet[each] and quiet[each] + waited[each] >= _WITNESSES]
 
 
-def _silences(entries: Collection[Entry]) -> list[Silence]:
-    """Returns when nothing arrived and nothing was answered for a second or longer."""
-    moments_us = np.fromiter((us for entry in entries for us in (entry.arrived_us, entry.answered_us)), np.int64)
-    moments_us.sort()
-    begins = np.flatnonzero(np.diff(moments_us) >= SILENCE_US)
-    return [Silence(int(moments_us[place]), int(moments_us[place + 1])) for place in begins]
-
-
 def _unusual(spans: Sequence[tuple[int, int]], silences: Sequence[Silence]) -> Iterator[Silence]:
     """Yields the silences in which nothing was under way on a connection for longer than ever."""
-    pauses = sorted(_pauses(spans), key=_length_us, reverse=True)
+    pauses = sorted(_pauses(spans), key=attrgetter("length_us"), reverse=True)
     if len(pauses) < _LEAST_PAUSES:
         return
     # One hang may be as long as another, but few pauses are.
     most = max(_LEAST_PAUSES - 1, len(pauses) // 10)
-    usual_us = _length_us(pauses[most])
+    usual_us = pauses[most].length_us
     for pause in pauses[:most]:
-        if 2 * _length_us(pause) >= 3 * usual_us:
-            first = bisect_left(silences, pause.start_us, key=_starts_us)
-            last = bisect_right(silences, pause.end_us, lo=first, key=_ends_us)
-            yield from silences[first:last]
+        if 2 * pause.length_us >= 3 * usual_us:
+            yield from silences_within(silences, pause.start_us, pause.end_us)
 
 
 def _waited(spans: Iterable[tuple[int, int]], silences: Sequence[Silence]) -> Iterator[Silence]:
     """Yields the silences through which a request waited that was answered right at their end."""
     for arrived_us, answered_us in spans:
-        place = bisect_left(silences, answered_us, key=_starts_us) - 1
+        place = bisect_left(silences, answered_us, key=attrgetter("start_us")) - 1
         if place >= 0 and arrived_us <= silences[place].start_us and answered_us - silences[place].end_us <= _SOON_US:
             yield silences[place]
 
@@ -79,15 +68,3 @@ def _pauses(spans: Iterable[tuple[int, int]]) -> Iterator[Silence]:
         reached_us = max(reached_us, answered_us)
         if arrived_us > reached_us:
             yield Silence(reached_us, arrived_us)
-
-
-def _starts_us(silence: Silence) -> int:
-    return silence.start_us
-
-
-def _ends_us(silence: Silence) -> int:
-    return silence.end_us
-
-
-def _length_us(silence: Silence) -> int:
-    return silence.end_us - silence.start_us

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding
-from coordinator_udf.replay.inputs.broker_log.moments import SILENCE_US, RequestMoment, Silence, not_outlived
+from coordinator_udf.replay.inputs.broker_log.moments import (
+    SILENCE_US,
+    RequestMoment,
+    Silence,
+    not_outlived,
+    silences_within,
+)
 
 #: So many shards must have been lost for another to have been lost as well that nobody asked then.
 _WITNESSES = 2
@@ -86,10 +92,9 @@ def survived(
 
 def _outlived(members: Sequence[_Known], entry: RequestMoment, silences: Sequence[Silence]) -> Iterator[Silence]:
     """Yields the silences since all of some members were heard that were longer than any of their sessions."""
-    first = bisect_left(silences, max(each.since_us for each in members), key=lambda silence: silence.start_us)
-    last = bisect_right(silences, entry.arrived_us, key=lambda silence: silence.end_us)
     session_us = max(each.session_us for each in members)
-    yield from (each for each in silences[first:last] if each.end_us - each.start_us > session_us)
+    since = silences_within(silences, max(each.since_us for each in members), entry.arrived_us)
+    yield from (silence for silence in since if silence.length_us > session_us)
 
 
 def restart_the_rest(

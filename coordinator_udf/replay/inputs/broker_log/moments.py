@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from sys import intern
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, waited_until_loss
@@ -152,11 +153,25 @@ class Silence(NamedTuple):
     start_us: int
     end_us: int
 
+    @property
+    def length_us(self) -> int:
+        """How long it was."""
+        return self.end_us - self.start_us
 
-def silences_of(requests: Sequence[RequestMoment]) -> list[Silence]:
+
+def silences_of(requests: Iterable[RequestMoment | Entry]) -> list[Silence]:
     """Returns when nothing at all happened in a log for a second or longer."""
-    moments = sorted({moment for entry in requests for moment in (entry.arrived_us, entry.answered_us)})
-    return [Silence(start, end) for start, end in pairwise(moments) if end - start >= SILENCE_US]
+    moments_us = np.fromiter((us for each in requests for us in (each.arrived_us, each.answered_us)), np.int64)
+    moments_us.sort()
+    begins = np.flatnonzero(np.diff(moments_us) >= SILENCE_US)
+    return [Silence(int(moments_us[place]), int(moments_us[place + 1])) for place in begins]
+
+
+def silences_within(silences: Sequence[Silence], start_us: int, end_us: int) -> Sequence[Silence]:
+    """Returns the silences that are wholly between two times."""
+    first = bisect_left(silences, start_us, key=lambda silence: silence.start_us)
+    last = bisect_right(silences, end_us, lo=first, key=lambda silence: silence.end_us)
+    return silences[first:last]
 
 
 def not_outlived(requests: Sequence[RequestMoment], silences: Iterable[Silence]) -> Iterator[Silence]:
