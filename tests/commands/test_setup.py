@@ -11,8 +11,10 @@ SETUP = Path(__file__).parents[2] / "scripts" / "setup"
 
 # Stands for a Python that says how many microseconds it takes, if it is usable, and makes no environment.
 PYTHON = """#!/bin/sh
-case $1 in
-    -c) [ {microseconds} -ge 0 ] && echo {microseconds} ;;
+case "$*" in
+    *ensurepip*) [ "$(basename "$0")" != {without_pip} ] ;;
+    -c*) [ {microseconds} -ge 0 ] && echo {microseconds} ;;
+    *--without-pip*) echo "$(basename "$0") $*" >&2; mkdir .venv ;;
     *) echo "$(basename "$0") $*" >&2; exit 1 ;;
 esac
 """
@@ -30,6 +32,16 @@ esac
 def test_setup_takes_the_quickest_python(tmp_path: Path, microseconds: dict[str, int], taken: str) -> None:
     finished = run_setup(tmp_path, microseconds)
     assert finished.stderr.splitlines() == [f"setup: making .venv with {taken}", f"{taken} -m venv --clear .venv"]
+    assert finished.returncode == 1
+
+
+def test_a_quick_python_that_gives_no_pip_gets_it_from_another_one(tmp_path: Path) -> None:
+    finished = run_setup(tmp_path, {"python3.11": 9, "python3.12": 6, "python3.13": 9}, without_pip="python3.12")
+    assert finished.stderr.splitlines()[:3] == [
+        "setup: making .venv with python3.12",
+        "python3.12 -m venv --clear --without-pip .venv",
+        "python3.11 -m pip --python .venv/bin/python install --constraint constraints.txt pip",
+    ]
     assert finished.returncode == 1
 
 
@@ -52,7 +64,9 @@ def test_what_cannot_be_set_up_is_said_with_the_status_of_a_wrong_argument() -> 
     assert finished.stderr.startswith("setup: 'wrong' is nothing to set up: give 'packages' ")
 
 
-def run_setup(tree: Path, microseconds: dict[str, int], **environment: str) -> subprocess.CompletedProcess[str]:
+def run_setup(
+    tree: Path, microseconds: dict[str, int], *, without_pip: str = "none", **environment: str
+) -> subprocess.CompletedProcess[str]:
     (tree / "scripts").mkdir()
     shutil.copy(SETUP, tree / "scripts")
     for name in ("constraints.txt", "pyproject.toml"):
@@ -60,7 +74,7 @@ def run_setup(tree: Path, microseconds: dict[str, int], **environment: str) -> s
     commands = tree / "bin"
     commands.mkdir()
     for name, took in microseconds.items():
-        (commands / name).write_text(PYTHON.format(microseconds=took))
+        (commands / name).write_text(PYTHON.format(microseconds=took, without_pip=without_pip))
         (commands / name).chmod(0o755)
     path = f"{commands}:{os.environ['PATH']}"
     command = [str(tree / "scripts" / "setup"), "packages"]
