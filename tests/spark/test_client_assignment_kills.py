@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
 from tests.groups.harness import G
@@ -53,9 +54,10 @@ def test_a_kill_in_their_midst_changes_none_of_them(
 def look_at_views(spark: SparkSession, tables: Path) -> None:
     """Who computed what, with which assignor, how long it took, and refusals."""
     register(spark, str(tables))
+    in_process = ViewsInProcess(str(tables))
 
     def ask(sql: str) -> list[dict[str, Any]]:
-        make_views(spark, views_named(sql))
+        make_views(spark, views_named(sql), in_process)
         return [row.asDict(recursive=True) for row in spark.sql(sql).collect()]
 
     group = "an_assignment_that_cannot_be_is_refused-0"

@@ -14,6 +14,7 @@ from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FOLD_AFTER = 20
+MAX_ROWS = 40
 
 
 @pytest.fixture
@@ -30,10 +31,10 @@ def test_a_job_that_folds_leaves_what_one_leaves_that_does_not(
     coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
 ) -> None:
     log = sample.make_log(tmp_path / "log", [3, 1, 2])
-    run(sample.settings, max_rows=15, fold_after_rows=FOLD_AFTER)
+    run(sample.settings, max_rows=MAX_ROWS, fold_after_rows=FOLD_AFTER)
     extent = log.extent()
     assert extent.first > 0
-    assert extent.rows - log.rows_until(extent.first) < FOLD_AFTER + 4 * 15
+    assert extent.rows - log.rows_until(extent.first) < FOLD_AFTER + 4 * MAX_ROWS
     assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
     assert_whole_log(coordinator_spark, tmp_path / "log", sample)
     with pytest.raises(StartError, match=r"goes on with append 0 of .* which holds what came from append"):
