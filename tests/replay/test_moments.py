@@ -21,6 +21,8 @@ from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 
 CRASH = Path(__file__).parents[1] / "data" / "crash.log.gz"
 LATE_MS = 400
+#: Of members of the consumer protocol.
+SESSION_MS = 45_000
 
 
 def join(number: int, arrived_ms: int, answered_ms: int, error: int) -> Entry:
@@ -102,14 +104,14 @@ def asked(number: int, group: str, at_ms: int, error: int) -> Entry:
 def test_a_shard_was_loaded_as_soon_as_no_answer_says_that_it_was_not() -> None:
     # Loading (14), then a member that the coordinator doesn't know (25), which it can only say once it has loaded.
     entries = [asked(1, "a", 1_000, 25), asked(2, "a", 9_000, 14), asked(3, "a", 9_200, 25)]
-    found = availability([RequestMoment.of(entry) for entry in entries], 1)
+    found = availability([RequestMoment.of(entry) for entry in entries], 1, SESSION_MS)
     assert [(control.api, control.log_ts) for control in found.controls[3, 0]] == [("Failover", 9_003)]
 
 
 def test_a_shard_that_nobody_asked_for_long_was_loaded_soon_if_anything_says_so() -> None:
     def loaded_ms(error: int, *between: Entry) -> int:
         entries = [asked(1, "a", 1_000, 25), asked(2, "a", 9_000, error), *between, asked(9, "a", 39_000, 25)]
-        found = availability([RequestMoment.of(entry) for entry in entries], 2)
+        found = availability([RequestMoment.of(entry) for entry in entries], 2, SESSION_MS)
         return found.controls[9, partition_for("a", 2)][-1].log_ts
 
     other = next(name for name in "bcdefgh" if partition_for(name, 2) != partition_for("a", 2))
@@ -126,7 +128,7 @@ def test_a_shard_is_loaded_when_its_broker_lists_groups(broker: str, error: int,
     )
     loading = msgspec.structs.replace(asked(2, "g", 5_000, 14), connection="10.1-10.9:2-0")
     log = [asked(1, "g", 4_000, 25), loading, lists]
-    found = availability([RequestMoment.of(entry) for entry in log], 2)
+    found = availability([RequestMoment.of(entry) for entry in log], 2, SESSION_MS)
     own = partition_for("g", 2)
     by_request = {number: [(row.api, row.log_ts) for row in rows] for (number, _), rows in found.controls.items()}
     assert {shard for _, shard in found.controls} == {own}
@@ -143,7 +145,7 @@ def test_a_shard_that_was_lost_before_a_silence_is_not_loaded_at_its_end() -> No
         for number, at_ms in ((2, 4_500), (4, 60_000))
     ]  # fmt: skip
     log = [asked(1, "g", 4_000, 25), joined[0], asked(3, "g", 5_000, 16), joined[1], asked(5, "g", 60_100, 16)]
-    found = availability([RequestMoment.of(entry) for entry in [*log, asked(6, "g", 60_200, 25)]], 2)
+    found = availability([RequestMoment.of(entry) for entry in [*log, asked(6, "g", 60_200, 25)]], 2, SESSION_MS)
     own = partition_for("g", 2)
     by_request = {number: [row.api for row in rows] for (number, shard), rows in found.controls.items() if shard == own}
     assert by_request == {3: ["Unload"], 6: ["Failover"]}
@@ -155,19 +157,19 @@ def test_a_shard_is_lost_that_sends_away_who_waits_and_loaded_with_the_others() 
     other = next(name for name in "abcdef" if partition_for(name, 2) != partition_for("g", 2))
     lost = [asked(number, other, 5_000 + 100 * number, 16) for number in (2, 3)]
     log = [waits, asked(8, other, 4_000, 25), *lost, asked(4, other, 9_000, 25), lists]
-    found = availability([RequestMoment.of(entry) for entry in log], 2)
+    found = availability([RequestMoment.of(entry) for entry in log], 2, SESSION_MS)
     own = found.controls[9, partition_for("g", 2)]
     (loaded_ms,) = [row.log_ts for row in found.controls[4, partition_for(other, 2)] if row.api == "Failover"]
     assert [(row.api, row.log_ts) for row in own] == [("Unload", 5_000), ("Failover", loaded_ms)]
     assert found.losses[partition_for("g", 2)] == [5_000]
     # Whose shard is found lost anyhow isn't lost twice.
     of_g = [asked(7, "g", 900, 25), waits, asked(5, "g", 5_300, 16), asked(6, "g", 5_400, 16), lists]
-    found = availability([RequestMoment.of(entry) for entry in of_g], 2)
+    found = availability([RequestMoment.of(entry) for entry in of_g], 2, SESSION_MS)
     assert found.losses[partition_for("g", 2)] == [1_000]
 
 
 def by_request(log: list[Entry], partitions: int = 1) -> dict[int, list[tuple[str, int]]]:
-    found = availability([RequestMoment.of(entry) for entry in log], partitions, 45_000)
+    found = availability([RequestMoment.of(entry) for entry in log], partitions, SESSION_MS)
     return {number: [(row.api, row.log_ts) for row in rows] for (number, _), rows in found.controls.items()}
 
 
@@ -262,7 +264,7 @@ def test_a_broker_hung_where_nobody_was_ever_as_quiet() -> None:
 
 def test_a_shard_is_lost_that_sends_away_who_waits_though_nobody_asks_any_more() -> None:
     waits = msgspec.structs.replace(join(1, 1_000, 5_000, 16), request={"groupId": "g", "memberId": "m"})
-    found = availability([RequestMoment.of(waits)], 2)
+    found = availability([RequestMoment.of(waits)], 2, SESSION_MS)
     own = partition_for("g", 2)
     assert (found.lost_at_end, dict(found.losses), found.controls) == ({own: 5_000}, {own: [5_000]}, {})
 

@@ -31,9 +31,7 @@ from coordinator_udf.replay.inputs.broker_log.moments import (
     silence_before,
     silences_of,
 )
-from coordinator_udf.settings.coordinator import Settings
 
-_CONSUMER_SESSION_MS = Settings().group_consumer_session_timeout_ms
 #: How long a broker may take to load its shards.
 _LONGEST_LOAD_US = 10_000_000
 #: A broker of which nothing is heard for so long may be missed by the controller (broker.session.timeout.ms, 9 s by
@@ -168,9 +166,7 @@ class _Changes:
         self.absences.note(partition, entry, is_served=True)
 
 
-def availability(
-    requests: Sequence[RequestMoment], partitions: int, consumer_session_ms: int = _CONSUMER_SESSION_MS
-) -> LoggedAvailability:
+def availability(requests: Sequence[RequestMoment], partitions: int, consumer_session_ms: int) -> LoggedAvailability:
     """Follows each shard through a log's requests in order.
 
     Args:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coordinator_udf.groups.model.classic_states import ClassicGroupState
+from coordinator_udf.groups.model.consumer import ConsumerGroupState
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.line import Entry
@@ -23,7 +25,7 @@ _OF_MEMBERS = frozenset({"Heartbeat", "SyncGroup", "OffsetCommit", "ConsumerGrou
 #: What describes the members of groups.
 _DESCRIBING = frozenset({"DescribeGroups", "ConsumerGroupDescribe"})
 #: The states of groups that have members.
-_PEOPLED = frozenset({"PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"})
+_PEOPLED = frozenset({*ClassicGroupState, *ConsumerGroupState}) - {"Empty", "Dead"}
 
 
 class RequestMoment(NamedTuple):
