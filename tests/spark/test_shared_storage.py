@@ -35,7 +35,7 @@ from tests.tables.test_epoch import batch, in_files
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 #: Of a micro-batch: each writes its files there, and each start has several.
-MAX_ROWS = "150"
+MAX_ROWS = 150
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def coordinate(tmp_path: Path, conf: Path, storage: str, settings: list[str], *m
         [
             *(sys.executable, str(ROOT / "jobs" / "coordinator_stream.py"), "--log", str(tmp_path / "log")),
             *("--tables", f"{storage}/tables", "--checkpoint", f"{storage}/checkpoint", "--spark-conf", str(conf)),
-            *("--available-now", "--fold-after", "20", "--max-rows", MAX_ROWS, *settings, *more),
+            *("--available-now", "--fold-after", "20", "--max-rows", str(MAX_ROWS), *settings, *more),
         ],
         capture_output=True,
         text=True,
@@ -144,7 +144,7 @@ def test_a_coordinator_whose_tables_and_checkpoint_are_on_s3(
         sample.append(log, [30], stop=half)
         coordinate(tmp_path, spark_conf, storage, settings)
         sample.append(log, [30], start=half)
-        coordinate(tmp_path, spark_conf, storage, settings, "--large-batch", MAX_ROWS)
+        coordinate(tmp_path, spark_conf, storage, settings, "--large-batch", str(MAX_ROWS))
         assert_all_there(log, storage, sample)
 
 
@@ -155,9 +155,9 @@ def test_a_coordinator_whose_tables_and_checkpoint_are_on_hdfs(
     with closing(EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)) as log:
         half = len(sample.rows) // 2
         sample.append(log, [30], stop=half)
-        run(sample.settings, **places, fold_after_rows=20, max_rows=int(MAX_ROWS))
+        run(sample.settings, **places, fold_after_rows=20, max_rows=MAX_ROWS)
         sample.append(log, [30], start=half)
-        run(sample.settings, **places, fold_after_rows=20, max_rows=int(MAX_ROWS), large_batch_rows=int(MAX_ROWS))
+        run(sample.settings, **places, fold_after_rows=20, max_rows=MAX_ROWS, large_batch_rows=MAX_ROWS)
         assert_all_there(log, f"{hdfs}/live", sample)
 
 
