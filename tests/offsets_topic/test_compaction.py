@@ -224,9 +224,9 @@ from pathlib import Path
 from tests.offsets_topic.test_compaction import append, random_log
 
 table, sources = Path(sys.argv[1]), int(sys.argv[2])
-logs = [random_log(f"log {seed}", seed, 90) for seed in range(sources)]
+logs = [random_log(f"log {seed}", seed, 120) for seed in range(sources)]
 print("ready", flush=True)
-for offset in range(60, 90):
+for offset in range(60, 120):
     append(table, [record for log in logs for record in log if record["offset"] == offset])
     time.sleep(0.05)
 """
@@ -234,7 +234,7 @@ for offset in range(60, 90):
 
 def test_others_append_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "consumer_offsets"
-    logs = {f"log {seed}": random_log(f"log {seed}", seed, 90) for seed in range(3)}
+    logs = {f"log {seed}": random_log(f"log {seed}", seed, 120) for seed in range(3)}
     for start in range(0, 60, 6):
         append(table, [r for log in logs.values() for r in log if start <= r["offset"] < start + 6])
     command = [sys.executable, "-c", APPENDER, str(table), "3"]

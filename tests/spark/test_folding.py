@@ -1,4 +1,4 @@
-"""A job folds away what its checkpoint needs no more. What such a one leaves when it is killed is in test_kills.py."""
+"""A job that folds its log away leaves the tables that one leaves that doesn't. It is killed in test_kills.py."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.streaming.lease import StartError
-from tests.spark.conftest import Run, Scenario
+from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FOLD_AFTER = 20
-MAX_ROWS = 15
-#: More than the few micro-batches that are retained.
-ROWS = 300
 
 
 @pytest.fixture
@@ -30,12 +26,15 @@ def short_checkpoints(coordinator_spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("short_checkpoints")
-def test_a_job_leaves_of_its_log_what_it_may_need_again(tmp_path: Path, sample: Scenario, run: Run) -> None:
-    log = EmbeddedLog.create(tmp_path / "log", sample.partitions, clock_skew_max_ms=None)
-    sample.append(log, [3, 1, 2], stop=ROWS)
-    run(sample.settings, max_rows=MAX_ROWS, fold_after_rows=FOLD_AFTER)
+def test_a_job_that_folds_leaves_what_one_leaves_that_does_not(
+    coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
+) -> None:
+    log = sample.make_log(tmp_path / "log", [3, 1, 2])
+    run(sample.settings, max_rows=15, fold_after_rows=FOLD_AFTER)
     extent = log.extent()
     assert extent.first > 0
-    assert extent.rows - log.rows_until(extent.first) < FOLD_AFTER + 4 * MAX_ROWS
+    assert extent.rows - log.rows_until(extent.first) < FOLD_AFTER + 4 * 15
+    assert_same_tables(coordinator_spark, tmp_path / "tables", sample.expected)
+    assert_whole_log(coordinator_spark, tmp_path / "log", sample)
     with pytest.raises(StartError, match=r"goes on with append 0 of .* which holds what came from append"):
         run(sample.settings, checkpoint=str(tmp_path / "new"), tables=str(tmp_path / "other"))

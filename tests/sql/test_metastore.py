@@ -32,7 +32,7 @@ SPARK = Path(pyspark.__path__[0])
 FIRST = "SELECT client_id FROM assignment_history ORDER BY since, client_id LIMIT 1"
 #: Some of each kind: views, what becomes tables as Spark would plan it for long, and what needs a function of Python.
 #: Spark plans each of the other views for seconds.
-ASKED = ("member_events", "findings", "assignment_history")
+ASKED = ("member_events", "findings", "storms", "waited_for", "assignment_history")
 _MUSTER = (
     sys.executable, "-c", "import sys; sys.argv[0] = 'muster'; from coordinator_udf.commands.app import main; main()",
 )  # fmt: skip
