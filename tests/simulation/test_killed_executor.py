@@ -13,9 +13,14 @@ from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.tasks import world_tables
 from coordinator_udf.simulation.world import World
 from tests.conftest import ROOT
+from tests.nightly import only_at_night
 from tests.spark.local_cluster import assert_ends_well, kill_executor, submitted
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    only_at_night("test_scenarios.py runs the same seeds in one task and in eight, test_cluster.py kills an executor"),
+]
 
 _SCENARIO = ROOT / "conf" / "scenarios" / "crash-loop.toml"
 _SEEDS = 44

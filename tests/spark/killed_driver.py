@@ -43,6 +43,8 @@ from coordinator_udf.tables.delta import OutputTables
 
 #: The variable that stands for --no-durable.
 NOT_DURABLE = "MUSTER_TEST_NOT_DURABLE"
+#: Of the batches that a checkpoint retains: nothing of the log is folded before there are so many.
+FEW_BATCHES = "2"
 
 
 def die() -> None:
@@ -149,7 +151,7 @@ def main(
     defaults = Folder.__init__.__kwdefaults__
     assert defaults is not None
     defaults["interval_s"] = 0.2
-    spark = coordinator_session()
+    spark = coordinator_session(more={"spark.sql.streaming.minBatchesToRetain": FEW_BATCHES})
     if not sys.stdin.readline():
         sys.exit("whoever started this driver is gone")
     options = StreamOptions(

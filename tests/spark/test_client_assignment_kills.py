@@ -15,10 +15,15 @@ from coordinator_udf.sql.registration import make_views, register
 from coordinator_udf.sql.shapes import views_named
 from tests.groups.harness import G
 from tests.groups.played_scenarios import play_all
+from tests.nightly import only_at_night
 from tests.spark.conftest import Run, Scenario, assert_same_tables, scenario
 from tests.spark.test_kills import Death, drivers, wait_for_death
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    only_at_night("test_client_assignment_cuts.py cuts the same scenarios, and test_kills.py kills drivers"),
+]
 
 MAX_ROWS = 700
 

@@ -126,11 +126,12 @@ def wait_for_progress(root: Path, driver: subprocess.Popen[bytes], done: int) ->
 def death_at(number: int, chance: random.Random) -> Death:
     """The deaths at all points, over and over: of small and large batches in turn, the other way round each time.
 
-    So the driver that comes next mostly goes on with the batch by the other way.
+    So the driver that comes next mostly goes on with the batch by the other way. The log is folded by either way the
+    same, and only after some batches, so those are small.
     """
     turn, place = divmod(number, len(POINTS))
     point = POINTS[place]
-    large_batch = LARGE_BATCH if point == "files" or (turn + place) % 2 else 0
+    large_batch = LARGE_BATCH if point == "files" or (point != "fold" and (turn + place) % 2) else 0
     if point == "random":
         return Death("none", large_batch=large_batch)
     return Death(point, 0 if point in ("fold", "files") else chance.randrange(3), large_batch=large_batch)

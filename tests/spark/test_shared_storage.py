@@ -27,6 +27,7 @@ from schemas.tables import TABLES
 from tests.conftest import ROOT
 from tests.gateway.clients.built import built_jars
 from tests.hdfs_server import hdfs_server
+from tests.nightly import only_at_night
 from tests.s3_server import BUCKET, s3_server
 from tests.spark.conftest import Run, Scenario, in_order
 from tests.spark.test_kills import _text
@@ -34,6 +35,8 @@ from tests.tables.test_epoch import batch, in_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+#: What is the same there as on S3, but for how a file comes to be if there is none by its name.
+_HDFS_AT_NIGHT = only_at_night("the same on S3")
 #: Of a micro-batch: each writes its files there, and each start has several.
 MAX_ROWS = 150
 
@@ -50,7 +53,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield root
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture(params=["s3", pytest.param("hdfs", marks=_HDFS_AT_NIGHT)])
 def storage(request: pytest.FixtureRequest) -> str:
     """The URI of a storage."""
     uri: str = request.getfixturevalue(request.param)
@@ -148,6 +151,7 @@ def test_a_coordinator_whose_tables_and_checkpoint_are_on_s3(
         assert_all_there(log, storage, sample)
 
 
+@_HDFS_AT_NIGHT
 def test_a_coordinator_whose_tables_and_checkpoint_are_on_hdfs(
     tmp_path: Path, sample: Scenario, hdfs: str, run: Run
 ) -> None:

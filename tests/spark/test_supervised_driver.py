@@ -16,12 +16,17 @@ from scripts.ports import free_port
 from tests.conftest import ROOT
 from tests.gateway import history
 from tests.members.kafka_broker import KafkaBroker
+from tests.nightly import only_at_night
 from tests.process_groups import kill_group, with_title
 from tests.spark.kafka_fleet import START_S, KafkaFleet, make_topics
 from tests.spark.local_cluster import own_environment, packaged
 from tests.waiting import wait
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    only_at_night("test_kafka_log.py kills a driver that this machine runs, and starts it again"),
+]
 
 SPARK = Path(pyspark.__path__[0])
 PLACES = {("t1", number) for number in range(4)}

@@ -23,10 +23,15 @@ from coordinator_udf.sql.shapes import views_named
 from coordinator_udf.tables.spark_session import resolved_jars
 from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
+from tests.nightly import only_at_night
 from tests.spark.local_cluster import own_environment
 from tests.waiting import PATIENCE_S, wait
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    only_at_night("test_ddl.py runs the statements"),
+]
 
 SPARK = Path(pyspark.__path__[0])
 FIRST = "SELECT client_id FROM assignment_history ORDER BY since, client_id LIMIT 1"
