@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from coordinator_udf.replay.explain.unseen_joins import UnseenJoin
 
 #: A group: its shard and its id.
 GroupKey = tuple[int, str]
@@ -120,6 +123,8 @@ class Explained:
     events_ms: dict[int, list[int]] = field(default_factory=dict)
     #: Groups that couldn't be searched, for handling one of their rows raises: why.
     broken: dict[GroupKey, str] = field(default_factory=dict)
+    #: Joins that the log doesn't have.
+    unseen: list[UnseenJoin] = field(default_factory=list)
 
     @property
     def moved(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.requests import SPANNING
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, findings, reaches_shard
@@ -98,6 +99,9 @@ class Step:
         ours = msgspec.json.decode(body)
         if ours == answer.body:
             return True
+        if not answer.body:
+            # Nobody was answered: the broker was gone with the shard, and knew nothing of it.
+            return bool(ours["errorCode"] == Errors.NOT_COORDINATOR)
         if self._part is None:
             self._part = part_of(answer.api, answer.body, self.group_id)
         return bool(part_of(answer.api, ours, self.group_id) == self._part)

@@ -14,6 +14,7 @@ from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.steps import Row
 from coordinator_udf.replay.explain.unexplained import with_unexplained
+from coordinator_udf.replay.explain.unseen_joins import rows_with
 from coordinator_udf.replay.explain.unseen_topics import (
     assigned_otherwise,
     expressions_by_group,
@@ -52,6 +53,9 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
     if explained.moved:
         note = "order or time of requests within what the log leaves open, taken from their answers"
         source.notes[note] += explained.moved
+    if explained.unseen:
+        note = "joins that waited and that nobody answered any more, as other answers tell"
+        source.notes[note] += len(explained.unseen)
     if explained.rebased:
         source.notes["groups put in the state that later answers tell"] += explained.rebased
     outputs = with_answered_moments(outputs, source.recording)
@@ -71,6 +75,9 @@ def _judged(source: ReplaySource, runs: Runs) -> tuple[Outputs, Verdict]:
 
     outputs = runs.outputs()
     said, excluded = our_outputs(outputs, with_records=source.recording.exact), excluded_by(source)
+    if source.explained is not None:
+        for join in source.explained.unseen:
+            said.answers.pop(join.row["request_id"], None)
     verdict = compare(source.source, source.recording, said, excluded, undecided)
     if source.explained is not None:
         verdict = with_unexplained(source, source.explained, verdict, undecided)
@@ -102,7 +109,7 @@ def _in_answered_order(
             break
         if not looked_at:
             # What such a list tells of groups says when something happened to them.
-            source.rows[:] = [{**row, "log_ts": log_ts} for row, log_ts in usual]
+            source.rows[:] = rows_with([{**row, "log_ts": log_ts} for row, log_ts in usual], explained.unseen)
     return outputs, verdict, explained
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, Final
 
@@ -154,6 +155,12 @@ class LogFacts:
     def hangs(self) -> list[Silence]:
         """When the broker hung, in order."""
         return hangs_of(self.entries.values())
+
+    def with_entry(self, request_id: str, entry: Entry) -> LogFacts:
+        """Returns the facts with a line that the log doesn't have, which says nothing of the rest."""
+        other = copy(self)
+        other.entries = {**self.entries, request_id: entry}
+        return other
 
     def undecided(self, difference: Difference) -> str | None:
         """Returns why the log can't decide a difference between two answers; None where it can."""

@@ -1,0 +1,111 @@
+"""What may have happened to a shard that its log doesn't tell, where that leaves less unexplained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+
+from coordinator_udf.replay.explain.looks import MOST_UNEXPLAINED, times_of_looks, with_look
+from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.results import Outcome
+from coordinator_udf.replay.explain.shard import ShardSearch
+from coordinator_udf.replay.explain.steps import (
+    Row,
+    named_groups,
+    with_early_loads,
+)
+from coordinator_udf.replay.explain.unseen_joins import (
+    FEW,
+    IN_VAIN,
+    REACH_MS,
+    TOLD,
+    UnseenJoin,
+    unseen_joins,
+)
+from coordinator_udf.shard.shard import PoisonRow
+from schemas.requests import CONTROL_APIS
+
+
+def better_with_other_looks(shard: ShardSearch, make: Callable[[Sequence[Row]], ShardSearch]) -> ShardSearch:
+    """Returns the shard as it is if it looked for what has expired at other times, if that leaves less unexplained.
+
+    Args:
+        make: makes the shard of its rows.
+    """
+    interval_ms = shard.source.settings.offsets_retention_check_interval_ms
+    for (_, group_id), outcome in sorted(shard.outcomes.items()):
+        for at_ms in _times_of_looks(shard, group_id, outcome, interval_ms):
+            rows = with_look(shard.rows, shard.partition, at_ms, interval_ms)
+            if rows is None:
+                continue
+            other = make(rows)
+            other.search([group_id])
+            if other.unexplained < len(outcome.unexplained) and (better := shard.or_if_better(other)) is other:
+                return better
+    return shard
+
+
+def _times_of_looks(shard: ShardSearch, group_id: str, outcome: Outcome, interval_ms: int) -> list[int]:
+    """Returns the times at which a look may explain what nothing explains of what was told of a group."""
+    steps = [shard.steps[group_id][found.place] for found in outcome.unexplained]
+    if not 0 < len(steps) <= MOST_UNEXPLAINED:
+        return []
+    unexplained = {step.row["request_id"]: step for step in steps}
+    rows = [row for row in shard.rows_in_order() if row["api"] in CONTROL_APIS or group_id in named_groups(row)]
+    machine = GroupMachine(shard.partition, shard.source.settings, keep_log=True)
+    try:
+        return times_of_looks(machine, rows, unexplained, interval_ms)
+    except PoisonRow:
+        return []
+
+
+def better_with_unseen_joins(shard: ShardSearch) -> ShardSearch:
+    """Returns the shard with joins that the log doesn't have with which less is unexplained; else as it is."""
+    for group_id in sorted(group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained):
+        joins = [*unseen_joins(shard.rows, shard.facts.entries, {group_id})]
+        told_ms, in_vain = _told_ms(shard, group_id), 0
+        while told_ms and joins and in_vain < IN_VAIN:
+            due_ms = told_ms.pop(0)
+            near = [join for join in joins if 0 <= due_ms - join.row["log_ts"] <= REACH_MS]
+            better = _better_with(shard, group_id, near, due_ms) if near else shard
+            in_vain = 0 if better is not shard else in_vain + bool(near)
+            if better is not shard:
+                shard, told_ms = better, _told_ms(better, group_id)
+                joins = [join for join in joins if join not in shard.unseen]
+    return shard
+
+
+def _told_ms(shard: ShardSearch, group_id: str) -> list[int]:
+    """Returns when a group's members were told what nothing explains, in ms."""
+    steps = shard.steps.get(group_id, [])
+    left = (steps[found.place] for found in shard.outcomes[shard.partition, group_id].unexplained)
+    return sorted(step.latest_ms for step in left if step.row["api"] in TOLD)
+
+
+def _better_with(shard: ShardSearch, group_id: str, joins: Sequence[UnseenJoin], due_ms: int) -> ShardSearch:
+    """Returns the shard with joins if less is unexplained with them, of what was told by a time and of all."""
+    until = sum(at_ms <= due_ms for at_ms in _told_ms(shard, group_id))
+    for some in (joins, *([join] for join in joins if 1 < len(joins) <= FEW)):
+        glance = shard.with_joins(some, until_ms=due_ms)
+        glance.search([group_id])
+        if (shard.partition, group_id) not in glance.outcomes or len(_told_ms(glance, group_id)) >= until:
+            continue
+        better = shard.with_joins(some)
+        if shard.or_if_better(better) is better and better.waits_in_vain <= shard.waits_in_vain:
+            return better
+    return shard
+
+
+def better_with_early_loads(shard: ShardSearch) -> ShardSearch:
+    """Returns the shard with its loads as early as they may be if that leaves less unexplained, or else as it is.
+
+    Where answers leave open whether it was loading, a load is taken to be in the middle of them.
+    """
+    if not shard.unexplained:
+        return shard
+    early = with_early_loads(shard.shared, shard.rows, shard.facts.entries)
+    if early == shard.shared:
+        return shard
+    other = copy(shard)
+    other.begin_anew(early)
+    return shard.or_if_better(other)
