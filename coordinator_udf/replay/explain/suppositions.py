@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
 
@@ -17,6 +18,7 @@ from coordinator_udf.replay.explain.steps import (
 from coordinator_udf.replay.explain.unseen_joins import (
     FEW,
     IN_VAIN,
+    IN_VAIN_OF_SHARD,
     REACH_MS,
     TOLD,
     UnseenJoin,
@@ -61,17 +63,25 @@ def _times_of_looks(shard: ShardSearch, group_id: str, outcome: Outcome, interva
 
 def better_with_unseen_joins(shard: ShardSearch) -> ShardSearch:
     """Returns the shard with joins that the log doesn't have with which less is unexplained; else as it is."""
-    for group_id in sorted(group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained):
-        joins = [*unseen_joins(shard.rows, shard.facts.entries, {group_id})]
-        told_ms, in_vain = _told_ms(shard, group_id), 0
-        while told_ms and joins and in_vain < IN_VAIN:
+    left = {group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained}
+    joins: defaultdict[str, list[UnseenJoin]] = defaultdict(list)
+    for join in unseen_joins(shard.rows, shard.facts.entries, left) if left else ():
+        joins[join.row["group_id"]].append(join)
+    in_vain = 0
+    for group_id, of_group in joins.items():
+        told_ms, of_group_in_vain = _told_ms(shard, group_id), 0
+        while told_ms and of_group_in_vain < IN_VAIN and in_vain < IN_VAIN_OF_SHARD:
             due_ms = told_ms.pop(0)
-            near = [join for join in joins if 0 <= due_ms - join.row["log_ts"] <= REACH_MS]
-            better = _better_with(shard, group_id, near, due_ms) if near else shard
-            in_vain = 0 if better is not shard else in_vain + bool(near)
-            if better is not shard:
-                shard, told_ms = better, _told_ms(better, group_id)
-                joins = [join for join in joins if join not in shard.unseen]
+            untried = (join for join in of_group if join not in shard.unseen)
+            near = [join for join in untried if 0 <= due_ms - join.row["log_ts"] <= REACH_MS]
+            if not near:
+                continue
+            better = _better_with(shard, group_id, near, due_ms)
+            if better is shard:
+                in_vain, of_group_in_vain = in_vain + 1, of_group_in_vain + 1
+                continue
+            in_vain = of_group_in_vain = 0
+            shard, told_ms = better, _told_ms(better, group_id)
     return shard
 
 

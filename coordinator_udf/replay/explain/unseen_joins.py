@@ -25,6 +25,8 @@ REACH_MS: Final = 330_000
 #: After so many answers in a row that none explains no more of a group are tried: each costs a search of what was told
 #: up to then.
 IN_VAIN: Final = 3
+#: After so many in a row in all groups of a shard no more are tried: something else is wrong, as settings are.
+IN_VAIN_OF_SHARD: Final = 12
 #: Of so many that are near an answer each is tried alone as well.
 FEW: Final = 4
 #: The APIs whose answers such a join changes.
