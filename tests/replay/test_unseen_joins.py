@@ -42,7 +42,7 @@ def sync(log: KafkaLog, member_id: str, *, arrives: int, by: str) -> None:
     log.add("SYNC_GROUP", request, answer, version=3, arrives=arrives, connection=by)
 
 
-def cut_off(*, comes_again_as: str = "c") -> KafkaLog:
+def cut_off() -> KafkaLog:
     """A member that waits for a rebalance, is cut off, and comes again 22 s later, long after its session of 10 s."""
     log = KafkaLog()
     for member_id, by in (("m-1", "a"), ("m-2", "b")):
@@ -60,7 +60,7 @@ def cut_off(*, comes_again_as: str = "c") -> KafkaLog:
         arrives=30_500, version=1, connection="b",
     )  # fmt: skip
     join_of_three(log, "m-3", "m-3", 2, arrives=8_010, until=30_502, by="d")
-    join_of_three(log, "m-1", "m-3", 2, arrives=30_450, until=30_503, by=comes_again_as)
+    join_of_three(log, "m-1", "m-3", 2, arrives=30_450, until=30_503, by="c")
     return log
 
 

@@ -9,11 +9,7 @@ from functools import partial
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.shard import ShardSearch
-from coordinator_udf.replay.explain.steps import (
-    Row,
-    split_by_group,
-    with_news_after_loading,
-)
+from coordinator_udf.replay.explain.steps import Row, split_by_group, with_news_after_loading
 from coordinator_udf.replay.explain.suppositions import (
     better_with_early_loads,
     better_with_other_looks,

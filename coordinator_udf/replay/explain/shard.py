@@ -76,10 +76,8 @@ class ShardSearch:
 
     def with_joins(self, joins: Sequence[UnseenJoin], until_ms: int = NEVER_MS) -> ShardSearch:
         """Returns the shard, not searched yet, with joins that the log doesn't have; only what happens by a time."""
-        facts, answers = self.facts, dict(self._answers)
-        for join in joins:
-            facts = facts.with_entry(join.row["request_id"], join.entry)
-            answers[join.row["request_id"]] = join.answer
+        facts = self.facts.with_entries({join.row["request_id"]: join.entry for join in joins})
+        answers = {**self._answers, **{join.row["request_id"]: join.answer for join in joins}}
         rows = [row for row in rows_with(self.rows, joins) if row["log_ts"] <= until_ms]
         given: dict[str, Any] = {"source": self.source, "facts": facts, "answers": answers}
         other = ShardSearch(self.partition, rows, **given, bounds=self._bounds, listed=self._listed)

@@ -76,6 +76,11 @@ class Step:
         """Whether its answer may wait for other requests."""
         return self.row["api"] in _WAITING
 
+    @property
+    def is_unseen(self) -> bool:
+        """Whether it is supposed (unseen_joins), and nobody was answered."""
+        return self.answer is not None and not self.answer.body
+
     def brings_regex(self, *, known: bool) -> bool:
         """Returns whether regular expressions may be resolved because of the request.
 
@@ -99,8 +104,8 @@ class Step:
         ours = msgspec.json.decode(body)
         if ours == answer.body:
             return True
-        if not answer.body:
-            # Nobody was answered: the broker was gone with the shard, and knew nothing of it.
+        if self.is_unseen:
+            # The end of its shard may have ended it, of which no client heard.
             return bool(ours["errorCode"] == Errors.NOT_COORDINATOR)
         if self._part is None:
             self._part = part_of(answer.api, answer.body, self.group_id)

@@ -6,15 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import copy
 
+from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.looks import MOST_UNEXPLAINED, times_of_looks, with_look
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.results import Outcome
 from coordinator_udf.replay.explain.shard import ShardSearch
-from coordinator_udf.replay.explain.steps import (
-    Row,
-    named_groups,
-    with_early_loads,
-)
+from coordinator_udf.replay.explain.steps import Row, named_groups, with_early_loads
 from coordinator_udf.replay.explain.unseen_joins import (
     FEW,
     IN_VAIN,
@@ -96,14 +93,31 @@ def _better_with(shard: ShardSearch, group_id: str, joins: Sequence[UnseenJoin],
     """Returns the shard with joins if less is unexplained with them, of what was told by a time and of all."""
     until = sum(at_ms <= due_ms for at_ms in _told_ms(shard, group_id))
     for some in (joins, *([join] for join in joins if 1 < len(joins) <= FEW)):
-        glance = shard.with_joins(some, until_ms=due_ms)
-        glance.search([group_id])
-        if (shard.partition, group_id) not in glance.outcomes or len(_told_ms(glance, group_id)) >= until:
+        glance, waiting = _with_those_that_wait(shard, group_id, some, due_ms)
+        if not waiting or len(_told_ms(glance, group_id)) >= until:
             continue
-        better = shard.with_joins(some)
-        if shard.or_if_better(better) is better and better.waits_in_vain <= shard.waits_in_vain:
+        better, waiting = _with_those_that_wait(shard, group_id, waiting, NEVER_MS)
+        is_better = bool(waiting) and shard.or_if_better(better) is better
+        if is_better and better.waits_in_vain <= shard.waits_in_vain:
             return better
     return shard
+
+
+def _with_those_that_wait(
+    shard: ShardSearch, group_id: str, joins: Sequence[UnseenJoin], until_ms: int
+) -> tuple[ShardSearch, Sequence[UnseenJoin]]:
+    """Returns the shard with those of some joins that nobody answers, its group searched up to a time; and those."""
+    while True:
+        other = shard.with_joins(joins, until_ms=until_ms)
+        other.search([group_id])
+        outcome = other.outcomes.get((shard.partition, group_id))
+        if outcome is None:
+            return other, ()
+        answered = {outcome.request_ids[found.place] for found in outcome.unexplained}
+        waiting = [join for join in joins if join.row["request_id"] not in answered]
+        if len(waiting) == len(joins) or not waiting:
+            return other, waiting
+        joins = waiting
 
 
 def better_with_early_loads(shard: ShardSearch) -> ShardSearch:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
 from coordinator_udf.replay.explain.proposals import proposed_settings
@@ -24,7 +25,7 @@ from coordinator_udf.replay.explain.unseen_topics import (
     with_topic,
 )
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, REBASED, LogFacts
-from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
+from coordinator_udf.replay.judge.compare import Difference, Verdict, answer_error, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.moments import date_requests, with_answered_moments
 from coordinator_udf.replay.judge.our_answers import our_outputs
@@ -75,9 +76,13 @@ def _judged(source: ReplaySource, runs: Runs) -> tuple[Outputs, Verdict]:
 
     outputs = runs.outputs()
     said, excluded = our_outputs(outputs, with_records=source.recording.exact), excluded_by(source)
-    if source.explained is not None:
+    if source.explained is not None and source.explained.unseen:
+        end_ms = max(answer.ts or 0 for answer in source.recording.answers)
         for join in source.explained.unseen:
-            said.answers.pop(join.row["request_id"], None)
+            told = said.answers.get(join.row["request_id"])
+            # By the end of its shard, of which no client heard, or when the log was over.
+            if told is not None and (answer_error(told.body) == Errors.NOT_COORDINATOR or (told.ts or 0) > end_ms):
+                del said.answers[told.request_id]
     verdict = compare(source.source, source.recording, said, excluded, undecided)
     if source.explained is not None:
         verdict = with_unexplained(source, source.explained, verdict, undecided)

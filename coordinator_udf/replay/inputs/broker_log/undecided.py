@@ -156,10 +156,10 @@ class LogFacts:
         """When the broker hung, in order."""
         return hangs_of(self.entries.values())
 
-    def with_entry(self, request_id: str, entry: Entry) -> LogFacts:
-        """Returns the facts with a line that the log doesn't have, which says nothing of the rest."""
+    def with_entries(self, entries: Mapping[str, Entry]) -> LogFacts:
+        """Returns the facts with lines, by request id, that the log doesn't have and that say nothing of the rest."""
         other = copy(self)
-        other.entries = {**self.entries, request_id: entry}
+        other.entries = {**self.entries, **entries}
         return other
 
     def undecided(self, difference: Difference) -> str | None:
