@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.replay.explain.steps import Prompt
+from coordinator_udf.replay.explain.prompt import Prompt
 from coordinator_udf.replay.explain.tables import explanation_tables
 from coordinator_udf.replay.inputs.broker_log.line import parse_line
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER

@@ -12,16 +12,10 @@ from coordinator_udf.replay.explain import explain
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.points import Point
+from coordinator_udf.replay.explain.prompt import Prompt
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import GroupKey
-from coordinator_udf.replay.explain.steps import (
-    Prompt,
-    Row,
-    Step,
-    shared_event,
-    steps_of,
-    with_news_after_loading,
-)
+from coordinator_udf.replay.explain.steps import Row, Step, shared_event, steps_of, with_news_after_loading
 from coordinator_udf.replay.explain.walk import Walk
 from coordinator_udf.replay.recording import ReplaySource
 from schemas.requests import CONTROL_APIS

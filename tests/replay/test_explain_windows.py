@@ -13,8 +13,9 @@ from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.replay.explain import explain
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.prompt import Prompt
 from coordinator_udf.replay.explain.results import GroupKey, Outcome
-from coordinator_udf.replay.explain.steps import Prompt, Row, named_groups
+from coordinator_udf.replay.explain.steps import Row, named_groups
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.recording import ReplaySource

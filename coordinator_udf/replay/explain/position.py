@@ -9,8 +9,9 @@ from coordinator_udf.groups.model.timers import NEVER_MS
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.points import OtherBegin, Point, Tail
+from coordinator_udf.replay.explain.prompt import Prompt
 from coordinator_udf.replay.explain.results import Inserted, Option
-from coordinator_udf.replay.explain.steps import Prompt, SharedEvent, Step
+from coordinator_udf.replay.explain.steps import SharedEvent, Step
 
 
 class Position:

@@ -12,12 +12,12 @@ from coordinator_udf.log.rows import control_rows
 from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.excused import excused_by
 from coordinator_udf.replay.explain.machine import GroupMachine
+from coordinator_udf.replay.explain.prompt import Prompt
 from coordinator_udf.replay.explain.rebase import Rebase
 from coordinator_udf.replay.explain.results import Explained, GroupKey, Outcome
 from coordinator_udf.replay.explain.search import Search
 from coordinator_udf.replay.explain.steps import (
     LIST_GROUPS,
-    Prompt,
     Row,
     SharedEvent,
     Step,
