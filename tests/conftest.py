@@ -93,9 +93,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 #: The group of the tests that share the Spark session.
 SESSION = "spark session"
-#: The group of slow tests that takes the longest, six minutes, so it begins first: nothing would be left to run beside
+#: The group of slow tests that takes the longest, four minutes, so it begins first: nothing would be left to run beside
 #: its end.
-LONGEST = "tests/gateway/test_live_job.py"
+LONGEST = "tests/spark/test_kafka_log.py"
 
 
 def _group(item: pytest.Item) -> str:

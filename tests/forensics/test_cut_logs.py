@@ -41,7 +41,7 @@ COMPARED = {
     "assignment_history": ("since", ("topic", "partition", "member_id")),
 }
 SCENARIOS = some_or_many(
-    ("storm", "kip848", "migrate"),
+    ("storm", "kip848"),
     ("storm", "crash", "static-restart", "max-poll", "scale-1-5", "rolling-strategy", "kip848", "migrate"),
 )
 #: Where groups of the classic protocol go on for long enough after a cut for their members to be listed again.
@@ -54,11 +54,9 @@ BLIND_CUTS: tuple[tuple[str, dict[str, str], tuple[int, ...]], ...] = (
     ("broker/logs-dev/fuzz-classic.log.gz", SESSIONS, (16, 526)),
     ("broker/logs-dev/limits.log.gz", LIMITS, (2413,)),
 )
-#: Of a broker's own log: of both protocols; in the night also of a migration, and one whose first half has no line of
-#: the coordinator.
-INFO_SCENARIOS = some_or_many(
-    ("dev/kip848", "dev/broker-restart"), ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static")
-)
+#: Of a broker's own log: of both protocols; in the night also of a restart, of a migration, and one whose first half has
+#: no line of the coordinator.
+INFO_SCENARIOS = some_or_many(("dev/kip848",), ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static"))
 #: What a broker's own log says where it doesn't tell: columns' comments name these values.
 NOT_TOLD = {None, "NotTold", "not told", "EPOCH_BUMPED"}
 

@@ -24,7 +24,7 @@ from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.history import Commit
 from tests.gateway.test_configs import alter
 from tests.gateway.wire import Wire
-from tests.nightly import some_or_many
+from tests.nightly import only_at_night
 from tests.process_groups import kill_group
 from tests.waiting import wait
 
@@ -175,14 +175,17 @@ PAUSE_S = 60
 #: The sessions of all members.
 CROWD_SESSION_MS = 45_000
 
-#: In the night also groups of libraries whose members test_clients.py and test_other_clients.py kill by day.
+#: Groups of all libraries.
 CROWD = {
     "mixed": ("confluent", "java", "kafka-python"),
     "new": ("confluent", "java", "confluent"),
     "go": ("franz-go", "sarama", "kafka-go"),
-} | some_or_many({}, {"others": ("aiokafka", "confluent"), "node": ("kafkajs", "kafkajs")})
+    "others": ("aiokafka", "confluent"),
+    "node": ("kafkajs", "kafkajs"),
+}
 
 
+@only_at_night("the test above of three members, test_kafka_log.py of clients of three libraries")
 @pytest.mark.parametrize("seed", [1])
 def test_after_a_pause_and_kills_all_clients_are_well_again_and_no_commit_is_lost(
     job: LiveJob, tmp_path: Path, seed: int

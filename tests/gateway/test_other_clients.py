@@ -11,6 +11,7 @@ import pytest
 from coordinator_udf.gateway.settings import GatewaySettings
 from tests.gateway.fleet import Fleet, Member, Place
 from tests.gateway.in_process import Front, topics
+from tests.nightly import only_at_night
 from tests.waiting import wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -62,7 +63,10 @@ def shares(members: Sequence[Member], of_s: float) -> dict[str, float]:
     [
         (("franz-go", "sarama", "kafka-go"), "classic"),
         (("kafkajs", "kafkajs"), "classic"),
-        (("confluent", "java", "java-2.8"), "classic"),
+        pytest.param(
+            *(("confluent", "java", "java-2.8"), "classic"),
+            marks=only_at_night("test_clients.py and test_java_client.py have them in groups"),
+        ),
         (("confluent", "java", "platformatic"), "consumer"),
     ],
     ids=["go", "node", "librdkafka-and-java", "kip-848"],

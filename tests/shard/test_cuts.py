@@ -61,7 +61,7 @@ def test_pieces_of_one_size_say_what_the_whole_says(log: Log, size: int) -> None
 @pytest.mark.slow
 def test_random_cuts_say_what_the_whole_says(log: Log) -> None:
     dice = random.Random(4)
-    for _ in range(some_or_many(4, 50)):
+    for _ in range(some_or_many(2, 50)):
         ends = sorted(dice.sample(range(len(log[1])), dice.randrange(1, 12)))
         assert run_cut(log, ends) == log[2]
 
@@ -70,7 +70,7 @@ ONE = read(*LOGS[0])
 
 
 @pytest.mark.slow
-@settings(max_examples=some_or_many(20, 400))
+@settings(max_examples=some_or_many(10, 400))
 @given(st.sets(st.integers(0, len(ONE[1])), max_size=30))
 def test_any_cut_says_what_the_whole_says(ends: set[int]) -> None:
     assert run_cut(ONE, sorted(ends)) == ONE[2]

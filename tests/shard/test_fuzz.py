@@ -19,7 +19,7 @@ from tests.shard.invariants import check_shard, parked
 from tests.shard.mutations import Mutator
 from tests.shard.samples import SAMPLES, rows_of
 
-ROWS = some_or_many(20_000, 200_000)
+ROWS = some_or_many(10_000, 200_000)
 _SCHEMA = request_log_arrow()
 WORKERS = some_or_many(2, 8)
 #: What a shard may hold at most after all of it, in bytes.

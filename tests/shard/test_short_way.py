@@ -100,7 +100,7 @@ def made_log(steps: list[tuple[Step, int]]) -> list[Request]:
 
 
 @pytest.mark.slow
-@settings(max_examples=some_or_many(100, 1_000))
+@settings(max_examples=some_or_many(50, 1_000))
 @given(
     steps=st.lists(st.tuples(step, st.sampled_from([1, 2, 2, 2, 3])), max_size=60),
     cuts=st.lists(st.integers(1, 40), min_size=1, max_size=5),

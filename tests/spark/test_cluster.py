@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.nightly import only_at_night
 from tests.spark.conftest import Scenario, assert_same_tables
 from tests.spark.local_cluster import assert_ends_well, kill_executor, submitted
 
@@ -22,6 +23,7 @@ _SPARK = {
 }
 
 
+@only_at_night("test_kills.py kills a driver and its workers, test_stream.py runs what was begun once more")
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds executors by /proc")
 def test_an_executor_dies_on_a_cluster(coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario) -> None:
     sample.make_log(tmp_path / "log", [20]).close()

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.tables.delta import WRITE_ORDER
 from tests.conftest import ROOT
-from tests.nightly import some_or_many
+from tests.nightly import only_at_night
 from tests.process_groups import kill_group
 from tests.shard.edge import rows_of
 from tests.waiting import wait
@@ -87,9 +87,10 @@ def states(pid: int) -> set[str]:
 
 
 #: Whether all processes of the driver are stopped, or only Python's.
-_STOPPED = some_or_many({"all processes": True}, {"all processes": True, "only Python's": False})
+_STOPPED = {"all processes": True, "only Python's": False}
 
 
+@only_at_night("test_lease.py, of who holds a lease and is no driver")
 @pytest.mark.parametrize("is_whole", _STOPPED.values(), ids=_STOPPED)
 def test_a_driver_that_was_stopped_and_taken_over_from_ends(tmp_path: Path, is_whole: bool) -> None:
     client = Client(tmp_path)

@@ -27,6 +27,7 @@ from tests.gateway.security.locked import Locked
 from tests.gateway.security.locked_broker import SECRET, locked_broker, locked_with_kafka_config
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
+from tests.nightly import only_at_night
 from tests.spark.conftest import in_order
 from tests.spark.kafka_fleet import START_S, KafkaFleet, make_topics
 from tests.waiting import wait
@@ -143,6 +144,7 @@ def test_no_acknowledged_commit_is_lost_with_broker_gateway_or_driver(
     assert SECRET not in running.everything_said()
 
 
+@only_at_night("test_stream.py compares with a replay what is read from an embedded log")
 def test_a_replay_of_the_topic_gives_what_the_stream_gave(running: KafkaFleet, locked: Locked, tmp_path: Path) -> None:
     with history.Committer(running.addresses[1], "simple", PLACES, 2) as committer:
         wait(lambda: sum(attempt.acknowledged for attempt in committer.attempts) > 10, "commits go through")
@@ -172,8 +174,8 @@ def test_groups_are_loaded_when_the_checkpoint_is_lost(running: KafkaFleet) -> N
         for row in history.records(running.tables)
         if row["group_id"] == "simple" and row["offset_commit"] is not None
     }
-    for gateway in running.gateways:
-        gateway.kill()
+    for process in (*running.gateways, running.job):
+        process.kill()
     # With a gateway in the driver, which waits until the groups are loaded.
     listen = ["--listen", running.addresses[0]]
     job = running.another_job("--recover-from-offsets", "--checkpoint", str(running.root / "new"), *listen)

@@ -24,6 +24,7 @@ from coordinator_udf.tables.parquet_files import read_shard
 from coordinator_udf.tables.rows import to_tables
 from coordinator_udf.tables.stored_assignments import StoredAssignments
 from schemas.tables import TABLES
+from tests.nightly import some_or_many
 from tests.spark.conftest import in_order, read_tables
 from tests.streaming.outputs import Row, assignment, outputs, record, response, row
 
@@ -153,7 +154,7 @@ def happened(tables: dict[str, pa.Table]) -> tuple[BatchCounts, Counter[tuple[st
     return counts.take(tables), counts.groups(), counts.offsets
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(some_or_many(1, 4)))
 def test_both_ways_write_the_same_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     generated = Generated(chance)

@@ -20,7 +20,7 @@ from coordinator_udf.streaming.power_loss import refuse_tables_ahead, repair_aft
 from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables
 from coordinator_udf.tables.durability import cut_torn_end
 from tests.conftest import ROOT
-from tests.nightly import some_or_many
+from tests.nightly import only_at_night, some_or_many
 from tests.spark.conftest import Run, Scenario, in_order, read_tables
 from tests.spark.killed_driver import NOT_DURABLE
 from tests.spark.test_kills import DRIVER, _text
@@ -67,6 +67,7 @@ def crash(root: Path, sample: Scenario, point: str, **environment: str) -> Disk:
     return Disk(trace, root)
 
 
+@only_at_night("the tests below, which it shows to be able to fail")
 def test_without_durable_the_same_loss_takes_what_was_answered(tmp_path: Path, sample: Scenario) -> None:
     """So that the tests below can fail: their disk forgets what nobody synced."""
     disk = crash(tmp_path, sample, "answer", **{NOT_DURABLE: "1"})

@@ -17,6 +17,7 @@ from schemas.requests import LIVE
 from tests.groups.coordinators import OurCoordinator, Outcome
 from tests.groups.harness import TOPICS, G, World
 from tests.groups.proposal_scenarios import EXTENDED, PLAIN
+from tests.nightly import only_at_night
 from tests.spark.conftest import Run, Scenario, assert_same_tables, assert_whole_log, scenario
 from tests.spark.test_kills import Death, batches_done, drivers, wait_for_death
 
@@ -83,6 +84,7 @@ def test_the_log_has_every_case(cases: Scenario) -> None:
     } <= rules  # fmt: skip
 
 
+@only_at_night("test_client_assignment_cuts.py cuts the same cases, and test_kills.py kills")
 def test_kills_in_the_middle_change_nothing(
     coordinator_spark: SparkSession, tmp_path: Path, cases: Scenario, run: Run
 ) -> None:

@@ -27,6 +27,7 @@ from tests.gateway.in_process import PARTITIONS, InProcessCoordinator
 from tests.gateway.upstream.behind import FAST
 from tests.gateway.wire import Wire
 from tests.members.kafka_broker import KafkaBroker
+from tests.nightly import only_at_night
 from tests.waiting import wait
 
 pytestmark = pytest.mark.slow
@@ -103,6 +104,7 @@ def two_gateways(directory: Path, *options: str) -> Iterator[list[GatewayProcess
     assert coordinator.rejected == 0
 
 
+@only_at_night("test_kafka_log.py kills one of two gateways")
 def test_members_go_on_at_the_other_gateway_and_stay_in_their_group(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path, {"t1": 8}, {}) as broker, two_gateways(tmp_path, "--upstream", broker.address) as both:
         producer = Producer({"bootstrap.servers": both[0].address, "log_level": 0})
