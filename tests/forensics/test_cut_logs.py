@@ -54,8 +54,8 @@ BLIND_CUTS: tuple[tuple[str, dict[str, str], tuple[int, ...]], ...] = (
     ("broker/logs-dev/fuzz-classic.log.gz", SESSIONS, (16, 526)),
     ("broker/logs-dev/limits.log.gz", LIMITS, (2413,)),
 )
-#: Of a broker's own log: of both protocols; in the night also of a restart, of a migration, and one whose first half has
-#: no line of the coordinator.
+#: Of a broker's own log: of both protocols; in the night also of a restart, of a migration, and one whose first half
+#: has no line of the coordinator.
 INFO_SCENARIOS = some_or_many(("dev/kip848",), ("dev/kip848", "dev/broker-restart", "dev/migrate", "ab/dev/W1-static"))
 #: What a broker's own log says where it doesn't tell: columns' comments name these values.
 NOT_TOLD = {None, "NotTold", "not told", "EPOCH_BUMPED"}
