@@ -22,6 +22,7 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from scripts.benchmarks.broker_log import read, repeated, write
 from scripts.ports import free_port
 from tests.conftest import ROOT, SAMPLE_LOG
+from tests.nightly import some_or_many
 from tests.process_groups import is_group_running
 from tests.waiting import PATIENCE_S, wait
 
@@ -74,6 +75,11 @@ class Case:
     number: signal.Signals = signal.SIGTERM
     #: A server that is told to stop has done what it was asked.
     status: int | None = None
+    #: Whether it is more than what another one shows that starts Spark as well.
+    is_by_day: bool = True
+
+    def title(self) -> str:
+        return f"{self.name} {self.number.name}"
 
 
 def muster(*words: str) -> tuple[str, ...]:
@@ -115,12 +121,13 @@ CASES = (
     Case("sql", muster("sql", "--root", "{inputs}/tables"), says("no table or view nothing")),
     Case("sql --file", muster("sql", "--root", "{inputs}/tables", "--file", "{inputs}/long.sql"), says("has begun")),
     Case("sql --spark", muster("sql", "--root", "{inputs}/tables", "--spark", "--file", "{inputs}/queries.sql"),
-         says("has begun")),
+         says("has begun"), is_by_day=False),
     Case("sql --spark", muster("sql", "--root", "{inputs}/tables", "--spark", "--file", "{inputs}/queries.sql"),
          says("has begun"), signal.SIGINT),
     Case("sql --serve", muster("sql", "--root", "{inputs}/tables", "--serve", "127.0.0.1:{port}"),
          says("Spark Connect"), status=0),
-    Case("compact", muster("compact", "--tables", "{inputs}/tables"), lambda place: place.has_temporary("blockmgr-*")),
+    Case("compact", muster("compact", "--tables", "{inputs}/tables"), lambda place: place.has_temporary("blockmgr-*"),
+         is_by_day=False),
     Case("offsets import", muster("offsets", "import", "{inputs}/pipe", "--tables", "tables"), reads),
     Case("offsets import", muster("offsets", "import", "{inputs}/pipe", "--tables", "tables"), reads, signal.SIGINT),
     Case("live", muster("live", "--root", "live"), says("batch "), status=0),
@@ -170,7 +177,7 @@ def hears_of_ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hears_of_ctrl_c")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.number.name}")
+@pytest.mark.parametrize("case", some_or_many([case for case in CASES if case.is_by_day], CASES), ids=Case.title)
 def test_a_command_that_is_told_to_stop_does_so_quietly(
     case: Case, inputs: Path, tmp_path: Path, temporary: Path
 ) -> None:

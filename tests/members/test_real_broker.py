@@ -10,6 +10,7 @@ import pytest
 
 from tests.gateway.fleet import Fleet, Place
 from tests.members.kafka_broker import KafkaBroker
+from tests.nightly import some_or_many
 from tests.waiting import wait
 
 PLACES: set[Place] = {("t1", number) for number in range(8)}
@@ -31,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", some_or_many(["cooperative-sticky"], ["range", "cooperative-sticky"]))
 def test_ours_and_others_share_a_classic_group(broker: KafkaBroker, tmp_path: Path, strategy: str) -> None:
     others = ["java", "kafka-python", "confluent"] if strategy == "range" else ["confluent", "kafka-python"]
     with Fleet(tmp_path, broker.address) as fleet:

@@ -23,6 +23,7 @@ from coordinator_udf.sql.registration import register
 from jobs.compact_offsets import main
 from schemas.tables import table_arrow
 from tests.conftest import ROOT
+from tests.nightly import some_or_many
 from tests.offsets_topic.replaying import known
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def test_whoever_replays_the_log_gets_the_same(
     spark: SparkSession, tmp_path: Path, lag_ms: int, retention_ms: int
 ) -> None:
     table = tmp_path / "consumer_offsets"
-    logs = {f"log {seed}": random_log(f"log {seed}", seed, 60) for seed in range(40)}
+    logs = {f"log {seed}": random_log(f"log {seed}", seed, 60) for seed in range(some_or_many(15, 100))}
     append(table, [record for log in logs.values() for record in log])
     removed = compact(spark, str(table), Compaction(delete_retention_ms=retention_ms, min_lag_ms=lag_ms))
     left = stored(table)

@@ -53,7 +53,9 @@ def run_cut(log: Log, ends: list[int]) -> list[Output]:
     return outputs
 
 
-@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.slow) for size in (1, 2)), 7, 40])
+@pytest.mark.parametrize(
+    "size", [*(pytest.param(size, marks=pytest.mark.slow) for size in some_or_many((2,), (1, 2))), 7, 40]
+)
 def test_pieces_of_one_size_say_what_the_whole_says(log: Log, size: int) -> None:
     assert run_cut(log, list(range(size, len(log[1]), size))) == log[2]
 

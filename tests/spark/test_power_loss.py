@@ -82,7 +82,7 @@ def test_without_durable_the_same_loss_takes_what_was_answered(tmp_path: Path, s
     )
 
 
-@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("seed", some_or_many([None], [None, 1, 2]))
 def test_what_was_answered_is_there_after_a_loss_of_power(
     tmp_path: Path, crashed: tuple[Path, Disk], sample: Scenario, run: Run, seed: int | None
 ) -> None:

@@ -20,7 +20,7 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.streaming.lease import StartError
 from coordinator_udf.streaming.recovery import RecoveryError
 from tests.groups.bodies import consumer_heartbeat
-from tests.nightly import some_or_many
+from tests.nightly import only_at_night
 from tests.shard.edge import rows_of
 from tests.spark.conftest import Run, Scenario, assert_same_tables, read_tables
 from tests.spark.test_kills import Death, drivers, wait_for_death
@@ -182,6 +182,7 @@ def keep_on(done: threading.Event, ask: Callable[[], object]) -> None:
 
 
 @pytest.mark.slow
+@only_at_night("test_kills.py kills, and the tests of this file load without a kill")
 def test_kills_during_a_recovery_change_nothing(
     coordinator_spark: SparkSession, tmp_path: Path, sample: Scenario, run: Run
 ) -> None:
@@ -199,16 +200,13 @@ def test_kills_during_a_recovery_change_nothing(
     places = {name: str(killed / name) for name in ("log", "tables", "checkpoint")}
 
     # What is started again after the checkpoint was told where to start may be so with or without the option.
-    deaths = some_or_many(
-        [Death("appended", recover=True), Death("write", recover=True)],
-        [
-            Death("appending", 2, recover=True),
-            Death("appended", recover=True),
-            Death("noted", recover=True),
-            Death("commit", recover=True),
-            Death("write", 1),
-        ],
-    )
+    deaths = [
+        Death("appending", 2, recover=True),
+        Death("appended", recover=True),
+        Death("noted", recover=True),
+        Death("commit", recover=True),
+        Death("write", 1),
+    ]
     with closing(drivers(killed, sample, deaths)) as running:
         for death, driver in running:
             wait_for_death(killed, driver)
