@@ -15,6 +15,7 @@ from coordinator_udf.replay.members.recording import Line, RecordedMembers, read
 from coordinator_udf.simulation.recorded.comparison import run_in_world
 from coordinator_udf.simulation.recorded.world import RecordedWorld
 from tests.conftest import ROOT, shared
+from tests.nightly import some_or_many
 
 SAMPLES = ROOT / "tests" / "data" / "members"
 FAMILIES = ("loop-classic", "loop-consumer", "loop-mixed")
@@ -79,7 +80,7 @@ def test_an_answer_that_kafka_never_gave_is_reported_where_it_stands() -> None:
         for number, line in recording.lines
         if line["type"] == "response" and line.get("body", {}).get("memberEpoch") and not line["body"]["errorCode"]
     ]
-    for number in numbers[::25]:
+    for number in numbers[:: some_or_many(50, 10)]:
         changed = _changed(recording, number)
         difference = run_in_world(changed).difference
         assert difference is not None

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from coordinator_udf.replay.members.failovers import find_failovers
 from coordinator_udf.replay.members.lines import input_of
-from coordinator_udf.replay.members.member_ids import member_ids
 from coordinator_udf.replay.members.recorded_coordinator import RequestKey, coordinator_settings, topics_of
 from coordinator_udf.replay.members.recording import Line, MemberRecording, RecordedMembers
 from coordinator_udf.simulation import events as e
@@ -74,9 +73,12 @@ def plan_of(recording: RecordedMembers) -> WorldPlan:
     )
 
 
-def script_of(recording: RecordedMembers) -> Script:
-    """Reads what happens to a recording's members from outside."""
-    ids = member_ids(recording)
+def script_of(recording: RecordedMembers, ids: Mapping[RequestKey, str]) -> Script:
+    """Reads what happens to a recording's members from outside.
+
+    Args:
+        ids: those that the coordinator made, by the request.
+    """
     there: dict[RequestKey, Moment] = {}
     back: dict[RequestKey, Moment] = {}
     metadata: dict[str, list[Moment]] = defaultdict(list)
