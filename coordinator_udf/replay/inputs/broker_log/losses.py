@@ -101,7 +101,8 @@ def restart_the_rest(
     requests: Sequence[RequestMoment], partitions: int, restarts: dict[Silence, set[int]], found: LoggedAvailability
 ) -> None:
     """Counts a silence that no connection outlived as a restart: shards that nobody asked then were lost, too."""
-    for silence in not_outlived(requests, restarts):
+    # Its rows are put before those of the silences after it.
+    for silence in sorted(not_outlived(requests, restarts), reverse=True):
         missing = set(range(partitions)) - restarts[silence]
         for entry in (each for each in requests if each.arrived_us >= silence.end_us):
             for partition, finding in entry.of_shards(partitions).items():
