@@ -87,6 +87,35 @@ def test_a_member_that_outlives_its_session_in_a_silence_tells_of_a_restart(
         assert run_and_compare(source)[1].differences == []
 
 
+def test_a_member_that_outlives_several_silences_tells_of_as_many_restarts_in_their_order(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    # In each of its lives the broker is asked nothing about a group.
+    asked = {"keyType": 0, "coordinatorKeys": ["other"]}
+    for connection, arrives in (("p", 16_100), ("q", 28_200)):
+        told = {"throttleTimeMs": 0, "coordinators": []}
+        log.add("FIND_COORDINATOR", asked, told, arrives=arrives, takes=2, connection=connection)
+    log.join("m-1", "m-1", generation=2, arrives=40_300, takes=2, connection="b")
+    source = read(log, tmp_path)
+    shard = next(row["partition"] for row in source.rows if row["group_id"] == "g")
+    rows = [row for row in source.rows if row["api"] in {"Unload", "Failover"} and row["partition"] == shard]
+    assert [row["api"] for row in rows] == ["Unload", "Failover"] * 3
+    times = [row["log_ts"] - START_MS for row in rows]
+    assert times == [4_001, 16_100, 16_102, 28_200, 28_202, 40_300]
+    assert run_and_compare(source)[1].differences == []
+
+
+@pytest.mark.parametrize(("member_id", "waited_ms"), [("m-1", 240), ("", 240), ("m-1", 1)])
+def test_a_join_that_is_sent_away_with_its_members_id_waited_in_its_group(
+    tmp_path: Path, member_id: str, waited_ms: int
+) -> None:
+    log = one_member(KafkaLog())
+    log.join("m-1", member_id, 16, arrives=16_100, takes=waited_ms, connection="b")
+    log.heartbeat("m-1", 16, arrives=16_400, connection="b")
+    apis = [row["api"] for row in read(log, tmp_path).rows if row["api"] in {"Unload", "Failover"}]
+    # The broker was started anew in the silence before, else the member's session would have ended.
+    assert apis == (["Unload", "Failover", "Unload"] if (member_id, waited_ms) == ("m-1", 240) else ["Unload"])
+
+
 def test_a_consumer_group_takes_in_a_member_that_it_does_not_know_and_tells_of_no_restart(tmp_path: Path) -> None:
     log = KafkaLog()
     for arrives, connection in ((0, "a"), (20_000, "b")):

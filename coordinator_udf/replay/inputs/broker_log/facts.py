@@ -19,6 +19,9 @@ from coordinator_udf.replay.judge.compare import coordinator_error
 #: answered by what happened later, not by what it found. Measured with 14 recorded logs
 #: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
 _WAITED_US = 500_000
+#: One whose answer names the member was surely in its group: a broker that has the shard no more names none (those
+#: before 4.0 repeat the id that they were sent, but at once).
+_NAMED_US = 2_000
 #: The numbers of shards that are looked at where a log doesn't tell its own.
 _CANDIDATES = range(1, 101)
 #: Kafka's default of offsets.topic.num.partitions.
@@ -124,13 +127,28 @@ def _losses(shards: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.in
 def waited_until_loss(entry: Entry, error: int) -> bool:
     """Returns whether a request waited in its group until the shard was lost, which is all that it is told."""
     may_wait = error == Errors.NOT_COORDINATOR and entry.api in {"JoinGroup", "SyncGroup"}
-    return may_wait and entry.remote_us > _WAITED_US
+    return may_wait and entry.remote_us > (_NAMED_US if _names_member(entry) else _WAITED_US)
+
+
+def member_that_waited(entry: Entry) -> str | None:
+    """Returns the id of a member that came back to its group, and waited in it until the shard was lost.
+
+    Source: GroupMetadataManager.onUnloaded, which answers who waits in a group with the member's id.
+    """
+    has_waited = _names_member(entry) and waited_until_loss(entry, coordinator_error(entry.response or {}))
+    return entry.request["memberId"] or None if has_waited else None
+
+
+def _names_member(entry: Entry) -> bool:
+    return entry.api == "JoinGroup" and entry.response is not None and bool(entry.response.get("memberId"))
 
 
 def _finding(entry: Entry, error: int) -> ShardFinding:
     found = _FOUND.get(error)
     if found is not None:
-        return ShardFinding.NOTHING if waited_until_loss(entry, error) else found
+        if not waited_until_loss(entry, error):
+            return found
+        return ShardFinding.SERVED if _names_member(entry) else ShardFinding.NOTHING
     if entry.api == "Heartbeat" and error == Errors.NONE:
         return ShardFinding.SERVED_OR_LOADING
     if entry.api == "SyncGroup" and error == Errors.REBALANCE_IN_PROGRESS:

@@ -13,7 +13,7 @@ import numpy as np
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.groups.model.consumer import ConsumerGroupState
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, waited_until_loss
+from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, member_that_waited, waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 
 #: How long nothing at all may happen in a log before that is a silence, in microseconds. Measured with 14 recorded logs
@@ -130,6 +130,8 @@ def _joined(entry: Entry) -> tuple[str, int | None] | None:
 
 def _stayed(entry: Entry) -> Iterator[str]:
     answer, request = entry.response, entry.request
+    if (waited := member_that_waited(entry)) is not None:
+        yield waited
     if answer is None or answer.get("errorCode"):
         return
     if entry.api in _DESCRIBING:
