@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_udf.replay.explain.explain import as_found
 from coordinator_udf.replay.explain.tables import unexplained_line, unexplained_rows
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED
 from coordinator_udf.replay.inputs.detect import read_source
@@ -174,6 +175,15 @@ def test_a_session_may_end_before_a_shard_is_lost_of_which_nobody_asked_meanwhil
     assert verdict.differences == []
     assert source.explained is not None
     assert not source.explained.rebased
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_second_look_has_topics_told_where_the_first_had_them(*, is_late: bool) -> None:
+    apis = ["Unload", "TopicMetadata", "LoadGroup", "JoinGroup", "Failover"]
+    rows = [{"api": api, "log_ts": 10 * number} for number, api in enumerate(apis)]
+    found = ["Unload", "LoadGroup", "Failover", "TopicMetadata"] if is_late else [a for a in apis if a != "JoinGroup"]
+    again = as_found(rows, [(api, 40) for api in found])
+    assert [row["api"] for row in again if row["api"] != "JoinGroup"] == found
 
 
 def test_one_request_is_not_served_by_a_shard_that_is_loading(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from coordinator_udf.replay.explain.wanted import groups_in_lists, groups_that_d
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.judge.compare import Difference
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
+from schemas.requests import CONTROL_APIS
 
 
 def explain(
@@ -36,7 +37,8 @@ def explain(
         facts: what the log tells that the rows don't.
         differing: the answers that differ as the rows stand, by request; the groups in which they do are looked at.
         lists: the requests for lists of all groups of which what is told of a group is looked at as well.
-        known: what came of groups in the same rows before that was looked at; it stands for the others.
+        known: what came of groups of the same rows, in the same order, before that was looked at; it stands for the
+            others.
     """
     explained = Explained()
     listed = groups_in_lists(source, {each: differing[each] for each in lists if each in differing}, facts)
@@ -60,8 +62,7 @@ def explain(
             ShardSearch, partition, source=source, facts=facts, answers=answers, bounds=bounds, listed=listed
         )
         if known is not None:
-            # What was looked at before stands in the order that was found.
-            shard = make(in_order)
+            shard = make(as_found(in_order, known.events.get(partition, ())))
             shard.know(known)
             shard.search(own)
         else:
@@ -69,11 +70,23 @@ def explain(
         explained.outcomes |= shard.outcomes
         explained.unseen += shard.unseen
         explained.broken |= shard.broken
-        explained.events_ms[partition] = shard.events_ms
+        explained.events[partition] = shard.events
         source.rows += shard.rows_in_order()
     number_offsets(source.rows)
     facts.entries.update((join.row["request_id"], join.entry) for join in explained.unseen)
     return explained
+
+
+def as_found(rows: Sequence[Row], events: Sequence[tuple[str, int]]) -> Sequence[Row]:
+    """Returns a shard's rows in that of the two orders in which its control rows stand as they were found.
+
+    Args:
+        rows: in the order of the log.
+        events: what happened to the shard, as it was found before.
+    """
+    usual = with_news_after_loading(rows)
+    found = [api for api, _ in events]
+    return usual if [row["api"] for row in usual if row["api"] in CONTROL_APIS] == found else rows
 
 
 def _searched(make: Callable[[Sequence[Row]], ShardSearch], rows: Sequence[Row], wanted: Sequence[str]) -> ShardSearch:

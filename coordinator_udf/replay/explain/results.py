@@ -119,8 +119,8 @@ class Explained:
     outcomes: dict[GroupKey, Outcome] = field(default_factory=dict)
     #: Parts of lists of all groups that were made at another moment than usual.
     placed: list[Placed] = field(default_factory=list)
-    #: By shard, when what happened to it did (ms).
-    events_ms: dict[int, list[int]] = field(default_factory=dict)
+    #: By shard, what happened to it in the order that was found: the control row's API, and when (ms).
+    events: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
     #: Groups that couldn't be searched, for handling one of their rows raises: why.
     broken: dict[GroupKey, str] = field(default_factory=dict)
     #: Joins that the log doesn't have.

@@ -104,14 +104,15 @@ class ShardSearch:
         return sum(len(adopted.dropped) for outcome in self.outcomes.values() for adopted in outcome.adopted)
 
     @property
-    def events_ms(self) -> list[int]:
-        """When what happened to the shard did."""
-        return [event.at_ms for event in self.shared]
+    def events(self) -> list[tuple[str, int]]:
+        """What happened to the shard: the control row's API, and when (ms)."""
+        return [(event.row["api"], event.at_ms) for event in self.shared]
 
     def know(self, known: Explained) -> None:
         """Takes over what came of groups of which no list tells more than was looked at."""
         told = {key for keys in self._listed.values() for key in keys}
-        self.shared = list(_not_before(self.shared, known.events_ms.get(self.partition, self.events_ms)))
+        events = known.events.get(self.partition, self.events)
+        self.shared = list(_not_before(self.shared, [at_ms for _, at_ms in events]))
         for key, outcome in known.outcomes.items():
             if key[0] == self.partition and key not in told:
                 self.outcomes[key], self.steps[key[1]] = outcome, self._steps_of(key[1])
