@@ -54,6 +54,19 @@ def test_a_lost_shard_is_adopted_and_the_group_loaded_again(tmp_path: Path) -> N
     assert verdict.differences == []
 
 
+def test_a_sync_may_be_the_first_that_finds_its_shard_loading(tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    sync = {"groupId": "g", "generationId": 1, "memberId": "m-1", "groupInstanceId": None, "assignments": []}
+    loading = {"throttleTimeMs": 0, "errorCode": 14, "assignment": ""}
+    log.add("SYNC_GROUP", sync, loading, version=3, arrives=60_000, connection="b")
+    commit(log, {"name": "t1"}, 14, arrives=60_100, version=8)
+    log.join("m-1", "m-1", generation=2, arrives=60_200, takes=2, connection="b")
+    source = read(log, tmp_path)
+    controls = [row["api"] for row in source.rows if row["api"] in {"Unload", "LoadGroup", "Failover"}]
+    assert controls == ["Unload", "LoadGroup", "Failover"]
+    assert run_and_compare(source)[1].differences == []
+
+
 def test_a_restart_begins_with_the_silence_before_it(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     # Longer than the session timeout: had the coordinator lived, the member would have been expired.

@@ -165,6 +165,10 @@ class _PortionReader:
                 self._topics(change[1].topics, change[1].ts_us // 1000)
                 change = next(changes, None)
             if entry.number in outline.elsewhere:
+                # A SyncGroup that found its shard loading may be the first that did.
+                if entry.number in outline.available.loading_syncs:
+                    for partition in sorted(self._mine):
+                        out.rows += self._controls_before(entry, partition)
                 continue
             if entry.api in GROUP_APIS:
                 self._request(entry)
