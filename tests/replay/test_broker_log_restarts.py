@@ -67,6 +67,21 @@ def test_a_sync_may_be_the_first_that_finds_its_shard_loading(tmp_path: Path) ->
     assert run_and_compare(source)[1].differences == []
 
 
+@pytest.mark.parametrize("refused", [14, 0])
+def test_a_list_that_is_refused_says_that_a_shard_is_loading_of_which_nobody_else_was_told(
+    tmp_path: Path, refused: int
+) -> None:
+    log = one_member(KafkaLog())
+    log.heartbeat("m-1", 16, arrives=60_000, connection="b")
+    listed = {"throttleTimeMs": 0, "errorCode": refused, "groups": []}
+    log.add("LIST_GROUPS", {"statesFilter": []}, listed, version=4, arrives=60_100, connection="c")
+    log.join("m-1", "m-1", generation=2, arrives=60_200, takes=2, connection="b")
+    source = read(log, tmp_path)
+    controls = [row["api"] for row in source.rows if row["api"] in {"Unload", "LoadGroup", "Failover"}]
+    assert controls == ["Unload", *(["LoadGroup"] if refused else []), "Failover"]
+    assert run_and_compare(source)[1].differences == []
+
+
 def test_a_restart_begins_with_the_silence_before_it(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     # Longer than the session timeout: had the coordinator lived, the member would have been expired.

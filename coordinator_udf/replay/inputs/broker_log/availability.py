@@ -19,6 +19,7 @@ from coordinator_udf.replay.inputs.broker_log.losses import (
     LoggedAvailability,
     Loss,
     Seen,
+    load_when_lists_say_so,
     lose_those_that_sent_members_away,
     restart_the_rest,
     restart_those_that_nobody_asked,
@@ -186,6 +187,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int, consumer_se
     restart_the_rest(requests, partitions, changes.restarts, found)
     restart_those_that_nobody_asked(seen, found)
     lose_those_that_sent_members_away(requests, partitions, silences, seen, found)
+    load_when_lists_say_so(requests, found)
     return found
 
 

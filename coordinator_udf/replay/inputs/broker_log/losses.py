@@ -197,3 +197,37 @@ def lose_those_that_sent_members_away(
         loaded_ms = min([after.log_ts, max(others_ms, default=still_ms[0] if still_ms else after.log_ts)])
         rows = [Control("Unload", lost_ms), Control("Failover", max(loaded_ms, lost_ms + 1))]
         found.controls[after.number, partition] = rows + found.controls.get((after.number, partition), [])
+
+
+def load_when_lists_say_so(requests: Sequence[RequestMoment], found: LoggedAvailability) -> None:
+    """Has a shard that was lost loading when a list was refused because one was, of which nobody else was told.
+
+    Source: GroupCoordinatorService.listGroups, which fails while a shard is loading.
+    """
+    if not any(entry.is_refused_list for entry in requests):
+        return
+    shards: dict[int, list[int]] = defaultdict(list)
+    for number, partition in found.controls:
+        shards[number].append(partition)
+    back: dict[int, list[RequestMoment]] = defaultdict(list)
+    for entry in requests:
+        for partition in shards.get(entry.number, ()):
+            if found.controls[entry.number, partition][0].api == "Failover":
+                back[partition].append(entry)
+    last: dict[int, str] = {}
+    for entry in requests:
+        for partition in shards.get(entry.number, ()):
+            last[partition] = found.controls[entry.number, partition][-1].api
+        if not entry.is_refused_list or "LoadGroup" in last.values():
+            continue
+        for partition in sorted(partition for partition, api in last.items() if api == "Unload"):
+            first = next((each for each in back[partition] if each.arrived_us >= entry.arrived_us), None)
+            if first is not None:
+                found.controls[entry.number, partition] = [Control("LoadGroup", entry.log_ts)]
+                _not_before(found.controls, (first.number, partition), entry.answered_us // 1000 + 1)
+                last[partition] = "LoadGroup"
+                break
+
+
+def _not_before(controls: dict[tuple[int, int], list[Control]], key: tuple[int, int], at_ms: int) -> None:
+    controls[key] = [control._replace(log_ts=max(control.log_ts, at_ms)) for control in controls[key]]

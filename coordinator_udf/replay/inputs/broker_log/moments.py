@@ -12,6 +12,7 @@ import numpy as np
 
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.groups.model.consumer import ConsumerGroupState
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding, findings, member_that_waited, waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.line import Entry
@@ -35,6 +36,7 @@ class RequestMoment(NamedTuple):
         findings: by group, in the order of the answer; of a list the groups that it has, for their shards are served.
         is_sync: whether it is a SyncGroup.
         is_list: whether it is a ListGroups that was answered without an error: no shard was loading then.
+        is_refused_list: whether it is one that was told that a shard was loading.
         sent_away: the group in which a member waited until its shard was lost, if one did.
         joined: the id of a member that a group took in, or a classic group again, and its session timeout (ms); of
             groups of the consumer protocol None, for it is the broker's.
@@ -52,6 +54,7 @@ class RequestMoment(NamedTuple):
     findings: tuple[tuple[str, ShardFinding], ...]
     is_sync: bool
     is_list: bool
+    is_refused_list: bool
     sent_away: str | None
     joined: tuple[str, int | None] | None
     stayed: tuple[str, ...]
@@ -71,6 +74,7 @@ class RequestMoment(NamedTuple):
             _listed(listed) if listed is not None and is_list else tuple(findings(entry)),
             is_sync,
             is_list,
+            listed is not None and listed.get("errorCode") == Errors.COORDINATOR_LOAD_IN_PROGRESS,
             _sent_away(entry),
             _joined(entry),
             tuple(map(intern, _stayed(entry))),
