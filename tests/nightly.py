@@ -1,6 +1,6 @@
 """How much is tried of what has no end: some of it by ``scripts/test``, many times that by ``scripts/test nightly``.
 
-And what the night alone tries: one more place (cluster, storage, server) for what is shown by day elsewhere.
+And what the night alone tries: one more place (cluster, storage, server), or kill, for what is shown by day elsewhere.
 """
 
 from __future__ import annotations
