@@ -54,11 +54,17 @@ def test_a_lost_shard_is_adopted_and_the_group_loaded_again(tmp_path: Path) -> N
     assert verdict.differences == []
 
 
-def test_a_sync_may_be_the_first_that_finds_its_shard_loading(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_sync", [True, False])
+def test_who_first_finds_its_shard_loading_may_be_a_sync_or_one_that_cannot_be_read(
+    tmp_path: Path, *, is_sync: bool
+) -> None:
     log = one_member(KafkaLog())
-    sync = {"groupId": "g", "generationId": 1, "memberId": "m-1", "groupInstanceId": None, "assignments": []}
-    loading = {"throttleTimeMs": 0, "errorCode": 14, "assignment": ""}
-    log.add("SYNC_GROUP", sync, loading, version=3, arrives=60_000, connection="b")
+    if is_sync:
+        sync = {"groupId": "g", "generationId": 1, "memberId": "m-1", "groupInstanceId": None, "assignments": []}
+        loading = {"throttleTimeMs": 0, "errorCode": 14, "assignment": ""}
+        log.add("SYNC_GROUP", sync, loading, version=3, arrives=60_000, connection="b")
+    else:
+        log.join("m-1", "", 14, arrives=60_000, connection="b", version=99)
     commit(log, {"name": "t1"}, 14, arrives=60_100, version=8)
     log.join("m-1", "m-1", generation=2, arrives=60_200, takes=2, connection="b")
     source = read(log, tmp_path)

@@ -149,6 +149,8 @@ class _PortionReader:
         self._caches = MetadataCaches(outline.topics)
         self._seen: set[str] = set()
         self._request_ids: dict[int, str] = {}
+        #: The lines before which something happens to a shard.
+        self._telling = {number for number, _ in outline.available.controls}
         #: By the line's number, how many other shards a request asks.
         self._others: dict[int, int] = {}
 
@@ -165,10 +167,7 @@ class _PortionReader:
                 self._topics(change[1].topics, change[1].ts_us // 1000)
                 change = next(changes, None)
             if entry.number in outline.elsewhere:
-                # A SyncGroup that found its shard loading may be the first that did.
-                if entry.number in outline.available.loading_syncs:
-                    for partition in sorted(self._mine):
-                        out.rows += self._controls_before(entry, partition)
+                self._without_row(entry)
                 continue
             if entry.api in GROUP_APIS:
                 self._request(entry)
@@ -216,6 +215,7 @@ class _PortionReader:
                 **_recorded_choices(entry, answer),
             )
         except BadRequest as error:
+            self._without_row(entry)
             self._refuse(entry, request_id, str(error))
         else:
             own = [row for row in rows if row["partition"] in self._mine]
@@ -226,6 +226,12 @@ class _PortionReader:
                 self.out.asked_elsewhere[request_id] = others
         if entry.response is not None:
             self.out.recording.answers.append(_answer(entry, request_id, entry.response))
+
+    def _without_row(self, entry: Entry) -> None:
+        """Has happen to shards what a request tells that isn't replayed: it may be the first that found one loading."""
+        if entry.number in self._telling:
+            for partition in sorted(self._mine):
+                self.out.rows += self._controls_before(entry, partition)
 
     def _controls_before(self, entry: Entry, partition: int) -> list[dict[str, Any]]:
         return [
