@@ -64,7 +64,7 @@ def test_who_first_finds_its_shard_loading_may_be_a_sync_or_one_that_cannot_be_r
         loading = {"throttleTimeMs": 0, "errorCode": 14, "assignment": ""}
         log.add("SYNC_GROUP", sync, loading, version=3, arrives=60_000, connection="b")
     else:
-        log.join("m-1", "", 14, arrives=60_000, connection="b", version=99)
+        log.heartbeat("m-1", 14, arrives=60_000, connection="b", version=99)
     commit(log, {"name": "t1"}, 14, arrives=60_100, version=8)
     log.join("m-1", "m-1", generation=2, arrives=60_200, takes=2, connection="b")
     source = read(log, tmp_path)
