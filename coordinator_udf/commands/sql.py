@@ -162,9 +162,12 @@ def serve_at(folder: str, address: endpoint.Address) -> None:
         spark = delta_session("muster-sql", SETTINGS | endpoint.connect_settings(address) | warehouse)
         quiet(spark)
         with endpoint.published(spark, folder, SCHEMA) as names:
+            stopped = stopped_by_signals()
+            # Whoever reads this may stop the server at once.
             typer.echo(f"Spark Connect: sc://{address.host}:{address.port}, schema {SCHEMA}, {len(names)} tables")
             sys.stdout.flush()
-            wait_for_the_end()
+            while not stopped.wait(1):
+                pass
 
 
 def installed(folder: str, schema: str, spark_conf: Path) -> list[str]:
@@ -184,12 +187,11 @@ def installed(folder: str, schema: str, spark_conf: Path) -> list[str]:
     return install(spark, folder, schema, lambda name: typer.echo(f"sql: {schema}.{name}", err=True))
 
 
-def wait_for_the_end() -> None:
-    """Waits for SIGINT or SIGTERM."""
+def stopped_by_signals() -> threading.Event:
+    """Returns an event that SIGINT or SIGTERM sets from now on."""
     stopped = threading.Event()
     stopping.call_instead(stopped.set)
-    while not stopped.wait(1):
-        pass
+    return stopped
 
 
 def refuse_busy(address: endpoint.Address) -> None:
