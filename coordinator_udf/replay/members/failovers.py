@@ -141,7 +141,7 @@ class _Search:
         for candidate in _candidates(self._recording, bounds, walk.coordinator.deadlines_ms(), is_every_ms):
             explained, after = _after(walk, candidate).go(ends), no_more
             # One of each, even if nothing of what follows is explained.
-            if explained >= least or best is None:
+            if following is not None and (explained >= least or best is None):
                 explained, after = self._from(_after(walk, candidate), place + 1, is_every_ms=is_every_ms)
             if best is None or explained > best.explained:
                 best = _Path(explained, (candidate, *after))
@@ -256,10 +256,11 @@ def _unseen(recording: RecordedMembers, bounds: Sequence[_Bounds], number: int) 
     Args:
         number: of an answer that isn't explained.
     """
-    seen = next((each for each in _seen(recording) if each.number == number), None)
+    all_seen = list(_seen(recording))
+    seen = next((each for each in all_seen if each.number == number), None)
     if seen is None or seen.node is None or any(each.there[0] < number <= each.back[0] for each in bounds):
         return None
-    before = [each for each in _seen(recording) if each.number < seen.since and each.asked == seen.node]
+    before = [each for each in all_seen if each.number < seen.since and each.asked == seen.node]
     if not before:
         return None
     there, came = (before[-1].number, before[-1].ts_ms), (seen.since, seen.ts_ms)
