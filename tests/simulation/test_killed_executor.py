@@ -19,7 +19,7 @@ from tests.spark.local_cluster import assert_ends_well, kill_executor, submitted
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    only_at_night("test_scenarios.py runs the same seeds in one task and in eight, test_cluster.py kills an executor"),
+    only_at_night("test_scenarios.py runs the same seeds in one task and in eight, without a kill"),
 ]
 
 _SCENARIO = ROOT / "conf" / "scenarios" / "crash-loop.toml"

@@ -90,7 +90,7 @@ def states(pid: int) -> set[str]:
 _STOPPED = {"all processes": True, "only Python's": False}
 
 
-@only_at_night("test_lease.py, of who holds a lease and is no driver")
+@only_at_night("test_lease.py has the same of a holder of the lease that is no driver")
 @pytest.mark.parametrize("is_whole", _STOPPED.values(), ids=_STOPPED)
 def test_a_driver_that_was_stopped_and_taken_over_from_ends(tmp_path: Path, is_whole: bool) -> None:
     client = Client(tmp_path)

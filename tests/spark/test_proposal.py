@@ -84,7 +84,7 @@ def test_the_log_has_every_case(cases: Scenario) -> None:
     } <= rules  # fmt: skip
 
 
-@only_at_night("test_client_assignment_cuts.py cuts the same cases, and test_kills.py kills")
+@only_at_night("tests/groups/test_proposal.py plays the same cases, and test_kills.py kills drivers")
 def test_kills_in_the_middle_change_nothing(
     coordinator_spark: SparkSession, tmp_path: Path, cases: Scenario, run: Run
 ) -> None:
