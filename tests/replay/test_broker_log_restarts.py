@@ -12,7 +12,7 @@ from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.undecided import OLDER
 from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import CONTROL_APIS
-from tests.replay.broker_log import START_MS, KafkaLog, commit, one_member, read
+from tests.replay.broker_log import START_MS, KafkaLog, beat, commit, one_member, read
 
 
 def test_a_join_that_is_told_late_of_a_load_found_its_shard_loading(tmp_path: Path) -> None:
@@ -135,6 +135,32 @@ def test_a_member_that_outlives_several_silences_tells_of_as_many_restarts_in_th
     assert [row["api"] for row in rows] == ["Unload", "Failover"] * 3
     times = [row["log_ts"] - START_MS for row in rows]
     assert times == [4_001, 16_100, 16_102, 28_200, 28_202, 40_300]
+    assert run_and_compare(source)[1].differences == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_session_that_ends_while_the_broker_hangs_may_be_one_whose_member_stays(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    log = KafkaLog()
+    beat(log, "m-1", 0, 2, gets=True, arrives=0)
+    beat(log, "m-2", 0, 3, gets=True, arrives=1_000, connection="b")
+    beat(log, "m-1", 2, 3, arrives=1_100)
+    for arrives in (10_000, 20_000):
+        beat(log, "m-2", 3, 3, arrives=arrives, connection="b")
+    # The broker hangs; the session of m-1 is over before it goes on, and soon hears that its shards are another one's.
+    epoch = 3 if is_there else 4
+    beat(log, "m-2", 3, epoch, arrives=50_000, connection="b")
+    log.heartbeat("m-2", 16, arrives=50_010, connection="b")
+    log.heartbeat("m-2", 16, arrives=50_100, connection="b")
+    beat(log, "m-2", epoch, epoch, arrives=50_200, connection="b")
+    if is_there:
+        beat(log, "m-1", 3, 3, arrives=50_300)
+    source = read(log, tmp_path)
+    delays = [row["body"] for row in source.rows if row["api"] == "DelayTimers"]
+    assert [msgspec.json.decode(body) for body in delays] == [
+        {"groupId": "g", "untilMs": START_MS + 50_011} for _ in range(is_there)
+    ]
     assert run_and_compare(source)[1].differences == []
 
 

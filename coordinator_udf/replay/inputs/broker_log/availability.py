@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
+from coordinator_udf.replay.inputs.broker_log.failed_timers import keep_whose_timers_failed
 from coordinator_udf.replay.inputs.broker_log.losses import (
+    TOLD_US,
     Control,
     LoggedAvailability,
     Loss,
@@ -36,10 +38,8 @@ from coordinator_udf.replay.inputs.broker_log.moments import (
 #: How long a broker may take to load its shards.
 _LONGEST_LOAD_US = 10_000_000
 #: A broker of which nothing is heard for so long may be missed by the controller (broker.session.timeout.ms, 9 s by
-#: default), and so long afterwards be told so, and lose its shards: half and double of either say the same of the logs
-#: that were recorded for it.
+#: default): half and double say the same of the logs that were recorded for it.
 _MISSED_US = 4_000_000
-_TOLD_US = 5_000_000
 #: The control rows that bring a shard from one to the other. A shard that is served again has lost what no record
 #: holds (sessions, waiting members), so it goes through a load of what it wrote itself.
 _STEPS: dict[tuple[ShardFinding, ShardFinding], tuple[str, ...]] = {
@@ -83,6 +83,8 @@ class _Shard:
     #: Whether an answer was a served shard's, and when the last of them was sent.
     was_served: bool = False
     served_us: int = 0
+    #: When what it said was handled (ms).
+    served_ms: int = 0
     #: When the last answers were sent by which it wasn't served, and by which it may have been loading.
     loading_us: int = 0
     unsure_us: int = 0
@@ -97,7 +99,7 @@ class _Shard:
             self.unsure_us = max(self.unsure_us, entry.answered_us)
         elif finding is ShardFinding.SERVED:
             # Whatever it was before, it is served now.
-            self.served_us, self.was_served = entry.answered_us, True
+            self.served_us, self.served_ms, self.was_served = entry.answered_us, entry.log_ts, True
 
 
 class _Changes:
@@ -130,7 +132,7 @@ class _Changes:
         before = shard.service
         # A shard that was served or loading after a silence was lost later; whether in the silence, too, others tell.
         silence = silence_before(self._silences, max(shard.served_us, shard.unsure_us), entry.arrived_us)
-        lost_ms = silence.start_us // 1000 if silence else entry.log_ts
+        lost_ms = silence.start_us // 1000 if silence else self._lost_ms(entry, shard)
         if before is ShardFinding.SERVED and shard.was_served:
             self.found.losses[partition].append(lost_ms)
             shard.lost_ms = lost_ms
@@ -146,6 +148,12 @@ class _Changes:
         ]
         shard.service = now
         self.absences.note(partition, entry, is_served=now is ShardFinding.SERVED)
+
+    def _lost_ms(self, entry: RequestMoment, shard: _Shard) -> int:
+        """Returns when a shard was lost (ms) of which an answer tells: with others that were shortly before."""
+        others = (each.lost_ms for each in self.shards if each.lost_ms is not None)
+        soon = (lost_ms for lost_ms in others if entry.log_ts - lost_ms <= TOLD_US // 1000)
+        return min(max(min(soon, default=entry.log_ts), shard.served_ms + 1), entry.log_ts)
 
     def _loaded(self, entry: RequestMoment, shard: _Shard) -> int:
         """Returns when a shard was loaded (ms) of which an answer tells that it is served."""
@@ -188,6 +196,7 @@ def availability(requests: Sequence[RequestMoment], partitions: int, consumer_se
     restart_those_that_nobody_asked(seen, found)
     lose_those_that_sent_members_away(requests, partitions, silences, seen, found)
     load_when_lists_say_so(requests, found)
+    keep_whose_timers_failed(requests, partitions, silences, consumer_session_ms, found)
     return found
 
 
@@ -269,7 +278,7 @@ class _Lost(NamedTuple):
 def _before_hang_us(silences: Sequence[Silence], known_us: int, lost_us: int) -> int:
     """Returns a time, or when the silence began in which a broker may have hung whose shard was lost shortly after."""
     place = bisect_right(silences, lost_us, key=lambda silence: silence.end_us) - 1
-    is_short = place >= 0 and lost_us - silences[place].end_us <= _TOLD_US
+    is_short = place >= 0 and lost_us - silences[place].end_us <= TOLD_US
     return min(known_us, silences[place].start_us) if is_short else known_us
 
 
