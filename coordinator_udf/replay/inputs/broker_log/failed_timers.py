@@ -5,8 +5,8 @@ before it unloads its shards, but after it heard that they aren't its own: then 
 its group's records, and has a new session where they are loaded. That of a classic group is removed without a record,
 so it comes back as well, and nothing can be told by it.
 
-Source: CoordinatorRuntime.EventBasedCoordinatorTimer, which drops a timer whose write fails as nobody leads the
-partition here any more.
+Source: CoordinatorRuntime.EventBasedCoordinatorTimer, which tries again half a second later what could not be written;
+by then the shard is unloaded.
 """
 
 from __future__ import annotations
