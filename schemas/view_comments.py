@@ -1,4 +1,4 @@
-"""What the columns of the incident views mean: DESCRIBE shows it."""
+"""What the columns of the views mean: DESCRIBE shows it."""
 
 from __future__ import annotations
 
