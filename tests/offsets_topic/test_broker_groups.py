@@ -14,6 +14,7 @@ from coordinator_udf.offsets_topic.import_export import import_file
 from coordinator_udf.offsets_topic.lines import line_to_row, read_line
 from coordinator_udf.sql.registration import register
 from tests.conftest import shared
+from tests.nightly import some_or_many
 from tests.offsets_topic.replaying import replay
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def test_replaying_the_rows_gives_the_groups_that_the_broker_described(name: str
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "ts"), DESCRIPTIONS)
+@pytest.mark.parametrize(("name", "ts"), some_or_many(DESCRIPTIONS[:1], DESCRIPTIONS))
 def test_the_offsets_view_tells_what_the_broker_told(spark: SparkSession, tmp_path: Path, name: str, ts: int) -> None:
     dump = tmp_path / "dump.jsonl"
     dump.write_text("".join(lines_until(ts)), encoding="utf-8")
