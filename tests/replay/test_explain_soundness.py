@@ -30,7 +30,7 @@ CHANGES = {
 }
 #: So many are made of each log, also in one of random requests. Of a hundred 99 have to be found: an answer
 #: may be changed to one that another order within the windows explains as well.
-MANY = dict.fromkeys((*CHANGES, "fuzz-consumer"), some_or_many(2, 40))
+MANY = dict.fromkeys((*CHANGES, "fuzz-consumer"), some_or_many(4, 40))
 LEAST_PERCENT = 99
 #: Pairs of answers.
 _SWAPPED = some_or_many(4, 10)

@@ -12,6 +12,7 @@ from coordinator_udf.replay.explain.shard import ShardSearch
 from coordinator_udf.replay.explain.steps import Row, split_by_group, with_news_after_loading
 from coordinator_udf.replay.explain.suppositions import (
     better_with_early_loads,
+    better_with_failed_timers,
     better_with_other_looks,
     better_with_unseen_joins,
 )
@@ -98,5 +99,6 @@ def _searched(make: Callable[[Sequence[Row]], ShardSearch], rows: Sequence[Row],
     usual = with_news_after_loading(rows)
     shard = make(usual)
     shard.search(wanted)
-    shard = better_with_early_loads(better_with_unseen_joins(better_with_other_looks(shard, make)))
+    shard = better_with_failed_timers(better_with_other_looks(shard, make), make)
+    shard = better_with_early_loads(better_with_unseen_joins(shard))
     return shard.or_if_better(make(rows)) if shard.unexplained and usual != rows else shard

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 from coordinator_udf.groups.model.timers import NEVER_MS
+from coordinator_udf.replay.explain.failed_timers import losses_after_hangs, with_failed_timers
 from coordinator_udf.replay.explain.looks import MOST_UNEXPLAINED, times_of_looks, with_look
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.results import Outcome
@@ -56,6 +57,27 @@ def _times_of_looks(shard: ShardSearch, group_id: str, outcome: Outcome, interva
         return times_of_looks(machine, rows, unexplained, interval_ms)
     except PoisonRow:
         return []
+
+
+def better_with_failed_timers(shard: ShardSearch, make: Callable[[Sequence[Row]], ShardSearch]) -> ShardSearch:
+    """Returns the shard with groups whose timers failed, where its broker hung, if that leaves less unexplained.
+
+    Args:
+        make: makes the shard of its rows.
+    """
+    left = sorted(group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained)
+    losses = list(losses_after_hangs(shard.rows, shard.facts.hangs)) if left else []
+    for group_id in left:
+        for begins_ms, lost_ms in losses:
+            unexplained = shard.outcomes[shard.partition, group_id].unexplained
+            if not any(shard.steps[group_id][found.place].latest_ms > begins_ms for found in unexplained):
+                continue
+            other = make(with_failed_timers(shard.rows, shard.partition, group_id, begins_ms, lost_ms))
+            other.search([group_id])
+            outcome = other.outcomes.get((shard.partition, group_id))
+            if outcome is not None and len(outcome.unexplained) < len(unexplained):
+                shard = shard.or_if_better(other)
+    return shard
 
 
 def better_with_unseen_joins(shard: ShardSearch) -> ShardSearch:

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator_udf.replay.inputs.broker_log.facts import LOST, ShardFinding
-from coordinator_udf.replay.inputs.broker_log.failed_timers import keep_whose_timers_failed
 from coordinator_udf.replay.inputs.broker_log.losses import (
-    TOLD_US,
     Control,
     LoggedAvailability,
     Loss,
@@ -29,6 +27,7 @@ from coordinator_udf.replay.inputs.broker_log.losses import (
 )
 from coordinator_udf.replay.inputs.broker_log.moments import (
     SILENCE_US,
+    TOLD_US,
     RequestMoment,
     Silence,
     silence_before,
@@ -196,7 +195,6 @@ def availability(requests: Sequence[RequestMoment], partitions: int, consumer_se
     restart_those_that_nobody_asked(seen, found)
     lose_those_that_sent_members_away(requests, partitions, silences, seen, found)
     load_when_lists_say_so(requests, found)
-    keep_whose_timers_failed(requests, partitions, silences, consumer_session_ms, found)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.facts import ShardFinding
@@ -20,9 +20,6 @@ from coordinator_udf.replay.inputs.broker_log.moments import (
 #: So many shards must have been lost for another to have been lost as well that nobody asked then.
 _WITNESSES = 2
 
-#: A broker that was missed while it hung is told so, and loses its shards, within this time: half and double say the
-#: same of the logs that were recorded for it.
-TOLD_US = 5_000_000
 #: How long a broker may take from when it gives a shard up to when it has loaded it again, in milliseconds: half and
 #: double say the same of the logs that were recorded for it.
 _LONGEST_RESTART_MS = 60_000
@@ -33,7 +30,6 @@ class Control(NamedTuple):
 
     api: str
     log_ts: int
-    body: dict[str, Any] | None = None
 
 
 class LoggedAvailability(NamedTuple):

@@ -21,6 +21,10 @@ from coordinator_udf.replay.inputs.broker_log.line import Entry
 #: (tests/conformance/test_broker_logs.py): with half and with double every answer is judged as with this.
 SILENCE_US = 1_000_000
 
+#: A broker that was missed while it hung is told so, and loses its shards, within this time: half and double say the
+#: same of the logs that were recorded for it.
+TOLD_US = 5_000_000
+
 #: What members ask besides, of which an answer without an error says that they are members.
 _OF_MEMBERS = frozenset({"Heartbeat", "SyncGroup", "OffsetCommit", "ConsumerGroupHeartbeat"})
 #: What describes the members of groups.
@@ -35,7 +39,6 @@ class RequestMoment(NamedTuple):
     Attributes:
         findings: by group, in the order of the answer; of a list the groups that it has, for their shards are served.
         is_sync: whether it is a SyncGroup.
-        is_commit: whether it is an OffsetCommit, by which a member of the consumer protocol isn't heard.
         is_list: whether it is a ListGroups that was answered without an error: no shard was loading then.
         is_refused_list: whether it is one that was told that a shard was loading.
         sent_away: the group in which a member waited until its shard was lost, if one did.
@@ -54,7 +57,6 @@ class RequestMoment(NamedTuple):
     log_ts: int
     findings: tuple[tuple[str, ShardFinding], ...]
     is_sync: bool
-    is_commit: bool
     is_list: bool
     is_refused_list: bool
     sent_away: str | None
@@ -75,7 +77,6 @@ class RequestMoment(NamedTuple):
             *times,
             _listed(listed) if listed is not None and is_list else tuple(findings(entry)),
             is_sync,
-            entry.api == "OffsetCommit",
             is_list,
             listed is not None and listed.get("errorCode") == Errors.COORDINATOR_LOAD_IN_PROGRESS,
             _sent_away(entry),

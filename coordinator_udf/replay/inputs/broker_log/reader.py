@@ -237,7 +237,7 @@ class _PortionReader:
         return [
             row
             for control in self._outline.available.controls.get((entry.number, partition), ())
-            for row in control_rows(partitions=self.out.partitions, **control._asdict())
+            for row in control_rows(partitions=self.out.partitions, log_ts=control.log_ts, api=control.api)
             if row["partition"] == partition
         ]
 

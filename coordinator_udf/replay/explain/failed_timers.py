@@ -1,0 +1,51 @@
+"""Timers of a group that came to nothing, for their broker hung until it no longer led the shard.
+
+A broker that hangs is missed by the controller. When it goes on, its timers of meanwhile are due at once, and may come
+before it unloads its shards, but after it heard that they aren't its own. What they write fails then; they are tried
+again half a second later, when the shard is unloaded. So a member of the consumer protocol whose session is over stays
+in its group, and has a new session where that is loaded.
+
+Source: CoordinatorRuntime.EventBasedCoordinatorTimer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from coordinator_udf.log.rows import control_rows
+from coordinator_udf.replay.explain.steps import Row
+from coordinator_udf.replay.inputs.broker_log.moments import TOLD_US, Silence
+
+_US = 1_000
+
+
+def losses_after_hangs(rows: Sequence[Row], hangs: Sequence[Silence]) -> Iterator[tuple[int, int]]:
+    """Yields when a broker began to hang that lost the shard right afterwards, and when it did (ms).
+
+    Args:
+        rows: the shard's, in order.
+        hangs: when the broker hung, in order.
+    """
+    lost_ms = [row["log_ts"] for row in rows if row["api"] == "Unload"]
+    for hang in hangs:
+        first_ms = next((at_ms for at_ms in lost_ms if at_ms * _US > hang.start_us), None)
+        if first_ms is not None and first_ms * _US <= hang.end_us + TOLD_US:
+            yield hang.start_us // _US, first_ms
+
+
+def with_failed_timers(
+    rows: Sequence[Row], partition: int, group_id: str, begins_ms: int, lost_ms: int
+) -> Sequence[Row]:
+    """Returns a shard's rows with what is due of a group while its broker hangs put off until the shard is lost.
+
+    Args:
+        rows: the shard's, in order.
+        partition: the shard.
+        group_id: the group.
+        begins_ms: when the broker begins to hang.
+        lost_ms: when the shard is lost.
+    """
+    place = next(place for place, row in enumerate(rows) if row["log_ts"] > begins_ms)
+    body = {"groupId": group_id, "untilMs": lost_ms + 1}
+    (delay,) = control_rows(partitions=1, log_ts=begins_ms, api="DelayTimers", body=body)
+    return [*rows[:place], {**rows[place], **delay, "partition": partition}, *rows[place:]]
