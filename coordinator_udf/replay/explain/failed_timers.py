@@ -17,10 +17,12 @@ from coordinator_udf.replay.explain.steps import Row
 from coordinator_udf.replay.inputs.broker_log.moments import TOLD_US, Silence
 
 _US = 1_000
+#: When what could not be written is tried again.
+_RETRY_MS = 500
 
 
-def losses_after_hangs(rows: Sequence[Row], hangs: Sequence[Silence]) -> Iterator[tuple[int, int]]:
-    """Yields when a broker began to hang that lost the shard right afterwards, and when it did (ms).
+def hangs_before_losses(rows: Sequence[Row], hangs: Sequence[Silence]) -> Iterator[Silence]:
+    """Yields the hangs of a broker in which it lost the shard, or right afterwards.
 
     Args:
         rows: the shard's, in order.
@@ -30,22 +32,20 @@ def losses_after_hangs(rows: Sequence[Row], hangs: Sequence[Silence]) -> Iterato
     for hang in hangs:
         first_ms = next((at_ms for at_ms in lost_ms if at_ms * _US > hang.start_us), None)
         if first_ms is not None and first_ms * _US <= hang.end_us + TOLD_US:
-            yield hang.start_us // _US, first_ms
+            yield hang
 
 
-def with_failed_timers(
-    rows: Sequence[Row], partition: int, group_id: str, begins_ms: int, lost_ms: int
-) -> Sequence[Row]:
-    """Returns a shard's rows with what is due of a group while its broker hangs put off until the shard is lost.
+def with_failed_timers(rows: Sequence[Row], partition: int, group_id: str, hang: Silence) -> Sequence[Row]:
+    """Returns a shard's rows with what is due of a group while its broker hangs put off until it is tried again.
 
     Args:
         rows: the shard's, in order.
         partition: the shard.
         group_id: the group.
-        begins_ms: when the broker begins to hang.
-        lost_ms: when the shard is lost.
+        hang: when the broker hangs.
     """
+    begins_ms = hang.start_us // _US
     place = next(place for place, row in enumerate(rows) if row["log_ts"] > begins_ms)
-    body = {"groupId": group_id, "untilMs": lost_ms + 1}
+    body = {"groupId": group_id, "untilMs": hang.end_us // _US + _RETRY_MS}
     (delay,) = control_rows(partitions=1, log_ts=begins_ms, api="DelayTimers", body=body)
     return [*rows[:place], {**rows[place], **delay, "partition": partition}, *rows[place:]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 from coordinator_udf.groups.model.timers import NEVER_MS
-from coordinator_udf.replay.explain.failed_timers import losses_after_hangs, with_failed_timers
+from coordinator_udf.replay.explain.failed_timers import hangs_before_losses, with_failed_timers
 from coordinator_udf.replay.explain.looks import MOST_UNEXPLAINED, times_of_looks, with_look
 from coordinator_udf.replay.explain.machine import GroupMachine
 from coordinator_udf.replay.explain.results import Outcome
@@ -66,17 +66,20 @@ def better_with_failed_timers(shard: ShardSearch, make: Callable[[Sequence[Row]]
         make: makes the shard of its rows.
     """
     left = sorted(group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained)
-    losses = list(losses_after_hangs(shard.rows, shard.facts.hangs)) if left else []
-    for group_id in left:
-        for begins_ms, lost_ms in losses:
-            unexplained = shard.outcomes[shard.partition, group_id].unexplained
-            if not any(shard.steps[group_id][found.place].latest_ms > begins_ms for found in unexplained):
-                continue
-            other = make(with_failed_timers(shard.rows, shard.partition, group_id, begins_ms, lost_ms))
-            other.search([group_id])
-            outcome = other.outcomes.get((shard.partition, group_id))
-            if outcome is not None and len(outcome.unexplained) < len(unexplained):
-                shard = shard.or_if_better(other)
+    hangs = list(hangs_before_losses(shard.rows, shard.facts.hangs)) if left else []
+    in_vain = 0
+    for group_id, hang in ((group_id, hang) for group_id in left for hang in hangs):
+        as_it_is = shard.outcomes.get((shard.partition, group_id))
+        unexplained = as_it_is.unexplained if as_it_is is not None else []
+        answered_ms = (shard.steps[group_id][found.place].latest_ms for found in unexplained)
+        if in_vain == IN_VAIN_OF_SHARD or max(answered_ms, default=0) * 1_000 <= hang.start_us:
+            continue
+        other = make(with_failed_timers(shard.rows, shard.partition, group_id, hang))
+        other.search([group_id])
+        outcome = other.outcomes.get((shard.partition, group_id))
+        is_better = outcome is not None and len(outcome.unexplained) < len(unexplained)
+        better = shard.or_if_better(other) if is_better else shard
+        shard, in_vain = better, in_vain + 1 if better is shard else 0
     return shard
 
 

@@ -130,8 +130,11 @@ class _Changes:
         shard = self.shards[partition]
         before = shard.service
         # A shard that was served or loading after a silence was lost later; whether in the silence, too, others tell.
-        silence = silence_before(self._silences, max(shard.served_us, shard.unsure_us), entry.arrived_us)
-        lost_ms = silence.start_us // 1000 if silence else self._lost_ms(entry, shard)
+        there_us = max(shard.served_us, shard.unsure_us, shard.loading_us if before is ShardFinding.LOADING else 0)
+        silence = silence_before(self._silences, there_us, entry.arrived_us)
+        lost_ms = silence.start_us // 1000 if silence else entry.log_ts
+        if before is ShardFinding.SERVED and not silence:
+            lost_ms = self._lost_ms(entry, shard)
         if before is ShardFinding.SERVED and shard.was_served:
             self.found.losses[partition].append(lost_ms)
             shard.lost_ms = lost_ms
