@@ -30,7 +30,7 @@ def hangs_before_losses(rows: Sequence[Row], hangs: Sequence[Silence]) -> Iterat
     """
     lost_ms = [row["log_ts"] for row in rows if row["api"] == "Unload"]
     for hang in hangs:
-        first_ms = next((at_ms for at_ms in lost_ms if at_ms * _US > hang.start_us), None)
+        first_ms = next((at_ms for at_ms in lost_ms if at_ms >= hang.start_us // _US), None)
         if first_ms is not None and first_ms * _US <= hang.end_us + TOLD_US:
             yield hang
 
@@ -45,7 +45,9 @@ def with_failed_timers(rows: Sequence[Row], partition: int, group_id: str, hang:
         hang: when the broker hangs.
     """
     begins_ms = hang.start_us // _US
-    place = next(place for place, row in enumerate(rows) if row["log_ts"] > begins_ms)
+    # Where the shard is taken to be lost as the hang begins, it may have been later, so what is put off is first.
+    behind = (place for place, row in enumerate(rows) if row["log_ts"] >= begins_ms + (row["api"] != "Unload"))
+    place = next(behind)
     body = {"groupId": group_id, "untilMs": hang.end_us // _US + _RETRY_MS}
     (delay,) = control_rows(partitions=1, log_ts=begins_ms, api="DelayTimers", body=body)
     return [*rows[:place], {**rows[place], **delay, "partition": partition}, *rows[place:]]
