@@ -73,6 +73,20 @@ def test_who_first_finds_its_shard_loading_may_be_a_sync_or_one_that_cannot_be_r
     assert run_and_compare(source)[1].differences == []
 
 
+def test_shards_that_are_lost_together_are_lost_at_the_same_time(tmp_path: Path) -> None:
+    log = KafkaLog()
+    for group, arrives in (("g", 5_000), ("a", 5_050), ("g", 5_400), ("a", 5_800)):
+        is_lost = arrives >= 5_400
+        request = {"groupId": group, "generationId": 1, "memberId": "m", "groupInstanceId": None}
+        told = {"throttleTimeMs": 0, "errorCode": 16 if is_lost else 25}
+        log.add("HEARTBEAT", request, told, arrives=arrives)
+    rows = read(log, tmp_path, partitions=4).rows
+    of_group = {row["group_id"]: row["partition"] for row in rows if row["group_id"]}
+    lost_ms = {row["partition"]: row["log_ts"] - START_MS for row in rows if row["api"] == "Unload"}
+    assert lost_ms == {of_group["g"]: 5_400, of_group["a"]: 5_400}
+    assert len(lost_ms) == 2
+
+
 def test_a_shard_that_is_lost_while_it_is_being_loaded_is_lost_then(tmp_path: Path) -> None:
     log = one_member(KafkaLog())
     log.heartbeat("m-1", 16, arrives=60_000, connection="b")
