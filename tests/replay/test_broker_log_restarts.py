@@ -167,10 +167,12 @@ def test_a_member_that_outlives_several_silences_tells_of_as_many_restarts_in_th
     assert run_and_compare(source)[1].differences == []
 
 
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_session_that_ends_while_the_broker_hangs_may_be_one_whose_member_stays(
-    tmp_path: Path, *, is_there: bool
-) -> None:
+def hung(*, is_there: bool) -> KafkaLog:
+    """A broker that hangs, and soon hears that its shards are another one's.
+
+    Args:
+        is_there: whether a member is there afterwards whose session ended meanwhile.
+    """
     log = KafkaLog()
     beat(log, "m-1", 0, 2, gets=True, arrives=0)
     beat(log, "m-2", 0, 3, gets=True, arrives=1_000, connection="b")
@@ -178,7 +180,7 @@ def test_a_session_that_ends_while_the_broker_hangs_may_be_one_whose_member_stay
     for arrives in range(5_000, 24_000, 3_000):
         beat(log, "m-2", 3, 3, arrives=arrives, connection="b")
         log.heartbeat("m-3", 25, arrives=arrives + 100, connection="c")
-    # The broker hangs; the session of m-1 is over before it goes on, and soon hears that its shards are another one's.
+    # The session of m-1 is over before the broker goes on.
     epoch = 3 if is_there else 4
     beat(log, "m-2", 3, epoch, arrives=50_000, connection="b")
     log.heartbeat("m-3", 25, arrives=50_000, connection="c")
@@ -187,10 +189,26 @@ def test_a_session_that_ends_while_the_broker_hangs_may_be_one_whose_member_stay
     beat(log, "m-2", epoch, epoch, arrives=50_200, connection="b")
     if is_there:
         beat(log, "m-1", 3, 3, arrives=50_300)
-    source = read(log, tmp_path)
+    return log
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_session_that_ends_while_the_broker_hangs_may_be_one_whose_member_stays(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    source = read(hung(is_there=is_there), tmp_path)
     assert run_and_compare(source)[1].differences == []
     delays = [msgspec.json.decode(row["body"])["untilMs"] for row in source.rows if row["api"] == "DelayTimers"]
     assert (START_MS + 50_500 in delays) == is_there
+
+
+def test_a_list_that_differs_has_its_groups_looked_at_again_with_what_was_supposed(tmp_path: Path) -> None:
+    log = hung(is_there=True)
+    group = {"groupId": "g", "protocolType": "consumer", "groupState": "Dead"}
+    listed = {"throttleTimeMs": 0, "errorCode": 0, "groups": [group]}
+    wrong = log.add("LIST_GROUPS", {"statesFilter": []}, listed, version=4, arrives=50_400, connection="d")
+    _, verdict = run_and_compare(read(log, tmp_path))
+    assert [difference.request_id for difference in verdict.differences] == [wrong]
 
 
 @pytest.mark.parametrize(("member_id", "waited_ms"), [("m-1", 240), ("", 240), ("m-1", 1)])

@@ -10,6 +10,7 @@ from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.shard import ShardSearch
 from coordinator_udf.replay.explain.steps import Row, split_by_group, with_news_after_loading
+from coordinator_udf.replay.explain.supposed_rows import supposed_in
 from coordinator_udf.replay.explain.suppositions import (
     better_with_early_loads,
     better_with_failed_timers,
@@ -52,6 +53,7 @@ def explain(
     answers = {answer.request_id: answer for answer in source.recording.answers}
     if known is not None:
         explained.unseen += known.unseen
+        explained.supposed += known.supposed
         answers |= {join.row["request_id"]: join.answer for join in known.unseen}
     by_shard: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
@@ -68,6 +70,7 @@ def explain(
             shard.search(own)
         else:
             shard = _searched(make, in_order, own)
+            explained.supposed += supposed_in(shard.rows)
         explained.outcomes |= shard.outcomes
         explained.unseen += shard.unseen
         explained.broken |= shard.broken

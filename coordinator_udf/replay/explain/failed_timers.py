@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.replay.explain.steps import Row
+from coordinator_udf.replay.explain.supposed_rows import DELAY, with_supposed
 from coordinator_udf.replay.inputs.broker_log.moments import TOLD_US, Silence
 
 _US = 1_000
@@ -44,10 +45,6 @@ def with_failed_timers(rows: Sequence[Row], partition: int, group_id: str, hang:
         group_id: the group.
         hang: when the broker hangs.
     """
-    begins_ms = hang.start_us // _US
-    # Where the shard is taken to be lost as the hang begins, it may have been later, so what is put off is first.
-    behind = (place for place, row in enumerate(rows) if row["log_ts"] >= begins_ms + (row["api"] != "Unload"))
-    place = next(behind)
     body = {"groupId": group_id, "untilMs": hang.end_us // _US + _RETRY_MS}
-    (delay,) = control_rows(partitions=1, log_ts=begins_ms, api="DelayTimers", body=body)
-    return [*rows[:place], {**rows[place], **delay, "partition": partition}, *rows[place:]]
+    (delay,) = control_rows(partitions=1, log_ts=hang.start_us // _US, api=DELAY, body=body)
+    return with_supposed(rows, [{**rows[0], **delay, "partition": partition}])

@@ -15,8 +15,8 @@ from typing import Final
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.replay.explain.machine import Given, GroupMachine, control_row
 from coordinator_udf.replay.explain.steps import Row, Step, request_of
+from coordinator_udf.replay.explain.supposed_rows import LOOK, with_supposed
 
-LOOK: Final = "ExpireOffsets"
 #: What begins a shard's life: it looks in an interval from then on.
 _LOADS: Final = frozenset({"LoadEnd", "Failover"})
 #: A look explains few answers of a group. Where more than so many stay unexplained something else is wrong, and each
@@ -44,9 +44,8 @@ def with_look(rows: Sequence[Row], partition: int, at_ms: int, interval_ms: int)
     if not since_ms or any(row["api"] == LOOK for row in rows):
         return None
     first_ms = loads_ms[0] + since_ms
-    place = next((place for place, row in enumerate(rows) if row["log_ts"] >= first_ms), len(rows))
     look = {**loads[0], **control_rows(partitions=1, log_ts=first_ms, api=LOOK)[0], "partition": partition}
-    return [*rows[:place], look, *rows[place:]]
+    return with_supposed(rows, [look])
 
 
 def times_of_looks(

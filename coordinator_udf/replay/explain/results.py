@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from coordinator_udf.replay.explain.unseen_joins import UnseenJoin
@@ -121,6 +121,8 @@ class Explained:
     placed: list[Placed] = field(default_factory=list)
     #: By shard, what happened to it in the order that was found: the control row's API, and when (ms).
     events: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
+    #: Control rows that the log doesn't have.
+    supposed: list[dict[str, Any]] = field(default_factory=list)
     #: Groups that couldn't be searched, for handling one of their rows raises: why.
     broken: dict[GroupKey, str] = field(default_factory=dict)
     #: Joins that the log doesn't have.

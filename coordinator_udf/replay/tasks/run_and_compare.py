@@ -14,6 +14,7 @@ from coordinator_udf.replay.explain.proposals import proposed_settings
 from coordinator_udf.replay.explain.results import Explained
 from coordinator_udf.replay.explain.setting_bounds import bounds_of
 from coordinator_udf.replay.explain.steps import Row
+from coordinator_udf.replay.explain.supposed_rows import with_supposed
 from coordinator_udf.replay.explain.unexplained import with_unexplained
 from coordinator_udf.replay.explain.unseen_joins import rows_with
 from coordinator_udf.replay.explain.unseen_topics import (
@@ -114,7 +115,8 @@ def _in_answered_order(
             break
         if not looked_at:
             # What such a list tells of groups says when something happened to them.
-            source.rows[:] = rows_with([{**row, "log_ts": log_ts} for row, log_ts in usual], explained.unseen)
+            rows = rows_with([{**row, "log_ts": log_ts} for row, log_ts in usual], explained.unseen)
+            source.rows[:] = with_supposed(rows, explained.supposed)
     return outputs, verdict, explained
 
 
