@@ -278,9 +278,10 @@ def _bounds(recording: RecordedMembers) -> Iterator[_Bounds]:
     for seen in _seen(recording):
         place = seen.number, seen.ts_ms
         came = seen.since, seen.ts_ms
-        if seen.node == node:
-            there = place if gone is None else there
+        if seen.node == node and gone is None:
+            there = place
         elif seen.node is not None:
+            # On the broker that had it, too: it went round all of them.
             yield _Bounds(seen.node, there, gone or came, max(still_gone, there), came, is_exact)
             node, there, gone, is_exact = seen.node, place, None, False
         elif seen.asked in {node, -1}:
