@@ -7,7 +7,7 @@ ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 
 from coordinator_udf.groups.classic.answers import answer_sync, refuse_join
@@ -220,12 +220,11 @@ def convert_to_classic(
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, where a member's subscription can't be read, or UNKNOWN_SERVER_ERROR, where the
-            records are too large for the log; nothing has changed then.
+            records are too large for the log or a member that stays isn't a classic one; nothing has changed then.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     renamed = {} if joining is None or replaced is None else {replaced.member_id: joining.member_id}
-    gone = {member.member_id for member in leaving} | renamed.keys()
-    stay = [member for member in group.in_order() if member.member_id not in gone]
+    stay = _staying(group, {member.member_id for member in leaving}, joining)
     classic = _classic_group(ctx, group, stay if joining is None else [*stay, joining])
     assignments = _assignments(ctx, group, classic, {new: old for old, new in renamed.items()})
     written = [*records, *group_tombstones(group, renamed)]
@@ -250,6 +249,25 @@ def convert_to_classic(
     if rebalance_reason is not None:
         reason = rebalance_reason or f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         prepare_rebalance(ctx, classic, GroupEvent.DOWNGRADED, reason)
+
+
+def _staying(group: ConsumerGroup, leaving: Set[str], joining: ConsumerMember | None) -> list[ConsumerMember]:
+    """Returns the members that will be in the classic group as they are.
+
+    Raises:
+        ApiError: UNKNOWN_SERVER_ERROR, where one of them isn't a classic member.
+    """
+    instance_id = None if joining is None else joining.instance_id
+    stay = [
+        member
+        for member in group.in_order()
+        if member.member_id not in leaving and (instance_id is None or member.instance_id != instance_id)
+    ]
+    if any(member.classic is None for member in stay):
+        # Kafka throws here (ClassicGroup.fromConsumerGroup): the static member that comes back was found by an
+        # instance id that it had before, and isn't known by it any more.
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+    return stay
 
 
 def _assignments(
