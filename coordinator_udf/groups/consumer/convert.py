@@ -7,7 +7,7 @@ ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from coordinator_udf.groups.classic.answers import answer_sync, refuse_join
@@ -224,7 +224,14 @@ def convert_to_classic(
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     renamed = {} if joining is None or replaced is None else {replaced.member_id: joining.member_id}
-    stay = _staying(group, {member.member_id for member in leaving}, joining)
+    gone = {member.member_id for member in leaving}
+    # By the instance id that a member has now, as Kafka has it: it may have been found by one that it had before.
+    taken = None if joining is None else joining.instance_id
+    stay = [
+        member
+        for member in group.in_order()
+        if member.member_id not in gone and (taken is None or member.instance_id != taken)
+    ]
     classic = _classic_group(ctx, group, stay if joining is None else [*stay, joining])
     assignments = _assignments(ctx, group, classic, {new: old for old, new in renamed.items()})
     written = [*records, *group_tombstones(group, renamed)]
@@ -249,25 +256,6 @@ def convert_to_classic(
     if rebalance_reason is not None:
         reason = rebalance_reason or f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         prepare_rebalance(ctx, classic, GroupEvent.DOWNGRADED, reason)
-
-
-def _staying(group: ConsumerGroup, leaving: Set[str], joining: ConsumerMember | None) -> list[ConsumerMember]:
-    """Returns the members that will be in the classic group as they are.
-
-    Raises:
-        ApiError: UNKNOWN_SERVER_ERROR, where one of them isn't a classic member.
-    """
-    instance_id = None if joining is None else joining.instance_id
-    stay = [
-        member
-        for member in group.in_order()
-        if member.member_id not in leaving and (instance_id is None or member.instance_id != instance_id)
-    ]
-    if any(member.classic is None for member in stay):
-        # Kafka throws here (ClassicGroup.fromConsumerGroup): the static member that comes back was found by an
-        # instance id that it had before, and isn't known by it any more.
-        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
-    return stay
 
 
 def _assignments(
@@ -297,7 +285,8 @@ def _classic_group(ctx: Context, group: ConsumerGroup, members: Sequence[Consume
     )
     for member in members:
         if member.classic is None:
-            raise ValueError(f"member {member.member_id} of {group.group_id} uses the consumer protocol")
+            # Kafka throws here, too: NoSuchElementException in ClassicGroup.fromConsumerGroup.
+            raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
         classic.add(
             Member(
                 member_id=member.member_id,
