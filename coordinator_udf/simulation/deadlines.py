@@ -59,8 +59,10 @@ class Deadlines:
 
     def put_off(self, processes: Collection[str], by_ms: int) -> None:
         """Lets some processes' deadlines be so much later."""
+        # Most entries are of deadlines that were put off since: to forget them here saves sorting them in.
         self._planned = [
             (deadline + by_ms if name in processes else deadline, wakes, name)
             for deadline, wakes, name in self._planned
+            if wakes == self._processes[name].wakes
         ]
         heapq.heapify(self._planned)

@@ -8,8 +8,8 @@ up to the next lost connection, a coordinator that answers once in a while) all 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
@@ -24,6 +24,9 @@ from coordinator_udf.simulation.stretches import boundaries_ms, is_settled, lear
 #: worlds, event for event, in the same time (nine worlds of three scenarios, and one with twelve hours of rest).
 _LOOK_MS = 1_000
 
+#: The times, in milliseconds from the start, of what the plan has in store for each process, and for all (None).
+_Planned = Mapping[str | None, Sequence[int]]
+
 
 class _Unit:
     """Groups whose stretches are left out together.
@@ -35,16 +38,33 @@ class _Unit:
         look_ms: when it is next to be looked at.
     """
 
-    def __init__(self, groups: Iterable[str], plan: WorldPlan) -> None:
+    def __init__(
+        self, groups: Iterable[str], members: Collection[MemberPlan], plan: WorldPlan, planned: _Planned
+    ) -> None:
+        """Makes one of groups with these members.
+
+        Args:
+            planned: what the plan has in store for all processes.
+        """
         self.groups = frozenset(groups)
-        members = [member for member in plan.members if member.group_id in self.groups]
         self.members = frozenset(member.name for member in members)
-        self.boundaries_ms = deque(sorted(plan.start_ms + time for time in self._times_ms(members, plan)))
+        times_ms = [time for name in (None, *self.members) for time in planned.get(name, ())]
+        times_ms += [*boundaries_ms(members), plan.end_ms]
+        self.boundaries_ms = deque(sorted(plan.start_ms + time for time in times_ms))
         self.happened_ms = self.look_ms = plan.start_ms
 
-    def _times_ms(self, members: list[MemberPlan], plan: WorldPlan) -> list[int]:
-        planned = [time for time, event in e.planned(plan) if e.process_of(event) in {None, *self.members}]
-        return [*planned, *boundaries_ms(members), plan.end_ms]
+
+def _units_of(plan: WorldPlan) -> list[_Unit]:
+    """Returns a plan's groups as units: each by itself, or all as one where they share something."""
+    planned: dict[str | None, list[int]] = defaultdict(list)
+    for time_ms, event in e.planned(plan):
+        planned[e.process_of(event)].append(time_ms)
+    members: dict[str, list[MemberPlan]] = defaultdict(list)
+    for member in plan.members:
+        members[member.group_id].append(member)
+    if plan.cadence_ms > 0 or plan.network.loss > 0:
+        return [_Unit(members, plan.members, plan, planned)]
+    return [_Unit([group_id], of_group, plan, planned) for group_id, of_group in members.items()]
 
 
 class Skipping:
@@ -80,9 +100,7 @@ class Skipping:
         self._processes = processes
         self._history = history
         self._put_off_deadlines = put_off_deadlines
-        groups = list(dict.fromkeys(member.group_id for member in plan.members))
-        is_shared = plan.cadence_ms > 0 or plan.network.loss > 0
-        self._units = [_Unit(groups, plan)] if is_shared else [_Unit([group_id], plan) for group_id in groups]
+        self._units = _units_of(plan)
         self._unit_of = {name: unit for unit in self._units for name in unit.members}
         self.look_ms = plan.start_ms
 
