@@ -19,6 +19,7 @@ from coordinator_udf.simulation.coordinator import (
     refused_partitions,
 )
 from coordinator_udf.simulation.history import AnsweredRequest, History
+from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
@@ -39,6 +40,7 @@ class Delivery:
         agenda: Agenda,
         network: Network,
         coordinator: SimulatedCoordinator,
+        commits: KeptCommits,
         topics: Topics,
         processes: Mapping[str, Process],
         history: History,
@@ -49,6 +51,7 @@ class Delivery:
         self._agenda = agenda
         self._network = network
         self._coordinator = coordinator
+        self._commits = commits
         self._topics = topics
         self._processes = processes
         self._history = history
@@ -139,6 +142,8 @@ class Delivery:
             if answer.request.api == "FindCoordinator":
                 self._hand_out([answer])
                 continue
+            if answer.request.api == "OffsetCommit":
+                self._commits.take(acknowledged_commits(answer, self._topics.names()))
             if not self._held:
                 since_ms = (self._agenda.now_ms - self._plan.start_ms) % cadence_ms
                 self._agenda.at(self._agenda.now_ms + cadence_ms - since_ms, e.Batch())
@@ -158,7 +163,10 @@ class Delivery:
                 self._watcher.answered(answer)
             if answer.request.api == "OffsetCommit":
                 names = self._topics.names()
-                for commit in acknowledged_commits(answer, names):
+                acknowledged = list(acknowledged_commits(answer, names))
+                if not self._plan.cadence_ms:
+                    self._commits.take(acknowledged)
+                for commit in acknowledged:
                     self._history.acknowledge(commit)
                 if misses_topic(answer):
                     self._history.failed_commit_ms[connection.member] = answer.ts_ms

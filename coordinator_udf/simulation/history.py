@@ -132,7 +132,7 @@ class History:
         answered: the answered requests, where the plan wants them kept.
         commits: the last acknowledged commit of each group's partitions.
         overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
-        lost: acknowledged commits that are not there in the end.
+        lost: commits that the coordinator took and means to acknowledge, and hasn't got later.
         refused: when which group's commits were refused, be it one partition of them.
         failed_commit_ms: when a process's commit last failed in such a way that its member tries it again: a topic was
             gone, or the connection of a KIP-848 member got lost.

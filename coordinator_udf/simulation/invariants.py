@@ -6,8 +6,8 @@ doesn't count, nor one whose application stands still. Nor does a member break a
 it was removed, and before it heard of it: it finishes what it had been told before. Neither does one that has left by
 itself, whose application is told in one poll what the member was given before that, and that it lost what it had.
 
-A commit that was acknowledged stays, until one of a higher offset is: applications read on from what is committed, so
-only a process that doesn't know that its partitions are another's could commit less.
+A commit that was acknowledged stays, until one of a higher offset is, whenever somebody asks for it: applications read
+on from what is committed, so only a process that doesn't know that its partitions are another's could commit less.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def _commits(history: History) -> Iterator[Violation]:
         yield Violation(after.ts_ms, after.group_id, kind, detail)
     for commit in history.lost:
         where = f"{commit.partition.topic}-{commit.partition.partition}"
-        detail = f"offset {commit.offset} of {where}, which {commit.process} committed, is not there at the end"
-        yield Violation(history.end_ms, commit.group_id, "lost commit", detail)
+        detail = f"offset {commit.offset} of {where}, which {commit.process} committed, is not there any more"
+        yield Violation(commit.ts_ms, commit.group_id, "lost commit", detail)
 
 
 def _waiting(history: History) -> Iterator[Violation]:

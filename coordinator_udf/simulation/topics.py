@@ -19,6 +19,9 @@ class Topics:
         self._names: dict[str, str] = {}
         self._deleted: Counter[str] = Counter()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
 

@@ -34,6 +34,7 @@ from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinat
 from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import ApplicationEvent, History, Waiting, history_of
+from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.metadata_requests import MetadataRequests
 from coordinator_udf.simulation.misbehaviour import is_added
@@ -76,11 +77,15 @@ class World:
         self._processes: dict[str, Process] = {}
         self._deadlines = Deadlines(self._processes)
         self.history = history_of(plan)
+        self._commits = KeptCommits(
+            agenda=self._agenda, coordinator=self._coordinator, topics=self._topics, history=self.history
+        )
         self._delivery = Delivery(
             plan,
             agenda=self._agenda,
             network=self._network,
             coordinator=self._coordinator,
+            commits=self._commits,
             topics=self._topics,
             processes=self._processes,
             history=self.history,
@@ -142,10 +147,7 @@ class World:
     def run(self) -> History:
         """Lets everything happen up to the world's end."""
         self.advance(self._plan.start_ms + self._plan.end_ms)
-        for (group_id, partition), commit in self.history.commits.items():
-            offset = self._coordinator.committed(group_id, partition)
-            if offset is not None and offset < commit.offset:
-                self.history.lost.append(commit)
+        self._commits.look()
         self.history.waiting = [
             Waiting(
                 process.plan.group_id,
@@ -280,6 +282,7 @@ class World:
                     self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack(node))
             case e.ComesBack(node):
                 self._coordinator.come_back(self._agenda.now_ms, node)
+                self._commits.look()
             case e.ConnectionBreaks(member, node):
                 self._lose(self._network.connection(member, node))
             case e.IsRefused(name):
@@ -301,7 +304,7 @@ class World:
 
     def committed_of(self, process: Process) -> Committed:
         """Returns what tells the committed offsets of a process's group."""
-        return lambda partition: self._coordinator.committed(process.plan.group_id, partition)
+        return lambda partition: self._commits.read(process.plan.group_id, partition)
 
     def end(self, process: Process) -> None:
         """Ends a process, and with it its connections."""

@@ -14,8 +14,10 @@ from coordinator_udf.groups.classic import join
 from coordinator_udf.groups.consumer import change
 from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
 from coordinator_udf.groups.model.consumer import ConsumerMember
+from coordinator_udf.groups.model.offsets import OffsetStore
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
+from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
 from jobs.search_worlds import app as search_app
@@ -55,6 +57,16 @@ def _never_answer_static_members_that_come_back(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(join.Join, "_welcome_back", lambda *_: None)
 
 
+def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = VirtualTimeShard.load
+
+    def partial(self: VirtualTimeShard, now_ms: int) -> None:
+        whole(self, now_ms)
+        self.shard.store.offsets = OffsetStore()
+
+    monkeypatch.setattr(VirtualTimeShard, "load", partial)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scenario", "kinds"),
     [
@@ -64,6 +76,8 @@ def _never_answer_static_members_that_come_back(monkeypatch: pytest.MonkeyPatch)
         (_never_send_heartbeats, "rolling-deploy", {"unsettled", "waiting"}),
         (_never_answer_static_members_that_come_back, "static-members", {"unsettled", "waiting"}),
         (_give_away_what_is_not_revoked, "micro-batches", {"two owners"}),
+        # The next commits are higher, so that nothing is missing in the end.
+        (_load_without_offsets, "fleet", {"lost commit"}),
     ],
 )
 def test_a_missing_check_is_found(
