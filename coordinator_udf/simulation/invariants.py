@@ -21,7 +21,7 @@ import re2
 
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.falling_numbers import falling_numbers
-from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership, Removed
+from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
@@ -159,7 +159,9 @@ def _commits(history: History) -> Iterator[Violation]:
         if before.process == after.process and after.process in history.misbehaving:
             # It harms itself: the partition is its own.
             continue
-        if history.is_another(after.partition.topic, before.ts_ms, after.ts_ms):
+        # Where a topic was made again, whoever was given it before reads on until it is told that it has lost it.
+        since_ms = min(before.ts_ms, _given_ms(history, after))
+        if history.is_another(after.partition.topic, since_ms, after.ts_ms):
             continue
         where = f"{after.partition.topic}-{after.partition.partition}"
         detail = (
@@ -173,6 +175,21 @@ def _commits(history: History) -> Iterator[Violation]:
         where = f"{commit.partition.topic}-{commit.partition.partition}"
         detail = f"offset {commit.offset} of {where}, which {commit.process} committed, is not there any more"
         yield Violation(commit.ts_ms, commit.group_id, "lost commit", detail)
+
+
+def _given_ms(history: History, commit: Commit) -> int:
+    """Returns when a commit's process was last given its partition before; the commit's time if it never was."""
+    return max(
+        (
+            event.ts_ms
+            for event in history.events
+            if event.process == commit.process
+            and event.event == "assigned"
+            and event.ts_ms <= commit.ts_ms
+            and commit.partition in event.partitions
+        ),
+        default=commit.ts_ms,
+    )
 
 
 def _waiting(history: History) -> Iterator[Violation]:

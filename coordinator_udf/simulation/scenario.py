@@ -71,7 +71,8 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         members=tuple(members),
         topics=tuple(topics),
         end_ms=round(scenario.end_s * 1000),
-        settings=scenario.coordinator,
+        # Its topics are all that there are, as a broker knows that.
+        settings={"offsets.topic.partition.check": True, **scenario.coordinator},
         network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
         failovers=failovers_apart(failovers),
         cadence_ms=scenario.cadence_ms,

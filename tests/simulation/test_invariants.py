@@ -76,6 +76,16 @@ def test_a_topic_that_is_made_again_is_not_the_one_that_others_have(made_ms: int
     assert _kinds(history) == ["overtaken commit"] * len(kinds)
 
 
+@pytest.mark.parametrize(("given_ms", "kinds"), [(40, []), (60, ["overtaken commit"])])
+def test_who_was_given_a_topic_that_was_made_again_since_commits_what_was_read_of_it(
+    given_ms: int, kinds: list[str]
+) -> None:
+    history = History(0, 100, {}, made_again=[(50, "t")])
+    history.events = [_event(given_ms, "b", "assigned", _T0), _event(95, "b", "closed")]
+    history.overtaken = [(Commit(70, "g", _T0, 9, "a/1"), Commit(80, "g", _T0, 3, "b/1"))]
+    assert _kinds(history) == kinds
+
+
 def test_a_plan_tells_which_topics_are_made_again() -> None:
     topics = TopicPlan("t", 0, 500), TopicPlan("t", 4), TopicPlan("t", 4, 900), TopicPlan("u", 3, 100)
     assert WorldPlan((), topics, 1_000).topics_made_again() == [(900, "t")]
