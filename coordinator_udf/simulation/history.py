@@ -142,6 +142,7 @@ class History:
         removals: whom the coordinator's timers removed.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
+        kip_848: the processes whose members are of KIP-848.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.
@@ -168,6 +169,7 @@ class History:
     removals: list[Removed] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
+    kip_848: frozenset[str] = frozenset()
     made_again: list[tuple[int, str]] = field(default_factory=list)
     memberships: list[KnownMembership] = field(default_factory=list)
     unsettled: list[Unsettled] = field(default_factory=list)
@@ -232,6 +234,7 @@ def history_of(plan: WorldPlan) -> History:
         plan.start_ms + plan.end_ms,
         plan.partitions_at_end(),
         misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
+        kip_848=frozenset(member.name for member in plan.members if member.is_kip_848),
         made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,

@@ -33,14 +33,17 @@ KEPT_UNAWARES = "kept unawares"
 LATE_COMMIT = "late commit"
 #: A commit that is tried again, for a topic of it is gone, holds what its member had read when it was refused.
 OLD_RETRY = "old retry"
+#: The application of a KIP-848 member is to give up once more what it has just given up.
+GIVEN_UP_TWICE = "given up twice"
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
-KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT, OLD_RETRY})
+KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT, OLD_RETRY, GIVEN_UP_TWICE})
 
 
 def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
     found = [
         *_two_owners(history),
+        *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
         *_unsettled(history),
@@ -135,6 +138,32 @@ def _two_owners(history: History) -> Iterator[Violation]:
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
+
+
+def _callbacks(history: History) -> Iterator[Violation]:
+    """Yields where an application is given what it has, or is to give up what it hasn't (ConsumerRebalanceListener)."""
+    owned: dict[str, set[TopicPartition]] = defaultdict(set)
+    given_up: dict[str, set[TopicPartition]] = defaultdict(set)
+    for event in history.events:
+        process, told = event.process, set(event.partitions)
+        has, had = owned[process], given_up[process]
+        kind = "wrong callback"
+        if event.event == "assigned":
+            wrong, what = has & told, "is given {}, which it has"
+            has |= told
+            had -= told
+        elif event.event in {"revoked", "lost"}:
+            wrong, what = told - has, "is to give up {}, which it hasn't"
+            if wrong <= had and process in history.kip_848:
+                kind = GIVEN_UP_TWICE
+            gives_up = told if event.event == "revoked" else told | has
+            had |= gives_up
+            has -= gives_up
+        else:
+            continue
+        if wrong:
+            names = ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(wrong))
+            yield Violation(event.ts_ms, event.group_id, kind, f"{process} {what.format(names)}")
 
 
 def _loses_next(history: History, place: int) -> bool:

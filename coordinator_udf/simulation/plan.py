@@ -145,6 +145,11 @@ class MemberPlan:
     habit_every_ms: int = 1_000
 
     @property
+    def is_kip_848(self) -> bool:
+        """Whether its member speaks the consumer protocol."""
+        return self.properties.get("group.protocol") == "consumer"
+
+    @property
     def name(self) -> str:
         """The process's name, unique in its world."""
         return f"{self.client_id}/{self.run}"

@@ -11,7 +11,7 @@ import pytest
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Unsettled
-from coordinator_udf.simulation.invariants import LOST_JOIN, violations
+from coordinator_udf.simulation.invariants import GIVEN_UP_TWICE, LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
@@ -84,6 +84,27 @@ def test_who_was_given_a_topic_that_was_made_again_since_commits_what_was_read_o
     history.events = [_event(given_ms, "b", "assigned", _T0), _event(95, "b", "closed")]
     history.overtaken = [(Commit(70, "g", _T0, 9, "a/1"), Commit(80, "g", _T0, 3, "b/1"))]
     assert _kinds(history) == kinds
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("assigned", "assigned", "wrong callback"),
+        ("revoked", "revoked", "wrong callback"),
+        ("revoked", "lost", "wrong callback"),
+        ("assigned", "revoked", None),
+        ("revoked", "assigned", None),
+    ],
+)
+def test_an_application_is_given_what_it_has_not_and_gives_up_what_it_has(
+    first: str, second: str, kind: str | None
+) -> None:
+    history = History(0, 100, {})
+    had = [_event(10, "a", "assigned", _T0)] if first == "revoked" else []
+    history.events = [*had, _event(20, "a", first, _T0), _event(30, "a", second, _T0), _event(40, "a", "closed")]
+    assert _kinds(history) == [kind] * (kind is not None)
+    history.kip_848 = frozenset({"a/1"})
+    assert _kinds(history) == [kind if first == "assigned" else GIVEN_UP_TWICE] * (kind is not None)
 
 
 def test_a_plan_tells_which_topics_are_made_again() -> None:

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.simulation.invariants import KEPT_UNAWARES, LATE_COMMIT, LOST_JOIN, OLD_RETRY, violations
+from coordinator_udf.simulation.invariants import (
+    GIVEN_UP_TWICE,
+    KEPT_UNAWARES,
+    LATE_COMMIT,
+    LOST_JOIN,
+    OLD_RETRY,
+    violations,
+)
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 from tests.conftest import ROOT
 from tests.simulation.short_sessions import SHORT_SESSIONS
@@ -19,6 +27,7 @@ _CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms
 _CONSUMER: dict[str, Any] = {
     "group.protocol": "consumer", "max.poll.interval.ms": 20_000, "enable.auto.commit": False,
 }  # fmt: skip
+_KIP_848: dict[str, Any] = {"group.protocol": "consumer"}
 
 
 def _world(*members: MemberPlan, end_ms: int) -> WorldPlan:
@@ -54,6 +63,21 @@ def test_a_commit_before_partitions_are_taken_over_leaves_time_for_the_applicati
     # Before that it hears of no new partitions, after that the application was told of them.
     assert kinds(31_000) == set()
     assert kinds(33_000) == set()
+
+
+def test_a_member_that_is_closed_as_its_callback_ends_is_to_give_up_again_what_it_has_just_given_up() -> None:
+    def events(protocol: str, close_at_ms: int) -> list[Violation]:
+        properties = {"group.protocol": protocol, "heartbeat.interval.ms": 1_000} if protocol == "classic" else _KIP_848
+        closed = MemberPlan("closed", 1, "g", ("t",), 0, properties, callback_ms=3_000, close_at_ms=close_at_ms)
+        comes = MemberPlan("comes", 1, "g", ("t",), 20_000, properties)
+        return violations(World(_world(closed, comes, end_ms=120_000), 1).run())
+
+    (violation,) = events("consumer", 22_000)
+    assert violation.kind == GIVEN_UP_TWICE
+    assert violation.detail == "closed/1 is to give up t-2, t-3, which it hasn't"
+    # Where it polls once more in between it hears that they are gone.
+    assert events("consumer", 25_000) == []
+    assert events("classic", 22_000) == []
 
 
 def test_a_member_waits_for_the_lost_answer_to_its_join_as_long_as_a_rebalance_may_take() -> None:
