@@ -162,8 +162,7 @@ def _callbacks(history: History) -> Iterator[Violation]:
         else:
             continue
         if wrong:
-            names = ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(wrong))
-            yield Violation(event.ts_ms, event.group_id, kind, f"{process} {what.format(names)}")
+            yield Violation(event.ts_ms, event.group_id, kind, f"{process} {what.format(_named(wrong))}")
 
 
 def _loses_next(history: History, place: int) -> bool:
@@ -175,11 +174,14 @@ def _loses_next(history: History, place: int) -> bool:
 
 def _kept_unawares(event: ApplicationEvent, owners: Owners) -> Iterator[Violation]:
     """Yields what a member loses without its application being told of it."""
-    kept = sorted(owners.owned_by(event.process) - set(event.partitions))
+    kept = owners.owned_by(event.process) - set(event.partitions)
     if kept:
-        names = ", ".join(f"{partition.topic}-{partition.partition}" for partition in kept)
-        detail = f"{event.process} is not told that it lost {names} with its other partitions"
+        detail = f"{event.process} is not told that it lost {_named(kept)} with its other partitions"
         yield Violation(event.ts_ms, event.group_id, KEPT_UNAWARES, detail)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(partitions))
 
 
 def _commits(history: History) -> Iterator[Violation]:

@@ -40,7 +40,7 @@ def repeats_itself(plan: WorldPlan) -> bool:
 
     Answers that come once in a while put off the next heartbeat of a KIP-848 member, each time by a drawn backoff.
     """
-    puts_off = plan.cadence_ms > 0 and any(m.properties.get("group.protocol") == "consumer" for m in plan.members)
+    puts_off = plan.cadence_ms > 0 and any(m.is_kip_848 for m in plan.members)
     return not puts_off and all(_is_on_time(m) for m in plan.members)
 
 
