@@ -103,6 +103,9 @@ class ApplicationLoops:
                 if process is not None:
                     self._loop(process, event)
             case e.Closes(name) | e.Crashes(name):
+                if name in self._processes:
+                    # If it has failed before, nobody starts it again.
+                    self._processes[name].has_failed = False
                 process = self._living(name)
                 if process is not None:
                     self._end(process, is_crash=isinstance(event, e.Crashes))
@@ -119,6 +122,8 @@ class ApplicationLoops:
                 self._go_on(process)
             case e.Stalls(name, length_ms) if process.doing is Doing.RUNNING:
                 self._poll(process)
+                if process.has_failed:
+                    return
                 process.doing = Doing.STALLED
                 process.poll_at_ms = None
                 self._members.tell(process, "stall")
@@ -146,10 +151,13 @@ class ApplicationLoops:
         elif process.in_callback is not None:
             # Its application is in poll until then.
             self._agenda.at(process.in_callback[1], e.Closes(process.plan.name))
-        else:
-            self._members.tell(process, "close")
-            process.doing = Doing.CLOSING
-            self._members.give(process, inputs.Close(_CLOSE_MS))
+        elif process.doing is not Doing.CLOSING:
+            self._close(process)
+
+    def _close(self, process: Process) -> None:
+        self._members.tell(process, "close")
+        process.doing = Doing.CLOSING
+        self._members.give(process, inputs.Close(_CLOSE_MS))
 
     def take(self, process: Process, event: inputs.Input) -> None:
         """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
@@ -158,7 +166,7 @@ class ApplicationLoops:
             event, inputs.Disconnect
         ):
             process.join_req = None
-        happened = self._members.give(process, event)
+        happened = self._give(process, event)
         # What a settled member does by itself, which are heartbeats, is nothing to its application.
         concerns = not isinstance(event, inputs.Tick) and (
             happened or isinstance(event, (inputs.Metadata, inputs.CallbackDone))
@@ -221,10 +229,19 @@ class ApplicationLoops:
         ):
             process.positions.update(read)
             self._members.give(process, inputs.Consumed(read))
-        return self._members.give(process, inputs.Poll())
+        return self._give(process, inputs.Poll())
+
+    def _give(self, process: Process, event: inputs.Input) -> bool:
+        """Gives a member an input; closes it if poll throws an exception that ends its application."""
+        happened = self._members.give(process, event)
+        if process.has_failed and process.doing is Doing.RUNNING:
+            self._close(process)
+        return happened and not process.has_failed
 
     def _plan_poll(self, process: Process) -> None:
         """Plans an application's next poll, if none is planned before it."""
+        if process.has_failed:
+            return
         at_ms = next_poll_ms(process, self._records, self._agenda.now_ms, self._members.chance)
         if at_ms is not None:
             self._poll_at(process, at_ms)

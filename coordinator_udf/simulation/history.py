@@ -143,6 +143,7 @@ class History:
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
         kip_848: the processes whose members are of KIP-848.
+        instances: the group and group.instance.id of processes that have one.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.
@@ -170,6 +171,7 @@ class History:
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
     kip_848: frozenset[str] = frozenset()
+    instances: dict[str, tuple[str, str]] = field(default_factory=dict)
     made_again: list[tuple[int, str]] = field(default_factory=list)
     memberships: list[KnownMembership] = field(default_factory=list)
     unsettled: list[Unsettled] = field(default_factory=list)
@@ -235,6 +237,11 @@ def history_of(plan: WorldPlan) -> History:
         plan.partitions_at_end(),
         misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
         kip_848=frozenset(member.name for member in plan.members if member.is_kip_848),
+        instances={
+            member.name: (member.group_id, member.properties["group.instance.id"])
+            for member in plan.members
+            if "group.instance.id" in member.properties
+        },
         made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,

@@ -2,7 +2,8 @@
 
 A partition has one owner at a time, as far as the protocols promise it: a member that is cut off or stalled may believe
 to own what the coordinator has given to another once its session is over, so an owner that the coordinator has removed
-doesn't count, nor one whose application stands still. Nor does a member break a promise that is given partitions after
+doesn't count, nor one whose application stands still, nor one whose group.instance.id another process has joined with
+by the classic protocol, before it hears of that. Nor does a member break a promise that is given partitions after
 it was removed, and before it heard of it: it finishes what it had been told before. Neither does one that has left by
 itself, whose application is told in one poll what the member was given before that, and that it lost what it had.
 
@@ -58,11 +59,13 @@ class _Excused:
 
     Who was removed is excused until it has heard of it: its application is told that it lost what it had, or its member
     has a new membership, of a generation or epoch that there wasn't yet when it was removed. Who is removed under an id
-    that it has no more isn't.
+    that it has no more isn't. A static member of the classic protocol is removed by the next one of its instance, too.
     """
 
     def __init__(self, history: History) -> None:
         self._process_of = history.process_of
+        self._instances = history.instances
+        self._kip_848 = history.kip_848
         to_come: list[tuple[int, int, KnownMembership | Removed]] = [(one.ts_ms, 0, one) for one in history.removals]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
@@ -100,6 +103,18 @@ class _Excused:
         if self._members.get(told.process) != told.member_id:
             self._members[told.process] = told.member_id
             self._gone.discard(told.process)
+            self._replaces(told)
+
+    def _replaces(self, told: KnownMembership) -> None:
+        """Takes note that a new member has the place of the other processes of its instance.
+
+        In KIP-848 it is refused until they have left.
+        """
+        instance = self._instances.get(told.process)
+        for process, member_id in self._members.items():
+            is_other = instance is not None and process != told.process and self._instances.get(process) == instance
+            if is_other and not {process, told.process} <= self._kip_848:
+                self._removed[process] = Removed(told.ts_ms, member_id, told.number)
 
     @property
     def now(self) -> set[str]:
@@ -146,6 +161,10 @@ def _callbacks(history: History) -> Iterator[Violation]:
     given_up: dict[str, set[TopicPartition]] = defaultdict(set)
     for event in history.events:
         process, told = event.process, set(event.partitions)
+        if event.event == "start":
+            # What a process had that failed isn't had by the one that is started in its place.
+            owned.pop(process, None)
+            given_up.pop(process, None)
         has, had = owned[process], given_up[process]
         kind = "wrong callback"
         if event.event == "assigned":

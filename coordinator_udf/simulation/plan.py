@@ -98,6 +98,8 @@ class MemberPlan:
         poll_ms: how long a call of poll lasts if nothing comes of it.
         process_ms: how long the application works between two calls.
         callback_ms: how long a rebalance callback takes.
+        again_ms: after how long the process is started again that ends because poll threw an exception, if no other has
+            its place by then; None: whatever poll throws, the application polls on.
         lateness_ms: how late the member's own timers are, each drawn from these: its machine is busy, too.
         beats_ms: when heartbeats went out, where that is known: one that is due about then goes out then.
         acks_ms: those of them that said what it owns, and mostly went out for that, and not because they were due.
@@ -130,6 +132,7 @@ class MemberPlan:
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0
+    again_ms: int | None = None
     lateness_ms: tuple[int, ...] = (0,)
     beats_ms: tuple[int, ...] = ()
     acks_ms: tuple[int, ...] = ()

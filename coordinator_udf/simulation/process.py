@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
@@ -55,6 +55,7 @@ class Process:
         is_watching: whether that is when it next looks whether its thread has anything for it.
         has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
+        has_failed: whether it ends, or has ended, because poll threw an exception.
         join_req: the JoinGroup or SyncGroup that waits for its answer.
         joined_ms: when its member last sent a JoinGroup.
         is_late_to_join: whether the commit that goes before its next JoinGroup was as late as that is to be.
@@ -79,6 +80,7 @@ class Process:
     is_watching: bool = False
     has_looked_twice: bool = False
     is_settled: bool = False
+    has_failed: bool = False
     join_req: int | None = None
     joined_ms: int = -1
     is_late_to_join: bool = False
@@ -95,6 +97,10 @@ class Process:
     def lives(self) -> bool:
         """Whether the process is there."""
         return self.doing is not Doing.GONE
+
+    def will_be_back(self, processes: Mapping[str, Process]) -> bool:
+        """Tells whether the process, which is gone, is started again: it failed, and no other has its place."""
+        return self.has_failed and f"{self.plan.client_id}/{self.plan.run + 1}" not in processes
 
     @property
     def is_about_to_join(self) -> bool:

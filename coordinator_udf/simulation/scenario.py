@@ -112,6 +112,7 @@ def _family(
             poll_ms=_ms(family.poll_s, draws),
             process_ms=_ms(family.process_s, draws),
             callback_ms=_ms(family.callback_s, draws),
+            again_ms=None if family.again_s is None else _ms(family.again_s, draws),
         )
         if family.habit is not None:
             until_s = scenario.end_s - scenario.quiet_s if family.until_s is None else family.until_s
@@ -161,8 +162,11 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
             case "crash":
                 changed[place] = replace(member, crash_at_ms=at_ms)
             case _:
-                changed[place] = replace(member, close_at_ms=at_ms)
-        if fault.back_s is not None:
+                beside_ms = 0 if fault.overlap_s is None else _ms(fault.overlap_s, draws)
+                changed[place] = replace(member, close_at_ms=at_ms + beside_ms)
+        if fault.overlap_s is not None:
+            changed.append(_replacement(member, fault, at_ms))
+        elif fault.back_s is not None:
             changed.append(_replacement(member, fault, at_ms + _ms(fault.back_s, draws)))
     return changed
 
@@ -194,6 +198,7 @@ def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[Membe
                 poll_ms=alike.poll_ms,
                 process_ms=alike.process_ms,
                 callback_ms=alike.callback_ms,
+                again_ms=alike.again_ms,
             )
         )
     return added

@@ -134,7 +134,8 @@ def _lengths(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
         meant = sum(one.count for one in scenario.members if one.habit is None and fault.group in {"", one.group})
         in_turn = {"deploy": meant + added, "migrate": meant + added, "scale": fault.count}.get(fault.kind, 1)
         over_s = _bounds(fault.at_s)[1] + (in_turn - 1) // fault.wave * fault.every_s
-        over_s += sum(_bounds(span)[1] for span in (fault.back_s or 0.0, fault.length_s, fault.by_s))
+        lengths = fault.back_s or 0.0, fault.overlap_s or 0.0, fault.length_s, fault.by_s
+        over_s += sum(_bounds(span)[1] for span in lengths)
         if over_s > LONGEST_S:
             yield (
                 f"faults[{number}].at_s is {_shown(fault.at_s)}, expected one with which the fault is over after "
@@ -200,6 +201,11 @@ def _faults(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
                     f"faults[{number}].{name} is missing, expected {_expected(Fault, name)}: "
                     f"a fault of the kind {fault.kind} needs it"
                 )
+        if fault.back_s is not None and fault.overlap_s is not None:
+            yield (
+                f"faults[{number}].overlap_s is {_shown(fault.overlap_s)}, expected none beside back_s: "
+                "a process is replaced before it goes or after it"
+            )
         groups = dict.fromkeys(family.group for family in scenario.members if family.habit is None)
         if fault.group and fault.group not in groups:
             yield f"faults[{number}].group is {fault.group!r}, expected a group with members without a habit: " + (

@@ -47,6 +47,8 @@ class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         poll_s: how long a poll lasts that brings nothing.
         process_s: how long the application works between two polls.
         callback_s: how long a rebalance callback takes.
+        again_s: after how long a process is started again that ends because poll threw an exception; None: none does,
+            the application polls on.
         habit: how they misbehave. Other faults don't happen to such members, and they are killed at ``until_s``, by
             default ``quiet_s`` before the world's end.
         every_s: how often they do what a member doesn't.
@@ -63,6 +65,7 @@ class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     poll_s: Span = 0.2
     process_s: Span = 0.02
     callback_s: Span = 0.0
+    again_s: Span | None = None
     habit: Habit | None = None
     every_s: Annotated[float, Meta(ge=0.001, le=LONGEST_S)] = 1.0
     until_s: Span | None = None
@@ -77,6 +80,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         group: whose members it happens to, or who is scaled; those of all groups, if none is said.
         count: how many members it happens to, drawn from all of these; how often for a failover.
         back_s: how long until a crashed or deployed process is replaced, or a deleted topic made again; None: never.
+        overlap_s: how long a process goes on beside the one that is deployed in its place; None: it goes first.
         length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
         by_s: how much longer messages take over a slow link.
         topic: which one grows or is deleted; the first one, if none is said.
@@ -89,6 +93,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: Count = 1
     every_s: Seconds = 1.0
     back_s: Span | None = None
+    overlap_s: Span | None = None
     length_s: Span = 0.0
     by_s: Span = 0.0
     wave: Count = 1
@@ -119,9 +124,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 #: The fields of each kind of fault beside ``kind`` and ``at_s``: those that it can't do without, and those that it can.
 FIELDS_OF: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "deploy": ((), ("back_s", "every_s", "group", "wave")),
+    "deploy": ((), ("back_s", "every_s", "group", "overlap_s", "wave")),
     "migrate": (("back_s",), ("every_s", "group", "wave")),
-    "restart": ((), ("back_s", "group")),
+    "restart": ((), ("back_s", "group", "overlap_s")),
     "crash": ((), ("back_s", "count", "group")),
     "stall": (("length_s",), ("count", "group")),
     "hang": (("length_s",), ("count", "group")),
@@ -142,8 +147,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 }
 #: The fields that are a `Span`, of each table that has any.
 SPANS = {
-    "members": ("start_s", "poll_s", "process_s", "callback_s", "until_s"),
-    "faults": ("at_s", "back_s", "length_s", "by_s"),
+    "members": ("start_s", "poll_s", "process_s", "callback_s", "again_s", "until_s"),
+    "faults": ("at_s", "back_s", "overlap_s", "length_s", "by_s"),
 }
 
 

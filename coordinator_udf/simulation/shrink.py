@@ -201,6 +201,8 @@ def _of_the_world(plan: WorldPlan) -> Iterator[tuple[int, str]]:
 def _of_member(member: MemberPlan) -> Iterator[tuple[int, str]]:
     protocol = member.properties.get("group.protocol", "classic")
     kind = protocol if member.habit is None else f"{protocol}, {member.habit}"
+    if "group.instance.id" in member.properties:
+        kind += f", static as {member.properties['group.instance.id']}"
     yield member.start_ms, f"{member.name} starts, in the group {member.group_id} ({kind})"
     for field, text in (
         ("stalls", "doesn't poll"),

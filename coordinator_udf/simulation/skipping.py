@@ -125,8 +125,11 @@ class Skipping:
             # Members are cut off or slow from then on, or no longer.
             unit.happened_ms = max(unit.happened_ms, unit.boundaries_ms.popleft())
         unit.look_ms = now_ms + _LOOK_MS
-        living = [process for name in unit.members if (process := self._processes.get(name)) and process.lives]
+        begun = [self._processes[name] for name in unit.members if name in self._processes]
+        living = [process for process in begun if process.lives]
         if not living or not unit.boundaries_ms or not self._is_at_rest(unit, living):
+            return
+        if any(not process.lives and process.will_be_back(self._processes) for process in begun):
             return
         found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
         learned = self._plan.start_ms + learned_ms(self._plan, living)

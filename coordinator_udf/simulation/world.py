@@ -250,8 +250,7 @@ class World:
     def _happen_seldom(self, event: e.Event) -> None:
         match event:
             case e.Start(plan):
-                process = self._processes[plan.name] = self._make_process(plan)
-                self._applications.start(process)
+                self._start(plan)
             case e.NextRequest(connection):
                 self._delivery.next_request(connection)
             case e.TimesOut(connection, req):
@@ -295,6 +294,16 @@ class World:
 
     # ---- members
 
+    def _start(self, plan: MemberPlan) -> None:
+        before = self._processes.get(plan.name)
+        if before is not None and not before.will_be_back(self._processes):
+            return
+        process = self._processes[plan.name] = self._make_process(plan)
+        if before is not None:
+            # Its deadlines are those of a process that is gone.
+            process.wakes = before.wakes
+        self._applications.start(process)
+
     def _jitter(self, name: str) -> float:
         return 0.8 + 0.4 * self.chance(name)
 
@@ -313,6 +322,8 @@ class World:
         self.history.settles(self._agenda.now_ms, process.plan.group_id, process.name, is_settled=True)
         for connection in self._network.close_all(process.name):
             self._delivery.next_request(connection)
+        if process.will_be_back(self._processes):
+            self._agenda.at(self._agenda.now_ms + (process.plan.again_ms or 0), e.Start(process.plan))
 
     def _to_member(self, name: str, event: inputs.Input) -> None:
         process = self._processes[name]
@@ -364,6 +375,8 @@ class World:
                 self.tell(process, "error", detail=f"{op}: {class_name}: {message}")
                 if op == "close":
                     self.end(process)
+                elif op == "poll" and process.plan.again_ms is not None:
+                    process.has_failed = True
             case _:
                 pass
 

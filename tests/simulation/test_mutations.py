@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator_udf.groups.classic import join
-from coordinator_udf.groups.consumer import change
+from coordinator_udf.groups.consumer import change, heartbeat, membership
 from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.offsets import OffsetStore
@@ -83,6 +83,14 @@ def _never_have_classic_members_join_a_consumer_group_again(monkeypatch: pytest.
     monkeypatch.setattr(member_apis, "_KINDS", kinds)
 
 
+def _let_static_members_join_for_living_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def join_static(*arguments: Any, create: bool, classic: bool) -> ConsumerMember:
+        # As members of the classic protocol may.
+        return membership.join_static(*arguments, create=create, classic=True)
+
+    monkeypatch.setattr(heartbeat, "join_static", join_static)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -104,6 +112,7 @@ def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
         (_give_away_what_is_not_revoked, "micro-batches", {"two owners"}),
         (_reconcile_while_reconciling, "slow-callbacks", {"wrong callback"}),
         (_never_have_classic_members_join_a_consumer_group_again, "mixed-protocols", {"unsettled", "waiting"}),
+        (_let_static_members_join_for_living_ones, "surge-deploy", {"two owners"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],

@@ -50,6 +50,12 @@ _WRONG = [
     ({"members": "{ count = 1, habit = 'rude' }"}, "members[0].habit is 'rude', expected one of deaf, never-syncs,"),
     ({"members": "{ count = 1, start_s = 'soon' }"}, "members[0].start_s is 'soon', expected a number of seconds, or"),
     ({"members": "{ count = 1, start_s = [9, 1] }"}, "members[0].start_s is [9.0, 1.0], expected a number of seconds,"),
+    ({"members": "{ count = 1, again_s = [9, 1] }"}, "members[0].again_s is [9.0, 1.0], expected a number of seconds,"),
+    (
+        {"faults": "{ kind = 'deploy', at_s = 5, back_s = 1, overlap_s = 2 }"},
+        "faults[0].overlap_s is 2.0, expected none beside back_s: a process is replaced before it goes or after it",
+    ),
+    ({"faults": "{ kind = 'crash', at_s = 5, overlap_s = 2 }"}, "faults[0].overlap_s is 2, expected none, for a fault"),
     ({"members": "{ count = 1, until_s = 5 }"}, "members[0].until_s is 5, expected none: only members with a habit"),
     ({"members": "{ count = 1, topics = ['u'] }"}, "members[0].topics has 'u', expected topics that there are: t"),
     ({"members": "{ count = 1, name = 'a/b' }"}, "members[0].name is 'a/b', expected a name without a slash"),
