@@ -15,6 +15,9 @@ from coordinator_udf.simulation.network import Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 
+#: Kafka's default of fetch.max.wait.ms.
+_FETCH_MAX_WAIT_MS = 500
+
 
 class MetadataRequests:
     """The questions for metadata of a world's members, of which each has one under way at most."""
@@ -27,13 +30,15 @@ class MetadataRequests:
         network: Network,
         processes: Mapping[str, Process],
         jitter: Callable[[str], float],
+        chance: Callable[[str], float],
     ) -> None:
-        """Takes the random factor of a process's backoff from ``jitter``."""
+        """Takes the factor of a process's backoff from ``jitter``, and how long its fetch waits from ``chance``."""
         self._plan = plan
         self._agenda = agenda
         self._network = network
         self._processes = processes
         self._jitter = jitter
+        self._chance = chance
 
     def ask(self, name: str, failed: int = 0) -> None:
         """Sends a process's question, the last ``failed`` of which got lost.
@@ -60,6 +65,18 @@ class MetadataRequests:
             self._ask_again(process, start_ms + there_at_ms, failed)
         else:
             self._agenda.at(back_ms, e.MetadataArrives(name), place=moment.place)
+
+    def fail_fetches(self, topic: str) -> None:
+        """Lets those learn of the cluster who have partitions of a topic that has just been deleted, or made again.
+
+        Their fetch, which waits for records, is told so, and they ask (FetchCollector.handleInitializeErrors).
+        """
+        now_ms = self._agenda.now_ms
+        for name, process in self._processes.items():
+            has_it = process.lives and any(partition.topic == topic for partition in process.owned)
+            if has_it and process.plan.cut_until_ms(now_ms - self._plan.start_ms) < 0:
+                wait_ms = round(_FETCH_MAX_WAIT_MS * self._chance(name))
+                self._agenda.at(now_ms + wait_ms, e.MetadataArrives(name, is_asked=False))
 
     def _ask_again(self, process: Process, lost_ms: int, failed: int) -> None:
         """Plans the next attempt, after the loss is seen and the backoff over."""

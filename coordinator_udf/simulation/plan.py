@@ -237,6 +237,7 @@ class WorldPlan:
         end_ms: when the world ends.
         begin_ms: when its history begins: what was before brings it to where that is, and doesn't count.
         quiet_ms: so long after the last fault members are all stable at the latest; None: at the end, at the latest.
+        fetches_fail: whether who has partitions of a topic that is deleted or made again hears of it by its fetches.
         keeps_requests: whether its history keeps the members' requests with their answers.
     """
 
@@ -254,6 +255,7 @@ class WorldPlan:
     rejoin_delays_ms: tuple[int, ...] = ()
     cadence_ms: int = 0
     quiet_ms: int | None = None
+    fetches_fail: bool = False
     keeps_requests: bool = False
     begin_ms: int = 0
     start_ms: int = 1_700_000_000_000

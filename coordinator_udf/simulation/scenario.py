@@ -58,7 +58,9 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
     names = tuple(topic.name for topic in scenario.topics)
     families = zip(scenario.members, client_ids(scenario), strict=True)
     members = [member for family, ids in families for member in _family(scenario, family, ids, names, draws)]
-    topics = [TopicPlan(topic.name, topic.partitions, records_s=topic.records_s) for topic in scenario.topics]
+    topics = [
+        TopicPlan(topic.name, topic.partitions, _ms(topic.at_s, draws), topic.records_s) for topic in scenario.topics
+    ]
     failovers: list[Failover] = []
     for fault in scenario.faults:
         if fault.kind == "failover":
@@ -76,6 +78,7 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
         failovers=failovers_apart(failovers),
         cadence_ms=scenario.cadence_ms,
+        fetches_fail=True,
         quiet_ms=round(scenario.quiet_s * 1000),
     )
     return replace(plan, end_ms=max(plan.end_ms, plan.last_fault_ms() + round(scenario.quiet_s * 1000)))
@@ -109,6 +112,7 @@ def _family(
             family.topics or topics,
             start_ms,
             properties,
+            family.pattern,
             poll_ms=_ms(family.poll_s, draws),
             process_ms=_ms(family.process_s, draws),
             callback_ms=_ms(family.callback_s, draws),
@@ -195,6 +199,7 @@ def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[Membe
                 alike.topics,
                 start_ms + round(number // fault.wave * fault.every_s * 1000),
                 {**alike.properties, **of_its_own},
+                alike.regex,
                 poll_ms=alike.poll_ms,
                 process_ms=alike.process_ms,
                 callback_ms=alike.callback_ms,

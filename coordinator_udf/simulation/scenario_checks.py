@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+from coordinator_udf.groups.consumer.regex import check_regex
 from coordinator_udf.members.config import MemberConfig
-from coordinator_udf.protocol.errors import BadRequest
+from coordinator_udf.protocol.errors import ApiError, BadRequest
 from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import make_process
 from coordinator_udf.simulation.scenario_fields import (
@@ -216,7 +217,7 @@ def _faults(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
 def _changes_of_topics(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
     """Yields which topics don't grow, or change while the change before isn't over."""
     partitions = {topic.name: topic.partitions for topic in scenario.topics}
-    over_s = dict.fromkeys(partitions, 0.0)
+    over_s = {topic.name: _bounds(topic.at_s)[1] for topic in scenario.topics}
     for number, fault in enumerate(scenario.faults):
         if fault.kind not in {"grow", "delete"}:
             continue
@@ -256,6 +257,14 @@ def _family(place: str, family: MembersFields, given: Mapping[str, Any], scenari
     for name in _OF_HABITS:
         if family.habit is None and name in given:
             yield f"{place}.{name} is {given[name]!r}, expected none: only members with a habit have it"
+    if family.pattern is not None:
+        if family.topics:
+            yield f"{place}.pattern is {family.pattern!r}, expected none beside topics: it says which they are"
+        try:
+            check_regex(family.pattern)
+            re.compile(family.pattern)
+        except (ApiError, re.error) as error:
+            yield f"{place}.pattern is {family.pattern!r}, expected a regular expression: {error}"
     for name, value in family.properties.items():
         if name not in PROPERTIES:
             close = get_close_matches(name, PROPERTIES, 1)

@@ -31,11 +31,12 @@ Kind = Literal[
 
 
 class TopicFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic of a scenario, with so many records a second in each partition."""
+    """A topic of a scenario, there from ``at_s`` on, with so many records a second in each partition."""
 
     name: Annotated[str, Meta(min_length=1)]
     partitions: Partitions
     records_s: Annotated[float, Meta(ge=0, le=MOST_RECORDS_S)] = 2.0
+    at_s: Span = 0.0
 
 
 class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +45,7 @@ class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: by default ``c``, and ``c2-``, ``c3-`` and so on for the next ones without a name.
         topics: what they subscribe to; all topics, if none is said.
+        pattern: what they subscribe to instead: the topics whose whole names match it, those that come later, too.
         poll_s: how long a poll lasts that brings nothing.
         process_s: how long the application works between two polls.
         callback_s: how long a rebalance callback takes.
@@ -61,6 +63,7 @@ class MembersFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_s: Span = 0.0
     static: bool = False
     topics: tuple[str, ...] = ()
+    pattern: Annotated[str, Meta(min_length=1)] | None = None
     properties: dict[str, Any] = {}
     poll_s: Span = 0.2
     process_s: Span = 0.02
@@ -147,6 +150,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 }
 #: The fields that are a `Span`, of each table that has any.
 SPANS = {
+    "topics": ("at_s",),
     "members": ("start_s", "poll_s", "process_s", "callback_s", "again_s", "until_s"),
     "faults": ("at_s", "back_s", "overlap_s", "length_s", "by_s"),
 }

@@ -36,6 +36,7 @@ class _Unit:
         boundaries_ms: when the plan has something in store for them, in order.
         happened_ms: when something last happened that wasn't a heartbeat or a commit.
         look_ms: when it is next to be looked at.
+        has_learned: whether it has learned all changes of topics, and was calm since for as long as that takes.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class _Unit:
         times_ms += [*boundaries_ms(members), plan.end_ms]
         self.boundaries_ms = deque(sorted(plan.start_ms + time for time in times_ms))
         self.happened_ms = self.look_ms = plan.start_ms
+        self.has_learned = False
 
 
 def _units_of(plan: WorldPlan) -> list[_Unit]:
@@ -132,11 +134,14 @@ class Skipping:
         if any(not process.lives and process.will_be_back(self._processes) for process in begun):
             return
         found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
-        learned = self._plan.start_ms + learned_ms(self._plan, living)
-        settled_ms = max(unit.happened_ms + found.settling_ms, learned)
+        settled_ms = unit.happened_ms + found.settling_ms
+        if not unit.has_learned:
+            start_ms = self._plan.start_ms
+            settled_ms = max(settled_ms, start_ms + learned_ms(self._plan, living, unit.happened_ms - start_ms))
         if settled_ms > now_ms:
             unit.look_ms = max(settled_ms, unit.look_ms)
             return
+        unit.has_learned = True
         periods = (unit.boundaries_ms[0] - now_ms - found.settling_ms) // found.period_ms
         sent = list(requests_of(living, self._consumer_heartbeat_ms))
         in_period = sum(found.period_ms // interval_ms for _, interval_ms in sent)

@@ -63,15 +63,19 @@ def rhythm(plan: WorldPlan, processes: Collection[Process], consumer_heartbeat_m
     return Rhythm(lcm(*intervals), settling_ms)
 
 
-def learned_ms(plan: WorldPlan, processes: Iterable[Process]) -> int:
-    """Returns when processes have learned of all topics' growth, in milliseconds from the start; at 0 if none grows.
+def learned_ms(plan: WorldPlan, processes: Iterable[Process], happened_ms: int) -> int:
+    """Returns when processes have learned how topics changed, in milliseconds from the start; at 0 if none does.
 
     Classic ones see it when they next ask for metadata, and that comes later each time by as long as the last answer
-    took: so such a stretch doesn't repeat itself.
+    took: so such a stretch doesn't repeat itself. Who is to join again, and commits what is of a deleted topic for as
+    long as a rebalance may take, doesn't look at metadata meanwhile, and sees it when it asks after that.
+
+    Args:
+        happened_ms: when something last happened to them.
     """
-    grown_ms = max((topic.at_ms for topic in plan.topics), default=0)
+    changed_ms = max((topic.at_ms for topic in plan.topics), default=0)
     ages = (process.config.metadata_max_age_ms for process in processes if not process.is_threaded)
-    return grown_ms + max(ages, default=0) + _SLACK_MS if grown_ms > 0 else 0
+    return max(changed_ms, happened_ms) + max(ages, default=0) + _SLACK_MS if changed_ms > 0 else 0
 
 
 def requests_of(processes: Collection[Process], consumer_heartbeat_ms: int) -> Iterator[tuple[str, int]]:

@@ -33,7 +33,7 @@ from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinator
 from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
-from coordinator_udf.simulation.history import ApplicationEvent, History, Waiting, history_of
+from coordinator_udf.simulation.history import ApplicationEvent, History, history_of
 from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.measures import removals
 from coordinator_udf.simulation.metadata_requests import MetadataRequests
@@ -44,6 +44,7 @@ from coordinator_udf.simulation.process import Committed, Doing, Process, make_p
 from coordinator_udf.simulation.skipping import Skipping
 from coordinator_udf.simulation.stretches import repeats_itself
 from coordinator_udf.simulation.topics import Topics
+from coordinator_udf.simulation.waiting import still_waiting
 from coordinator_udf.simulation.watcher import Watcher
 
 _EVENT_OF = {"onPartitionsAssigned": "assigned", "onPartitionsRevoked": "revoked", "onPartitionsLost": "lost"}
@@ -93,7 +94,12 @@ class World:
             watcher=watcher,
         )
         self._metadata = MetadataRequests(
-            plan, agenda=self._agenda, network=self._network, processes=self._processes, jitter=self._jitter
+            plan,
+            agenda=self._agenda,
+            network=self._network,
+            processes=self._processes,
+            jitter=self._jitter,
+            chance=self.chance,
         )
         self._applications = self._make_applications()
         self._skipping = self._make_skipping(settings) if skips and repeats_itself(plan) else None
@@ -148,16 +154,7 @@ class World:
         """Lets everything happen up to the world's end."""
         self.advance(self._plan.start_ms + self._plan.end_ms)
         self._commits.look()
-        self.history.waiting = [
-            Waiting(
-                process.plan.group_id,
-                process.plan.name,
-                self._network.has_lost(process.plan.name, "JoinGroup"),
-                self.history.unsettled_since_ms(process.name),
-            )
-            for process in self._processes.values()
-            if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
-        ]
+        self.history.waiting = still_waiting(self._processes.values(), self._network, self.history)
         self.history.decisions = self._coordinator.shard.decisions
         self.history.removals = removals(self.history.decisions)
         return self.history
@@ -270,7 +267,10 @@ class World:
     def _happen_outside(self, event: e.Event) -> None:
         match event:
             case e.TopicGrows(name, partitions, topic_id):
+                is_another = not partitions or name not in self._topics
                 self._topics.grow(name, partitions, topic_id)
+                if is_another and self._plan.fetches_fail:
+                    self._metadata.fail_fetches(name)
                 self._coordinator.set_topics(self._agenda.now_ms, self._topics)
             case e.TopicsAre(topics):
                 self._topics.replace(topics)

@@ -50,6 +50,19 @@ _WRONG = [
     ({"members": "{ count = 1, habit = 'rude' }"}, "members[0].habit is 'rude', expected one of deaf, never-syncs,"),
     ({"members": "{ count = 1, start_s = 'soon' }"}, "members[0].start_s is 'soon', expected a number of seconds, or"),
     ({"members": "{ count = 1, start_s = [9, 1] }"}, "members[0].start_s is [9.0, 1.0], expected a number of seconds,"),
+    ({"members": "{ count = 1, pattern = '(a' }"}, "members[0].pattern is '(a', expected a regular expression: "),
+    (
+        {"members": "{ count = 1, pattern = 't.*', topics = ['t'] }"},
+        "members[0].pattern is 't.*', expected none beside topics: it says which they are",
+    ),
+    ({"topics": "{ name = 't', partitions = 4, at_s = [9, 1] }"}, "topics[0].at_s is [9.0, 1.0], expected a number of"),
+    (
+        {
+            "topics": "{ name = 't', partitions = 4, at_s = [10, 30] }",
+            "faults": "{ kind = 'grow', at_s = 20, partitions = 5 }",
+        },
+        "faults[0].at_s is 20.0, expected a time after what happens to t before, and that there is the topic then",
+    ),
     ({"members": "{ count = 1, again_s = [9, 1] }"}, "members[0].again_s is [9.0, 1.0], expected a number of seconds,"),
     (
         {"faults": "{ kind = 'deploy', at_s = 5, back_s = 1, overlap_s = 2 }"},
