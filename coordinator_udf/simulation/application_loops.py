@@ -103,12 +103,18 @@ class ApplicationLoops:
                 if process is not None:
                     self._loop(process, event)
             case e.Closes(name) | e.Crashes(name):
-                if name in self._processes:
-                    # If it has failed before, nobody starts it again.
-                    self._processes[name].has_failed = False
+                self._ends_for_good(name)
                 process = self._living(name)
                 if process is not None:
                     self._end(process, is_crash=isinstance(event, e.Crashes))
+
+    def _ends_for_good(self, name: str) -> None:
+        """Has nobody start a process again that has failed."""
+        process = self._processes.get(name)
+        if process is not None and process.has_failed:
+            process.has_failed = False
+            if not process.lives:
+                self._history.settles(self._agenda.now_ms, process.plan.group_id, name, is_settled=True)
 
     def _living(self, name: str) -> Process | None:
         process = self._processes.get(name)

@@ -37,6 +37,8 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 #: What a commit is refused with for a topic that is gone.
+#: What members only are told.
+_TO_MEMBERS = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
 _NO_TOPIC = frozenset({Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.UNKNOWN_TOPIC_ID})
 
 
@@ -62,6 +64,17 @@ def refused_partitions(answer: Answered, names: Mapping[str, str]) -> Iterator[T
         for place in topic["partitions"]:
             if place["errorCode"]:
                 yield TopicPartition(topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
+
+
+def is_accepted(answer: Answered) -> bool:
+    """Tells whether an answer to a heartbeat, a SyncGroup or an OffsetCommit takes who asked for a member."""
+    match answer.request.api:
+        case "Heartbeat" | "SyncGroup" | "ConsumerGroupHeartbeat":
+            return answer.body["errorCode"] in _TO_MEMBERS
+        case "OffsetCommit":
+            return any(not place["errorCode"] for topic in answer.body["topics"] for place in topic["partitions"])
+        case _:
+            return False
 
 
 def misses_topic(answer: Answered) -> bool:

@@ -15,6 +15,7 @@ from coordinator_udf.simulation.coordinator import (
     Answered,
     SimulatedCoordinator,
     acknowledged_commits,
+    is_accepted,
     misses_topic,
     refused_partitions,
 )
@@ -57,6 +58,7 @@ class Delivery:
         self._history = history
         self._draws = draws
         self._watcher = watcher
+        self._has_static_members = any("group.instance.id" in member.properties for member in plan.members)
         #: Answers that wait for the end of the micro-batch, where the coordinator hands them out once in a while.
         self._held: list[Answered] = []
 
@@ -172,6 +174,8 @@ class Delivery:
                     self._history.failed_commit_ms[connection.member] = answer.ts_ms
                 if any(refused_partitions(answer, names)):
                     self._history.refused.append((answer.ts_ms, answer.request.body["groupId"]))
+            if self._has_static_members and is_accepted(answer):
+                self._history.accepted_ms[answer.request.body["memberId"]] = arrived_ms
             process = self._processes[connection.member]
             late_ms = process.timekeeper.answered_late_ms(answer.request.api, arrived_ms)
             if self._plan.keeps_requests:

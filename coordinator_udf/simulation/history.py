@@ -113,6 +113,17 @@ class Removed(msgspec.Struct, frozen=True):
     number: int
 
 
+class Replaced(Removed, frozen=True):
+    """The end of a membership because another process joined with its instance id.
+
+    Attributes:
+        by_api: the API by which it did.
+    """
+
+    group_id: str
+    by_api: str
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A time in which a process that was there was not stable, or closed."""
 
@@ -143,7 +154,8 @@ class History:
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
         kip_848: the processes whose members are of KIP-848.
-        instances: the group and group.instance.id of processes that have one.
+        accepted_ms: when the last request came that the coordinator took from a member id, in worlds of static members.
+        replacements: which static members others of their instances replaced.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.
@@ -171,7 +183,8 @@ class History:
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
     kip_848: frozenset[str] = frozenset()
-    instances: dict[str, tuple[str, str]] = field(default_factory=dict)
+    accepted_ms: dict[str, int] = field(default_factory=dict)
+    replacements: list[Replaced] = field(default_factory=list)
     made_again: list[tuple[int, str]] = field(default_factory=list)
     memberships: list[KnownMembership] = field(default_factory=list)
     unsettled: list[Unsettled] = field(default_factory=list)
@@ -185,6 +198,8 @@ class History:
     def take(self, event: ApplicationEvent) -> None:
         """Takes note of something that an application did or was told."""
         self.events.append(event)
+        if event.event == "start":
+            self.failed_commit_ms.pop(event.process, None)
         if event.event in {"start", "close"}:
             self.settles(event.ts_ms, event.group_id, event.process, is_settled=False)
 
@@ -237,11 +252,6 @@ def history_of(plan: WorldPlan) -> History:
         plan.partitions_at_end(),
         misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
         kip_848=frozenset(member.name for member in plan.members if member.is_kip_848),
-        instances={
-            member.name: (member.group_id, member.properties["group.instance.id"])
-            for member in plan.members
-            if "group.instance.id" in member.properties
-        },
         made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,

@@ -22,7 +22,7 @@ import re2
 
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.falling_numbers import falling_numbers
-from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed
+from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
@@ -44,6 +44,7 @@ def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
     found = [
         *_two_owners(history),
+        *_not_fenced(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
@@ -64,15 +65,20 @@ class _Excused:
 
     def __init__(self, history: History) -> None:
         self._process_of = history.process_of
-        self._instances = history.instances
-        self._kip_848 = history.kip_848
         to_come: list[tuple[int, int, KnownMembership | Removed]] = [(one.ts_ms, 0, one) for one in history.removals]
+        to_come += [(one.ts_ms, 0, one) for one in history.replacements if self._may_live_on(one, history)]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
         self._members: dict[str, str] = {}
         self._gone: set[str] = set()
         self._removed: dict[str, Removed] = {}
         self._stalled: set[str] = set()
+
+    @staticmethod
+    def _may_live_on(replaced: Replaced, history: History) -> bool:
+        """Tells whether the process of a replaced member may be there: between two members of KIP-848 it has left."""
+        was_kip_848 = history.process_of.get(replaced.member_id) in history.kip_848
+        return not (was_kip_848 and replaced.by_api == "ConsumerGroupHeartbeat")
 
     def take(self, place: int, event: ApplicationEvent) -> None:
         """Takes note of all that was before an event, and of the event, which has so many before it."""
@@ -103,18 +109,6 @@ class _Excused:
         if self._members.get(told.process) != told.member_id:
             self._members[told.process] = told.member_id
             self._gone.discard(told.process)
-            self._replaces(told)
-
-    def _replaces(self, told: KnownMembership) -> None:
-        """Takes note that a new member has the place of the other processes of its instance.
-
-        In KIP-848 it is refused until they have left.
-        """
-        instance = self._instances.get(told.process)
-        for process, member_id in self._members.items():
-            is_other = instance is not None and process != told.process and self._instances.get(process) == instance
-            if is_other and not {process, told.process} <= self._kip_848:
-                self._removed[process] = Removed(told.ts_ms, member_id, told.number)
 
     @property
     def now(self) -> set[str]:
@@ -153,6 +147,16 @@ def _two_owners(history: History) -> Iterator[Violation]:
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
+
+
+def _not_fenced(history: History) -> Iterator[Violation]:
+    """Yields which static members the coordinator took requests from after others had replaced them."""
+    for replaced in history.replacements:
+        accepted_ms = history.accepted_ms.get(replaced.member_id, 0)
+        if accepted_ms > replaced.ts_ms:
+            process = history.process_of.get(replaced.member_id, replaced.member_id)
+            detail = f"{process} is taken for a member after another process of its instance has its place"
+            yield Violation(accepted_ms, replaced.group_id, "not fenced", detail)
 
 
 def _callbacks(history: History) -> Iterator[Violation]:

@@ -7,13 +7,15 @@ lost, was not killed and has not closed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
+from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.timers import JOIN, REBALANCE, SESSION, SYNC
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.history import ApplicationEvent, History, Removed
+from coordinator_udf.simulation.history import ApplicationEvent, History, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
 
 _TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
@@ -22,6 +24,8 @@ _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 #: rebalance (to join, to send SyncGroup, to give partitions up).
 _REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
 #: Events after which a process reads nothing more, and those that take partitions from it.
+#: The end of what is said when a static member is replaced.
+_BEFORE = re.compile(", before member (.+)$")
 _ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
 
@@ -101,6 +105,23 @@ def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> lis
     ]
 
 
+def replacements(decisions: Iterable[Decisions]) -> list[Replaced]:
+    """Returns which static members were replaced by others of their instances."""
+    return [
+        Replaced(
+            row[_TRANSITION["ts"]],
+            found[1],
+            row[_TRANSITION["generation"]],
+            row[_TRANSITION["group_id"]],
+            row[_TRANSITION["cause_api"]],
+        )
+        for decided in decisions
+        for row in decided.transitions
+        if row[_TRANSITION["rule"]] == GroupEvent.STATIC_MEMBER_REPLACED
+        and (found := _BEFORE.search(row[_TRANSITION["reason"]])) is not None
+    ]
+
+
 def unowned_ms(events: Sequence[ApplicationEvent], partitions: Born, span: tuple[int, int]) -> int:
     """Returns the milliseconds without an owner in a span, summed over partitions."""
     return sum(unowned_each_ms(events, partitions, span).values())
@@ -141,7 +162,9 @@ def stopped_each_ms(events: Sequence[ApplicationEvent], span: tuple[int, int]) -
     ended: set[str] = set()
     for event in events:
         owners.take(event)
-        if event.event in _ENDS:
+        if event.event == "start":
+            ended.discard(event.process)
+        elif event.event in _ENDS:
             ended.add(event.process)
         has_none = event.event in _TAKES and not owners.owned_by(event.process)
         if event.process not in ended and (event.event == "start" or has_none):

@@ -265,7 +265,10 @@ class WorldPlan:
         return [self.start_ms + topic.at_ms for topic in self.topics if topic.at_ms > 0]
 
     def last_fault_ms(self) -> int:
-        """Returns when the last of what happens to members, topics and the coordinator is over."""
+        """Returns when the last of what happens to members, topics and the coordinator is over.
+
+        Who failed by then is started again after that.
+        """
         moments = [topic.at_ms for topic in self.topics]
         moments += [failover.at_ms + failover.down_ms for failover in self.failovers]
         moments += [removal.at_ms for removal in self.removals]
@@ -277,7 +280,7 @@ class WorldPlan:
             moments += [slow.at_ms + slow.length_ms + slow.by_ms for slow in member.slow]
             moments += [at_ms for at_ms, _ in member.resubscribes]
             moments += [at_ms for _, at_ms in member.rejoins]
-        return max(moments, default=0)
+        return max(moments, default=0) + max((member.again_ms or 0 for member in self.members), default=0)
 
     def partitions_at_end(self) -> dict[str, int]:
         """Returns how many partitions the topics have that there are at the end."""

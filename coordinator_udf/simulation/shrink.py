@@ -203,6 +203,8 @@ def _of_member(member: MemberPlan) -> Iterator[tuple[int, str]]:
     kind = protocol if member.habit is None else f"{protocol}, {member.habit}"
     if "group.instance.id" in member.properties:
         kind += f", static as {member.properties['group.instance.id']}"
+    if member.again_ms is not None:
+        kind += f", and again {member.again_ms} ms after poll threw"
     yield member.start_ms, f"{member.name} starts, in the group {member.group_id} ({kind})"
     for field, text in (
         ("stalls", "doesn't poll"),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from coordinator_udf.simulation.history import History, Waiting
 from coordinator_udf.simulation.network import Network
 from coordinator_udf.simulation.process import Doing, Process
 
 
-def still_waiting(processes: Iterable[Process], network: Network, history: History) -> list[Waiting]:
-    """Returns the processes that are neither settled nor gone."""
+def still_waiting(processes: Mapping[str, Process], network: Network, history: History) -> list[Waiting]:
+    """Returns the processes that are neither settled nor gone for good."""
     return [
         Waiting(
             process.plan.group_id,
@@ -18,6 +18,8 @@ def still_waiting(processes: Iterable[Process], network: Network, history: Histo
             network.has_lost(process.name, "JoinGroup"),
             history.unsettled_since_ms(process.name),
         )
-        for process in processes
-        if process.doing is Doing.CLOSING or (process.doing is Doing.RUNNING and not process.is_settled)
+        for process in processes.values()
+        if process.doing is Doing.CLOSING
+        or (process.doing is Doing.RUNNING and not process.is_settled)
+        or (process.doing is Doing.GONE and process.will_be_back(processes))
     ]

@@ -35,7 +35,7 @@ from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import ApplicationEvent, History, history_of
 from coordinator_udf.simulation.kept_commits import KeptCommits
-from coordinator_udf.simulation.measures import removals
+from coordinator_udf.simulation.measures import removals, replacements
 from coordinator_udf.simulation.metadata_requests import MetadataRequests
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
@@ -154,9 +154,10 @@ class World:
         """Lets everything happen up to the world's end."""
         self.advance(self._plan.start_ms + self._plan.end_ms)
         self._commits.look()
-        self.history.waiting = still_waiting(self._processes.values(), self._network, self.history)
+        self.history.waiting = still_waiting(self._processes, self._network, self.history)
         self.history.decisions = self._coordinator.shard.decisions
         self.history.removals = removals(self.history.decisions)
+        self.history.replacements = replacements(self.history.decisions)
         return self.history
 
     # ---- time
@@ -297,6 +298,7 @@ class World:
     def _start(self, plan: MemberPlan) -> None:
         before = self._processes.get(plan.name)
         if before is not None and not before.will_be_back(self._processes):
+            self.history.settles(self._agenda.now_ms, plan.group_id, plan.name, is_settled=True)
             return
         process = self._processes[plan.name] = self._make_process(plan)
         if before is not None:
@@ -319,11 +321,13 @@ class World:
         """Ends a process, and with it its connections."""
         process.doing = Doing.GONE
         process.owned = frozenset()
-        self.history.settles(self._agenda.now_ms, process.plan.group_id, process.name, is_settled=True)
         for connection in self._network.close_all(process.name):
             self._delivery.next_request(connection)
+        now_ms = self._agenda.now_ms
         if process.will_be_back(self._processes):
-            self._agenda.at(self._agenda.now_ms + (process.plan.again_ms or 0), e.Start(process.plan))
+            self._agenda.at(now_ms + (process.plan.again_ms or 0), e.Start(process.plan))
+        else:
+            self.history.settles(now_ms, process.plan.group_id, process.name, is_settled=True)
 
     def _to_member(self, name: str, event: inputs.Input) -> None:
         process = self._processes[name]

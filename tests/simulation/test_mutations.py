@@ -12,13 +12,15 @@ from typer.testing import CliRunner
 
 from coordinator_udf.groups.classic import join
 from coordinator_udf.groups.consumer import change, heartbeat, membership
+from coordinator_udf.groups.consumer.change import Change
 from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
+from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.offsets import OffsetStore
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.reconciler import Reconciler
-from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.shard import member_apis
 from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
 from coordinator_udf.simulation.invariants import KAFKAS_OWN
@@ -91,6 +93,32 @@ def _let_static_members_join_for_living_ones(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(heartbeat, "join_static", join_static)
 
 
+def _never_fence_classic_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = member_apis._KINDS[ClassicGroup]
+
+    def content(*arguments: Any) -> Errors:
+        try:
+            return told.heartbeat(*arguments)
+        except ApiError as error:
+            if error.error is Errors.FENCED_INSTANCE_ID:
+                return Errors.NONE
+            raise
+
+    kinds = {**member_apis._KINDS, ClassicGroup: told._replace(heartbeat=content)}
+    monkeypatch.setattr(member_apis, "_KINDS", kinds)
+
+
+def _never_give_an_instance_id_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    first: dict[tuple[str, str], str] = {}
+
+    def join_static(change: Change, member_id: str, instance_id: str, *, create: bool, classic: bool) -> ConsumerMember:
+        if create and first.setdefault((change.group.group_id, instance_id), member_id) != member_id:
+            raise ApiError(Errors.UNRELEASED_INSTANCE_ID)
+        return membership.join_static(change, member_id, instance_id, create=create, classic=classic)
+
+    monkeypatch.setattr(heartbeat, "join_static", join_static)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -113,6 +141,9 @@ def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
         (_reconcile_while_reconciling, "slow-callbacks", {"wrong callback"}),
         (_never_have_classic_members_join_a_consumer_group_again, "mixed-protocols", {"unsettled", "waiting"}),
         (_let_static_members_join_for_living_ones, "surge-deploy", {"two owners"}),
+        (_never_fence_classic_members, "surge-deploy", {"not fenced"}),
+        # Its processes are started again and again, and none lives at the end.
+        (_never_give_an_instance_id_free, "surge-deploy", {"waiting", "unsettled"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.invariants import violations
-from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, TopicPlan, WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
 from tests.conftest import ROOT
@@ -119,6 +119,31 @@ def test_a_static_member_of_kip_848_that_polls_on_when_it_was_refused_does_nothi
     assert [(one.kind, one.detail) for one in violations(history)] == [
         ("waiting", "c1/2 waits at the end, long after the last fault")
     ]
+
+
+@pytest.mark.parametrize("again_ms", [2_000, 7_000])
+def test_a_process_that_is_started_again_and_again_waits(again_ms: int) -> None:
+    plan = _overlap(_KIP_848, again_ms)
+    first, second, *others = plan.members
+    history = World(
+        replace(plan, members=(first, replace(second, close_at_ms=None), *others), quiet_ms=30_000), 1
+    ).run()
+    assert {(one.kind, one.detail) for one in violations(history)} == {
+        ("waiting", "c1/2 waits at the end, long after the last fault")
+    }
+
+
+@pytest.mark.parametrize("kind", ["hangs", "cuts"])
+def test_who_was_replaced_is_excused_also_if_the_next_process_never_learns_that_it_joined(kind: str) -> None:
+    plan = _overlap(_CLASSIC, 5_000)
+    first, second, third, after = plan.members
+    away: dict[str, Any] = {kind: ((Hang if kind == "hangs" else Cut)(29_000, 40_000),)}
+    killed = replace(after, slow=(Slow(30_000, 60_000, 800),), crash_at_ms=32_500)
+    members = first, replace(second, close_at_ms=None, **away), third, killed
+    history = World(replace(plan, members=members, end_ms=150_000), 1).run()
+    assert {one.by_api for one in history.replacements} == {"JoinGroup"}
+    assert not [event for event in _told(history, "c1/2") if event.event == "assigned"]
+    assert violations(history) == []
 
 
 @pytest.mark.parametrize("end", ["close_at_ms", "crash_at_ms"])
