@@ -109,6 +109,21 @@ def test_members_share_partitions_and_take_over_from_one_that_leaves_and_one_tha
     asyncio.run(scenario())
 
 
+def test_a_member_ends_that_is_told_something_in_the_moment_in_which_it_is_abandoned(front: Front) -> None:
+    """asyncio.wait_for of Python 3.11 doesn't pass a cancellation on where what it waits for has just come."""
+
+    async def scenario() -> None:
+        member = await _member(front, "range", "c0")
+        await _until(lambda: bool(member.assignment))
+        await asyncio.sleep(0.01)
+        member.consumed({})
+        await asyncio.sleep(0)
+        ended, _ = await asyncio.wait({asyncio.ensure_future(member.abandon())}, timeout=20)
+        assert ended
+
+    asyncio.run(scenario())
+
+
 def test_a_commit_is_there_for_who_asks_and_refused_after_the_end(front: Front) -> None:
     async def scenario() -> None:
         member = await _member(front, "range", "c0")

@@ -12,7 +12,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Self
 
 from coordinator_udf.members import inputs
@@ -148,8 +147,9 @@ class DrivenMember:
         self._is_over = True
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.result()
         for task in list(self._tasks):
             task.cancel()
         await self._transport.close()
@@ -166,7 +166,8 @@ class DrivenMember:
 
     async def _run(self) -> None:
         next_poll = 0.0
-        while True:
+        # A cancellation alone doesn't end it: wait_for of Python 3.11 keeps it to itself where an event has just come.
+        while not self._is_over:
             now = time.monotonic()
             if now >= next_poll and not self._is_blocked():
                 self._take(inputs.Poll())
@@ -262,7 +263,7 @@ class DrivenMember:
             self._events.put_nowait(inputs.Response(request.req, body))
 
     async def _ask_metadata(self, asked: MetadataRequest) -> None:
-        while True:
+        while not self._is_over:
             try:
                 view = await asyncio.wait_for(self._transport.metadata(asked), self.config.request_timeout_ms / 1000)
             except (ConnectionError, TimeoutError):
