@@ -36,9 +36,9 @@ class Answered(msgspec.Struct, frozen=True):
     body: Mapping[str, Any]
 
 
-#: What a commit is refused with for a topic that is gone.
 #: What members only are told.
 _TO_MEMBERS = frozenset({Errors.NONE, Errors.REBALANCE_IN_PROGRESS})
+#: What a commit is refused with for a topic that is gone.
 _NO_TOPIC = frozenset({Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.UNKNOWN_TOPIC_ID})
 
 

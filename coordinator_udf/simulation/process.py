@@ -99,8 +99,8 @@ class Process:
         return self.doing is not Doing.GONE
 
     def will_be_back(self, processes: Mapping[str, Process]) -> bool:
-        """Tells whether the process, which is gone, is started again: it failed, and no other has its place."""
-        return self.has_failed and f"{self.plan.client_id}/{self.plan.run + 1}" not in processes
+        """Tells whether the process is gone and started again: it failed, and no other has its place."""
+        return self.has_failed and not self.lives and f"{self.plan.client_id}/{self.plan.run + 1}" not in processes
 
     @property
     def is_about_to_join(self) -> bool:

@@ -131,7 +131,7 @@ class Skipping:
         living = [process for process in begun if process.lives]
         if not living or not unit.boundaries_ms or not self._is_at_rest(unit, living):
             return
-        if any(not process.lives and process.will_be_back(self._processes) for process in begun):
+        if any(process.will_be_back(self._processes) for process in begun):
             return
         found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
         settled_ms = unit.happened_ms + found.settling_ms

@@ -21,5 +21,5 @@ def still_waiting(processes: Mapping[str, Process], network: Network, history: H
         for process in processes.values()
         if process.doing is Doing.CLOSING
         or (process.doing is Doing.RUNNING and not process.is_settled)
-        or (process.doing is Doing.GONE and process.will_be_back(processes))
+        or process.will_be_back(processes)
     ]

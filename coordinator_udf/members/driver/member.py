@@ -263,7 +263,7 @@ class DrivenMember:
             self._events.put_nowait(inputs.Response(request.req, body))
 
     async def _ask_metadata(self, asked: MetadataRequest) -> None:
-        while not self._is_over:
+        while True:
             try:
                 view = await asyncio.wait_for(self._transport.metadata(asked), self.config.request_timeout_ms / 1000)
             except (ConnectionError, TimeoutError):
