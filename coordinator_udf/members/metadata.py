@@ -68,6 +68,9 @@ class ConsumerMetadata:
         """Returns how long the backoff allows no request, in milliseconds."""
         if self._expires_in_ms(now_ms) == 0:
             self._equivalent_answers = 0
+        if now_ms - self._last_refresh_ms >= self._refresh_backoff.max_ms:
+            # No backoff is longer.
+            return 0
         allowed_in = max(self._last_refresh_ms + self._refresh_backoff.backoff_ms(0) - now_ms, 0)
         if self._equivalent_answers:
             again = self._last_refresh_ms + self._refresh_backoff.backoff_ms(self._equivalent_answers - 1) - now_ms
