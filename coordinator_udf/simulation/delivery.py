@@ -9,6 +9,7 @@ import msgspec
 
 from coordinator_udf.members.classic.rebalance import TO_REVOKE
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
 from coordinator_udf.simulation.coordinator import (
@@ -19,7 +20,7 @@ from coordinator_udf.simulation.coordinator import (
     misses_topic,
     refused_partitions,
 )
-from coordinator_udf.simulation.history import AnsweredRequest, History
+from coordinator_udf.simulation.history import AnsweredRequest, History, TurnedAway
 from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
@@ -128,7 +129,19 @@ class Delivery:
             self._history.count(request.api)
             if self._watcher is not None:
                 self._watcher.reached(connection, request, self._agenda.now_ms)
-            self.send_back(self._coordinator.request(self._agenda.now_ms, connection, request))
+            answers = self._coordinator.request(self._agenda.now_ms, connection, request)
+            if self._history.limits_sizes:
+                self._note_turned_away(answers)
+            self.send_back(answers)
+
+    def _note_turned_away(self, answers: Iterable[Answered]) -> None:
+        """Takes note of who is told that its group is full: always at once."""
+        for answer in answers:
+            if answer.body.get("errorCode") == Errors.GROUP_MAX_SIZE_REACHED:
+                process, member_id = self._processes[answer.connection.member], answer.request.body["memberId"]
+                instance_id = process.config.group_instance_id
+                told = TurnedAway(answer.ts_ms, process.plan.group_id, process.name, member_id, instance_id)
+                self._history.turned_away.append(told)
 
     def send_back(self, answers: Iterable[Answered]) -> None:
         """Puts answers on their way: at once, or with the micro-batch that ends next.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,8 @@ from coordinator_udf.simulation.plan import WorldPlan
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
+#: As large a group as there may be if nobody says how large (the default of group.max.size).
+NO_LIMIT: Final = 2**31 - 1
 
 
 class ApplicationEvent(msgspec.Struct, frozen=True):
@@ -124,6 +126,21 @@ class Replaced(Removed, frozen=True):
     by_api: str
 
 
+class TurnedAway(msgspec.Struct, frozen=True):
+    """A process that was told that its group is full (GROUP_MAX_SIZE_REACHED).
+
+    Attributes:
+        member_id: the one with which it asked; empty if it had none.
+        instance_id: its group.instance.id; None if it has none.
+    """
+
+    ts_ms: int
+    group_id: str
+    process: str
+    member_id: str
+    instance_id: str | None
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A time in which a process that was there was not stable, or closed."""
 
@@ -157,6 +174,8 @@ class History:
         accepted_ms: when the last request came that the coordinator took from a member id, in worlds of static members.
         replacements: which static members others of their instances replaced.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
+        turned_away: who was told that its group is full, where groups have a greatest size.
+        classic_max_size, consumer_max_size: how many members a group of either type may have.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.
         lost_joins: when processes gave up waiting for the answer to a JoinGroup that got lost.
@@ -186,6 +205,9 @@ class History:
     accepted_ms: dict[str, int] = field(default_factory=dict)
     replacements: list[Replaced] = field(default_factory=list)
     made_again: list[tuple[int, str]] = field(default_factory=list)
+    turned_away: list[TurnedAway] = field(default_factory=list)
+    classic_max_size: int = NO_LIMIT
+    consumer_max_size: int = NO_LIMIT
     memberships: list[KnownMembership] = field(default_factory=list)
     unsettled: list[Unsettled] = field(default_factory=list)
     lost_joins: list[tuple[int, str]] = field(default_factory=list)
@@ -194,6 +216,11 @@ class History:
     loses_connections: bool = False
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def limits_sizes(self) -> bool:
+        """Whether groups have a greatest size."""
+        return min(self.classic_max_size, self.consumer_max_size) < NO_LIMIT
 
     def take(self, event: ApplicationEvent) -> None:
         """Takes note of something that an application did or was told."""
@@ -253,6 +280,8 @@ def history_of(plan: WorldPlan) -> History:
         misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
         kip_848=frozenset(member.name for member in plan.members if member.is_kip_848),
         made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
+        classic_max_size=int(plan.settings.get("group.max.size", NO_LIMIT)),
+        consumer_max_size=int(plan.settings.get("group.consumer.max.size", NO_LIMIT)),
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,
         loses_connections=plan.network.loss > 0,

@@ -22,6 +22,7 @@ import re2
 
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.falling_numbers import falling_numbers
+from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
@@ -37,11 +38,14 @@ OLD_RETRY = "old retry"
 #: The application of a KIP-848 member is to give up once more what it has just given up.
 GIVEN_UP_TWICE = "given up twice"
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
-KAFKAS_OWN = frozenset({LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT, OLD_RETRY, GIVEN_UP_TWICE})
+KAFKAS_OWN = frozenset(
+    {LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT, OLD_RETRY, GIVEN_UP_TWICE, NO_WAY_BACK, OVER_FULL, PUT_OUT}
+)
 
 
 def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
+    full = FullGroups(history)
     found = [
         *_two_owners(history),
         *_not_fenced(history),
@@ -49,8 +53,9 @@ def violations(history: History) -> list[Violation]:
         *falling_numbers(history),
         *_commits(history),
         *_unsettled(history),
-        *_waiting(history),
-        *_too_long(history),
+        *full.violations(),
+        *_waiting(history, full),
+        *_too_long(history, full),
     ]
     return sorted(found, key=lambda violation: violation.ts_ms)
 
@@ -246,23 +251,30 @@ def _given_ms(history: History, commit: Commit) -> int:
     )
 
 
-def _waiting(history: History) -> Iterator[Violation]:
+def _waiting(history: History, full: FullGroups) -> Iterator[Violation]:
     for one in history.waiting:
+        turned_away_ms = full.turned_away_ms(one.process, one.since_ms, history.end_ms)
+        since_ms = one.since_ms if turned_away_ms is None else turned_away_ms
+        may_wait = history.loses_connections or turned_away_ms is not None
+        if turned_away_ms is not None and full.is_full_at_end(one.group_id):
+            # There is no place for it, whether it goes on trying or not.
+            continue
         if one.for_lost_join:
             detail = f"{one.process} still waits for the answer to a JoinGroup that got lost"
             yield Violation(history.end_ms, one.group_id, LOST_JOIN, detail)
-        elif not history.loses_connections or history.end_ms - one.since_ms >= (history.quiet_ms or 0):
-            # Where connections get lost up to the end, somebody may have lost one just before it.
+        elif not may_wait or history.end_ms - since_ms >= (history.quiet_ms or 0):
+            # Where connections get lost up to the end, or groups are full, that may have happened just before it.
             detail = f"{one.process} waits at the end, long after the last fault"
             yield Violation(history.end_ms, one.group_id, "waiting", detail)
 
 
-def _too_long(history: History) -> Iterator[Violation]:
+def _too_long(history: History, full: FullGroups) -> Iterator[Violation]:
     """Yields who wasn't stable for longer than it may take after the last fault, and was at the end."""
     if history.quiet_ms is None:
         return
     for one in history.unsettled:
-        since_ms = max(one.since_ms, history.quiet_from_ms)
+        turned_away_ms = full.turned_away_ms(one.process, one.since_ms, one.until_ms)
+        since_ms = max(one.since_ms, history.quiet_from_ms, turned_away_ms or 0)
         if one.until_ms - since_ms > history.quiet_ms:
             is_lost = any(
                 process == one.process and one.since_ms <= ts_ms <= one.until_ms

@@ -23,9 +23,9 @@ _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 #: The timers that remove members: of those of whom nothing was heard, and of those that are late with their part of a
 #: rebalance (to join, to send SyncGroup, to give partitions up).
 _REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
-#: Events after which a process reads nothing more, and those that take partitions from it.
 #: The end of what is said when a static member is replaced.
 _BEFORE = re.compile(", before member (.+)$")
+#: Events after which a process reads nothing more, and those that take partitions from it.
 _ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
 

@@ -129,6 +129,32 @@ def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VirtualTimeShard, "load", partial)
 
 
+def _let_anybody_into_classic_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join.Join, "_accepts", lambda *_: True)
+
+
+def _let_anybody_into_consumer_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "check_room", lambda *_: None)
+
+
+def _keep_a_place_of_each_classic_group_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    accepts = join.Join._accepts
+
+    def with_one_less(self: join.Join) -> bool:
+        limit = self.ctx.settings.group_max_size
+        return accepts(self) and (self.body.member_id in self.group.members or len(self.group.members) < limit - 1)
+
+    monkeypatch.setattr(join.Join, "_accepts", with_one_less)
+
+
+def _keep_a_place_of_each_consumer_group_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_one_less(ctx: Any, group: ConsumerGroup, member_id: str) -> None:
+        if member_id not in group.members and len(group.members) >= ctx.settings.group_consumer_max_size - 1:
+            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED)
+
+    monkeypatch.setattr(heartbeat, "check_room", with_one_less)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scenario", "kinds"),
     [
@@ -144,6 +170,10 @@ def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
         (_never_fence_classic_members, "surge-deploy", {"not fenced"}),
         # Its processes are started again and again, and none lives at the end.
         (_never_give_an_instance_id_free, "surge-deploy", {"waiting", "unsettled"}),
+        (_let_anybody_into_classic_groups, "full-groups", {"too many members"}),
+        (_let_anybody_into_consumer_groups, "full-groups", {"too many members"}),
+        (_keep_a_place_of_each_classic_group_free, "full-groups", {"waiting"}),
+        (_keep_a_place_of_each_consumer_group_free, "full-groups", {"turned away", "waiting"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
