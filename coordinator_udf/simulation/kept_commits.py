@@ -17,11 +17,21 @@ class KeptCommits:
     To look only when a world ends would miss those that are lost and followed by others, which are higher.
     """
 
-    def __init__(self, *, agenda: Agenda, coordinator: SimulatedCoordinator, topics: Topics, history: History) -> None:
+    def __init__(
+        self,
+        *,
+        agenda: Agenda,
+        coordinator: SimulatedCoordinator,
+        topics: Topics,
+        history: History,
+        retention_ms: int,
+    ) -> None:
+        """Makes one that has taken none; ``retention_ms``: the coordinator may let go of those that are so old."""
         self._agenda = agenda
         self._coordinator = coordinator
         self._topics = topics
         self._history = history
+        self._retention_ms = retention_ms
         self._taken: dict[tuple[str, TopicPartition], Commit] = {}
 
     def take(self, commits: Iterable[Commit]) -> None:
@@ -36,7 +46,7 @@ class KeptCommits:
         taken = self._taken.get((group_id, partition))
         if taken is not None and offset is not None and offset < taken.offset:
             del self._taken[group_id, partition]
-            if self._is_of_same_topic(taken):
+            if self._is_of_same_topic(taken) and self._agenda.now_ms - taken.ts_ms < self._retention_ms:
                 self._history.lost.append(taken)
         return offset
 

@@ -79,7 +79,11 @@ class World:
         self._deadlines = Deadlines(self._processes)
         self.history = history_of(plan)
         self._commits = KeptCommits(
-            agenda=self._agenda, coordinator=self._coordinator, topics=self._topics, history=self.history
+            agenda=self._agenda,
+            coordinator=self._coordinator,
+            topics=self._topics,
+            history=self.history,
+            retention_ms=settings.offsets_retention_ms,
         )
         self._delivery = Delivery(
             plan,
