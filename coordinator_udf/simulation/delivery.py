@@ -220,6 +220,7 @@ class Delivery:
             return
         left = {"memberId": "" if instance_id else member_id, "groupInstanceId": instance_id}
         body = {"groupId": plan.group_id, "members": [{**left, "reason": "member was removed by an admin"}]}
+        self._history.asked_to_remove.add((now_ms, plan.group_id))
         answer, others = self._coordinator.remove(now_ms, body)
         self.send_back(others)
         if self._plan.keeps_requests:

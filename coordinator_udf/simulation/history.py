@@ -106,6 +106,8 @@ class KnownMembership(msgspec.Struct, frozen=True):
 class Removed(msgspec.Struct, frozen=True):
     """The end of a membership by the coordinator's timers: a member was silent or missed a phase of a rebalance.
 
+    Or by an administrator.
+
     Attributes:
         number: the group's generation or epoch by then: no membership that ended with it has a higher one.
     """
@@ -172,6 +174,8 @@ class History:
         misbehaving: the processes that don't keep to the protocol.
         kip_848: the processes whose members are of KIP-848.
         accepted_ms: when the last request came that the coordinator took from a member id, in worlds of static members.
+        dismissals: whom administrators removed.
+        asked_to_remove: when administrators asked for that, and in which group.
         replacements: which static members others of their instances replaced.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
         turned_away: who was told that its group is full, where groups have a greatest size.
@@ -203,6 +207,8 @@ class History:
     misbehaving: frozenset[str] = frozenset()
     kip_848: frozenset[str] = frozenset()
     accepted_ms: dict[str, int] = field(default_factory=dict)
+    dismissals: list[Removed] = field(default_factory=list)
+    asked_to_remove: set[tuple[int, str]] = field(default_factory=set)
     replacements: list[Replaced] = field(default_factory=list)
     made_again: list[tuple[int, str]] = field(default_factory=list)
     turned_away: list[TurnedAway] = field(default_factory=list)

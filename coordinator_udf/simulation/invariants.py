@@ -70,7 +70,8 @@ class _Excused:
 
     def __init__(self, history: History) -> None:
         self._process_of = history.process_of
-        to_come: list[tuple[int, int, KnownMembership | Removed]] = [(one.ts_ms, 0, one) for one in history.removals]
+        removed = *history.removals, *history.dismissals
+        to_come: list[tuple[int, int, KnownMembership | Removed]] = [(one.ts_ms, 0, one) for one in removed]
         to_come += [(one.ts_ms, 0, one) for one in history.replacements if self._may_live_on(one, history)]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))

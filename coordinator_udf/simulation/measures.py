@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
@@ -120,6 +120,27 @@ def replacements(decisions: Iterable[Decisions]) -> list[Replaced]:
         if row[_TRANSITION["rule"]] == GroupEvent.STATIC_MEMBER_REPLACED
         and (found := _BEFORE.search(row[_TRANSITION["reason"]])) is not None
     ]
+
+
+def dismissals(decisions: Iterable[Decisions], asked: Collection[tuple[int, str]]) -> list[Removed]:
+    """Returns whom administrators removed; ``asked``: when they asked for it, and in which group."""
+    return [
+        Removed(*(row[_TRANSITION[name]] for name in ("ts", "cause_member_id", "generation")))
+        for decided in decisions
+        for row in decided.transitions
+        if row[_TRANSITION["cause_api"]] == "LeaveGroup"
+        and row[_TRANSITION["rule"]] == GroupEvent.MEMBER_LEFT
+        and row[_TRANSITION["members"]] is None
+        and (row[_TRANSITION["ts"]], row[_TRANSITION["group_id"]]) in asked
+    ]
+
+
+def conclude(history: History, decisions: list[Decisions]) -> None:
+    """Puts what a world's coordinator decided into its history, and whose memberships ended with it."""
+    history.decisions = decisions
+    history.removals = removals(decisions)
+    history.replacements = replacements(decisions)
+    history.dismissals = dismissals(decisions, history.asked_to_remove)
 
 
 def unowned_ms(events: Sequence[ApplicationEvent], partitions: Born, span: tuple[int, int]) -> int:

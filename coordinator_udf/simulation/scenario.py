@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -17,6 +17,7 @@ from coordinator_udf.simulation.plan import (
     Hang,
     MemberPlan,
     NetworkPlan,
+    Removal,
     Slow,
     Stall,
     TopicPlan,
@@ -62,11 +63,14 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         TopicPlan(topic.name, topic.partitions, _ms(topic.at_s, draws), topic.records_s) for topic in scenario.topics
     ]
     failovers: list[Failover] = []
+    removals: list[Removal] = []
     for fault in scenario.faults:
         if fault.kind == "failover":
             failovers += [Failover(_ms(fault.at_s, draws), _ms(fault.length_s, draws)) for _ in range(fault.count)]
         elif fault.kind in {"grow", "delete"}:
             topics += _changed_topic(topics, fault, draws)
+        elif fault.kind == "remove":
+            removals += _removals(members, fault, draws)
         else:
             members = _disturbed(members, fault, draws)
     plan = WorldPlan(
@@ -77,6 +81,7 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         settings={"offsets.topic.partition.check": True, **scenario.coordinator},
         network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
         failovers=failovers_apart(failovers),
+        removals=tuple(removals),
         cadence_ms=scenario.cadence_ms,
         fetches_fail=True,
         quiet_ms=round(scenario.quiet_s * 1000),
@@ -134,10 +139,9 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     """Returns the members with what a fault does to some of their processes, and the processes that replace these."""
     if fault.kind == "scale":
         return [*members, *_added(members, fault, draws)]
-    newest = {member.client_id: place for place, member in enumerate(members) if _is_meant(member, fault)}
-    everybody = list(newest.values())
+    everybody = _newest(members, fault)
     chosen = everybody
-    if fault.kind in {"crash", "stall", "hang", "cut", "slow"}:
+    if fault.kind in {"crash", "stall", "hang", "cut", "slow", "subscribe"}:
         chosen = draws.sample(everybody, min(fault.count, len(everybody)))
     changed = list(members)
     start_ms = _ms(fault.at_s, draws)
@@ -163,6 +167,9 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
                 slow = Slow(at_ms, length_ms, _ms(fault.by_s, draws))
                 changed[place] = replace(member, slow=(*member.slow, slow))
                 continue
+            case "subscribe":
+                changed[place] = replace(member, resubscribes=(*member.resubscribes, (at_ms, fault.topics)))
+                continue
             case "crash":
                 changed[place] = replace(member, crash_at_ms=at_ms)
             case _:
@@ -176,7 +183,21 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
 
 
 def _is_meant(member: MemberPlan, fault: Fault) -> bool:
-    return member.habit is None and fault.group in {"", member.group_id}
+    # Nobody can subscribe to a pattern and to topics (IllegalStateException).
+    may = fault.kind != "subscribe" or member.regex is None
+    return may and member.habit is None and fault.group in {"", member.group_id}
+
+
+def _newest(members: list[MemberPlan], fault: Fault) -> list[int]:
+    """Returns the places of the last process of each member that a fault may happen to."""
+    return list({member.client_id: place for place, member in enumerate(members) if _is_meant(member, fault)}.values())
+
+
+def _removals(members: list[MemberPlan], fault: Fault, draws: Random) -> Iterator[Removal]:
+    """Yields which processes' members an administrator removes, and when."""
+    everybody = _newest(members, fault)
+    for place in draws.sample(everybody, min(fault.count, len(everybody))):
+        yield Removal(max(_ms(fault.at_s, draws), members[place].start_ms + 1), members[place].name)
 
 
 def _added(members: list[MemberPlan], fault: Fault, draws: Random) -> list[MemberPlan]:

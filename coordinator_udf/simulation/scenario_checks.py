@@ -167,6 +167,9 @@ def _topics(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
             if name not in names:
                 yield f"members[{number}].topics has {name!r}, expected topics that there are: {known}"
     for number, fault in enumerate(scenario.faults):
+        for name in fault.topics:
+            if name not in names:
+                yield f"faults[{number}].topics has {name!r}, expected topics that there are: {known}"
         if fault.topic and fault.topic not in names:
             yield f"faults[{number}].topic is {fault.topic!r}, expected a topic that there is: {known}"
 
@@ -207,11 +210,21 @@ def _faults(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
                 f"faults[{number}].overlap_s is {_shown(fault.overlap_s)}, expected none beside back_s: "
                 "a process is replaced before it goes or after it"
             )
-        groups = dict.fromkeys(family.group for family in scenario.members if family.habit is None)
-        if fault.group and fault.group not in groups:
-            yield f"faults[{number}].group is {fault.group!r}, expected a group with members without a habit: " + (
-                ", ".join(groups) or "there is none"
-            )
+        if fault.kind == "subscribe" and given.get("topics") == []:
+            yield f"faults[{number}].topics is [], expected one topic at least"
+        if fault.group:
+            yield from _group(f"faults[{number}].group", fault, scenario)
+
+
+def _group(place: str, fault: Fault, scenario: Scenario) -> Iterator[str]:
+    """Yields whether a fault's group has nobody whom it may happen to."""
+    keeps_pattern = fault.kind == "subscribe"
+    meant = (one for one in scenario.members if one.habit is None and not (keeps_pattern and one.pattern is not None))
+    groups = dict.fromkeys(family.group for family in meant)
+    if fault.group not in groups:
+        what = "without a habit and without a pattern" if keeps_pattern else "without a habit"
+        known = ", ".join(groups) or "there is none"
+        yield f"{place} is {fault.group!r}, expected a group with members {what}: {known}"
 
 
 def _changes_of_topics(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:

@@ -26,8 +26,9 @@ Count = Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
 Partitions = Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)]
 Milliseconds = Annotated[int, Meta(ge=0, le=LONGEST_S * 1000)]
 Kind = Literal[
-    "deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "failover", "grow", "delete"
-]
+    "deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "subscribe", "remove", "failover",
+    "grow", "delete",
+]  # fmt: skip
 
 
 class TopicFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +87,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         overlap_s: how long a process goes on beside the one that is deployed in its place; None: it goes first.
         length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
         by_s: how much longer messages take over a slow link.
+        topics: what members subscribe to from then on.
         topic: which one grows or is deleted; the first one, if none is said.
         partitions: how many a topic grows to.
     """
@@ -100,6 +102,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     length_s: Span = 0.0
     by_s: Span = 0.0
     wave: Count = 1
+    topics: tuple[str, ...] = ()
     topic: str = ""
     partitions: Partitions | None = None
 
@@ -136,6 +139,8 @@ FIELDS_OF: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cut": (("length_s",), ("count", "group")),
     "slow": (("length_s", "by_s"), ("count", "group")),
     "scale": ((), ("count", "every_s", "group", "wave")),
+    "subscribe": (("topics",), ("count", "group")),
+    "remove": ((), ("count", "group")),
     "failover": ((), ("count", "length_s")),
     "grow": (("partitions",), ("topic",)),
     "delete": ((), ("back_s", "topic")),

@@ -16,7 +16,7 @@ from coordinator_udf.simulation.world import World
 #: double the search takes up to twice as long.
 _MAX_WORLDS = 400
 #: What may be left out of a member's plan, by the field.
-_LISTS = ("stalls", "cuts", "hangs", "refusals", "slow")
+_LISTS = ("stalls", "cuts", "hangs", "refusals", "slow", "resubscribes")
 _SINGLE = ("habit", "crash_at_ms", "close_at_ms")
 
 
@@ -61,7 +61,9 @@ class _Search:
         names = list(dict.fromkeys(name_of(member) for member in plan.members))
 
         def without(plan: WorldPlan, left_out: Collection[Hashable]) -> WorldPlan:
-            return replace(plan, members=tuple(one for one in plan.members if name_of(one) not in left_out))
+            members = tuple(one for one in plan.members if name_of(one) not in left_out)
+            left = {member.name for member in members}
+            return replace(plan, members=members, removals=tuple(one for one in plan.removals if one.process in left))
 
         return self._with_fewer(plan, names, without)
 
@@ -70,6 +72,9 @@ class _Search:
             plan,
             plan.failovers,
             lambda plan, left_out: replace(plan, failovers=_without(plan.failovers, left_out)),
+        )
+        plan = self._with_fewer(
+            plan, plan.removals, lambda plan, left_out: replace(plan, removals=_without(plan.removals, left_out))
         )
         changes = [topic for topic in plan.topics if topic.at_ms > 0]
         plan = self._with_fewer(
@@ -186,6 +191,8 @@ def _of_the_world(plan: WorldPlan) -> Iterator[tuple[int, str]]:
         yield topic.at_ms, f"{topic.name} {has}"
     for failover in plan.failovers:
         yield failover.at_ms, f"the coordinator is away for {failover.down_ms} ms"
+    for removal in plan.removals:
+        yield removal.at_ms, f"an administrator removes {removal.process}"
     low, high = plan.network.latency_ms
     if plan.network.latency_ms != NetworkPlan().latency_ms:
         yield (
@@ -214,6 +221,8 @@ def _of_member(member: MemberPlan) -> Iterator[tuple[int, str]]:
     ):
         for one in getattr(member, field):
             yield one.at_ms, f"{member.name} {text} for {one.length_ms} ms"
+    for at_ms, topics in member.resubscribes:
+        yield at_ms, f"{member.name} subscribes to {', '.join(topics) or 'nothing'}"
     for slow in member.slow:
         yield slow.at_ms, f"{member.name}'s messages take {slow.by_ms} ms longer for {slow.length_ms} ms"
     if member.crash_at_ms is not None:

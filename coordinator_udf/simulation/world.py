@@ -35,7 +35,7 @@ from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.history import ApplicationEvent, History, history_of
 from coordinator_udf.simulation.kept_commits import KeptCommits
-from coordinator_udf.simulation.measures import removals, replacements
+from coordinator_udf.simulation.measures import conclude
 from coordinator_udf.simulation.metadata_requests import MetadataRequests
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
@@ -159,9 +159,7 @@ class World:
         self.advance(self._plan.start_ms + self._plan.end_ms)
         self._commits.look()
         self.history.waiting = still_waiting(self._processes, self._network, self.history)
-        self.history.decisions = self._coordinator.shard.decisions
-        self.history.removals = removals(self.history.decisions)
-        self.history.replacements = replacements(self.history.decisions)
+        conclude(self.history, self._coordinator.shard.decisions)
         return self.history
 
     # ---- time

@@ -104,6 +104,23 @@ _WRONG = [
         "faults[0].wave is 2, expected none, for a fault of the kind",
     ),
     ({"faults": "{ kind = 'stall', at_s = 1 }"}, "faults[0].length_s is missing, expected a number of seconds"),
+    ({"faults": "{ kind = 'subscribe', at_s = 1 }"}, "faults[0].topics is missing, expected"),
+    (
+        {"faults": "{ kind = 'subscribe', at_s = 1, topics = [] }"},
+        "faults[0].topics is [], expected one topic at least",
+    ),
+    (
+        {"faults": "{ kind = 'subscribe', at_s = 1, topics = ['x'] }"},
+        "faults[0].topics has 'x', expected topics that there are: t",
+    ),
+    (
+        {
+            "members": "{ count = 1, pattern = 't.*' }",
+            "faults": "{ kind = 'subscribe', at_s = 1, topics = ['t'], group = 'g' }",
+        },
+        "faults[0].group is 'g', expected a group with members without a habit and without a pattern: there is none",
+    ),
+    ({"faults": "{ kind = 'remove', at_s = 1, length_s = 1 }"}, "faults[0].length_s is 1, expected none, for a fault"),
     ({"faults": "{ kind = 'grow', at_s = 1 }"}, "faults[0].partitions is missing, expected a whole number"),
     ({"faults": "{ kind = 'grow', at_s = 1, partitions = -3 }"}, "faults[0].partitions is -3, expected a whole number"),
     ({"faults": "{ kind = 'grow', at_s = 1, partitions = 4 }"}, "faults[0].partitions is 4, expected more than the 4"),
