@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ from coordinator_udf.groups.model.classic import ClassicGroup
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.offsets import OffsetStore
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
+from coordinator_udf.members.classic.subscription_changes import SubscriptionChanges
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.reconciler import Reconciler
 from coordinator_udf.protocol.errors import ApiError, Errors
@@ -155,6 +157,29 @@ def _keep_a_place_of_each_consumer_group_free(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(heartbeat, "check_room", with_one_less)
 
 
+def _never_take_another_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    wishes = heartbeat.ConsumerHeartbeat._wishes
+
+    def first(self: heartbeat.ConsumerHeartbeat, member: ConsumerMember) -> ConsumerMember:
+        said = wishes(self, member)
+        return (
+            said
+            if self.body.member_epoch == 0
+            else msgspec.structs.replace(said, subscribed_topic_names=member.subscribed_topic_names)
+        )
+
+    monkeypatch.setattr(heartbeat.ConsumerHeartbeat, "_wishes", first)
+
+
+def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    joining = SubscriptionChanges.joining
+
+    def once(self: SubscriptionChanges) -> frozenset[str]:
+        return joining(self) if self._joined_with is None else self._joined_with
+
+    monkeypatch.setattr(SubscriptionChanges, "joining", once)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scenario", "kinds"),
     [
@@ -174,6 +199,9 @@ def _keep_a_place_of_each_consumer_group_free(monkeypatch: pytest.MonkeyPatch) -
         (_let_anybody_into_consumer_groups, "full-groups", {"too many members"}),
         (_keep_a_place_of_each_classic_group_free, "full-groups", {"waiting"}),
         (_keep_a_place_of_each_consumer_group_free, "full-groups", {"turned away", "waiting"}),
+        (_never_take_another_subscription, "removed-and-resubscribed", {"unsettled"}),
+        # A member joins again and again for what it never asks for.
+        (_never_join_again_for_another_subscription, "removed-and-resubscribed", {"waiting", "unsettled"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
