@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from coordinator_udf.groups.decisions import COLUMNS
 from coordinator_udf.simulation.history import History, TurnedAway
@@ -33,104 +33,151 @@ _WHAT = {
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 
 
-class _Members(NamedTuple):
-    """A group's members from a time on.
+class _Size(NamedTuple):
+    """How large a group is from a time on.
 
     Attributes:
         is_classic: whether the group is of the classic protocol.
-        limit: how many it may have.
-        instances: the instance ids of those that are static, by member id.
+        limit: how many members it may have.
+        static: how many of its members are static.
     """
 
     ts_ms: int
     is_classic: bool
     limit: int
-    instances: dict[str, str | None]
+    members: int
+    static: int
 
     @property
     def is_full(self) -> bool:
-        return len(self.instances) >= self.limit
+        return self.members >= self.limit
+
+
+class _Group:
+    """Who is in a group, as far as its records were read, and whom of those who are it turned away.
+
+    Attributes:
+        sizes: how large it was, in the order of time.
+        put_out: who was turned away as a member of a classic group.
+        shut_out: who was turned away though its instance was a member.
+    """
+
+    def __init__(self, turned_away: Iterable[TurnedAway]) -> None:
+        """Makes a group that nobody is in; ``turned_away``: whom it turns away, in the order of time."""
+        self.sizes: list[_Size] = []
+        self.put_out: set[TurnedAway] = set()
+        self.shut_out: set[TurnedAway] = set()
+        self._to_come = deque(turned_away)
+        self._instances: dict[str, str | None] = {}
+        self._members: dict[str, str] = {}
+
+    def read(self, ts_ms: int, limit: int, member_id: str | None, value: Mapping[str, Any] | None) -> None:
+        """Takes a record in: that of a member of KIP-848, or, without a member id, that of a classic group."""
+        self.turn_away(ts_ms)
+        if member_id is None:
+            self._instances, self._members = {}, {}
+            for member in () if value is None else value["members"]:
+                self._add(member["memberId"], member["groupInstanceId"])
+        else:
+            instance_id = self._instances.pop(member_id, None)
+            if instance_id is not None and self._members[instance_id] == member_id:
+                del self._members[instance_id]
+            if value is not None:
+                self._add(member_id, value["instanceId"])
+        self.sizes.append(_Size(ts_ms, member_id is None, limit, len(self._instances), len(self._members)))
+
+    def _add(self, member_id: str, instance_id: str | None) -> None:
+        self._instances[member_id] = instance_id
+        if instance_id is not None:
+            self._members[instance_id] = member_id
+
+    def turn_away(self, ts_ms: int) -> None:
+        """Looks who those are that are turned away up to a time: before the records of that time, whatever they say."""
+        while self._to_come and self._to_come[0].ts_ms <= ts_ms:
+            one = self._to_come.popleft()
+            if one.member_id in self._instances:
+                if self.sizes[-1].is_classic:
+                    self.put_out.add(one)
+            elif one.instance_id in self._members:
+                self.shut_out.add(one)
+
+    def about(self, ts_ms: int) -> list[_Size]:
+        """Returns how large it may have been in a moment: before it, in it, and as its next record has it."""
+        first = bisect_left(self.sizes, ts_ms, key=lambda one: one.ts_ms)
+        after = bisect_right(self.sizes, ts_ms, key=lambda one: one.ts_ms)
+        return self.sizes[max(first - 1, 0) : after + 1]
 
 
 class FullGroups:
     """Which groups were full when, in a world in which groups have a greatest size."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
-        self._members: dict[str, list[_Members]] = defaultdict(list)
-        self._turned_away: dict[str, list[int]] = defaultdict(list)
-        if history.limits_sizes:
-            self._read_records()
-            for one in history.turned_away:
-                if any(members.is_full for members in self._about(one.group_id, one.ts_ms)):
-                    self._turned_away[one.process].append(one.ts_ms)
+        self._turned_away = history.turned_away
+        self._groups = _read_groups(history) if history.limits_sizes else {}
+        self._times_ms: dict[str, list[int]] = defaultdict(list)
+        for one in self._turned_away:
+            if any(size.is_full for size in self._about(one)):
+                self._times_ms[one.process].append(one.ts_ms)
 
-    def _read_records(self) -> None:
-        last: dict[str, _Members] = {}
-        for said in self._history.decisions:
-            for row in said.records:
-                group_id, kind, body = (row[_RECORD[name]] for name in ("group_id", "record_type", "body"))
-                if kind not in {"GroupMetadata", "ConsumerGroupMemberMetadata"}:
-                    continue
-                value = None if body is None else json.loads(body)
-                if kind == "GroupMetadata":
-                    told = () if value is None else value["members"]
-                    instances = {member["memberId"]: member["groupInstanceId"] for member in told}
-                    limit = self._history.classic_max_size
-                else:
-                    instances = dict(last[group_id].instances) if group_id in last else {}
-                    member_id = row[_RECORD["member_id"]]
-                    instances.pop(member_id, None)
-                    if value is not None:
-                        instances[member_id] = value["instanceId"]
-                    limit = self._history.consumer_max_size
-                last[group_id] = _Members(row[_RECORD["ts"]], kind == "GroupMetadata", limit, instances)
-                self._members[group_id].append(last[group_id])
-
-    def _about(self, group_id: str, ts_ms: int) -> list[_Members]:
-        """Returns what a group's members may have been in a moment: before it, in it, and as its next record has it."""
-        members = self._members[group_id]
-        first = bisect_left(members, ts_ms, key=lambda one: one.ts_ms)
-        after = bisect_right(members, ts_ms, key=lambda one: one.ts_ms)
-        return members[max(first - 1, 0) : after + 1]
+    def _about(self, refused: TurnedAway) -> list[_Size]:
+        group = self._groups.get(refused.group_id)
+        return [] if group is None else group.about(refused.ts_ms)
 
     def turned_away_ms(self, process: str, since_ms: int, until_ms: int) -> int | None:
         """Returns when a process was last turned away from its group in a span of time, for that was full; or None."""
-        times_ms = self._turned_away[process]
+        times_ms = self._times_ms[process]
         last = bisect_right(times_ms, until_ms) - 1
         return times_ms[last] if last >= 0 and times_ms[last] >= since_ms else None
 
     def is_full_at_end(self, group_id: str) -> bool:
         """Tells whether a group is full when its world ends."""
-        members = self._members[group_id]
-        return bool(members) and members[-1].is_full
+        group = self._groups.get(group_id)
+        return group is not None and group.sizes[-1].is_full
 
     def violations(self) -> Iterator[Violation]:
-        """Yields the groups that grew too large, and who was turned away though there was a place for it."""
-        for group_id, members in self._members.items():
-            for one in members:
-                too_many = len(one.instances) - one.limit
+        """Yields the groups that grew too large, and who was turned away that shouldn't have been: each once."""
+        for group_id, group in self._groups.items():
+            for size in group.sizes:
+                too_many = size.members - size.limit
                 if too_many > 0:
-                    static = sum(instance_id is not None for instance_id in one.instances.values())
-                    kind = OVER_FULL if one.is_classic and too_many <= static else "too many members"
-                    detail = f"the group has {len(one.instances)} members, expected {one.limit} at most"
-                    yield Violation(one.ts_ms, group_id, kind, detail)
-        known: set[tuple[str, str]] = set()
-        for refused in self._history.turned_away:
-            wrong = self._kind_of(refused)
-            if wrong is not None and (refused.process, wrong) not in known:
-                known.add((refused.process, wrong))
+                    kind = OVER_FULL if size.is_classic and too_many <= size.static else "too many members"
+                    detail = f"the group has {size.members} members, expected {size.limit} at most"
+                    yield Violation(size.ts_ms, group_id, kind, detail)
+        told: set[tuple[str, str]] = set()
+        for refused in self._turned_away:
+            wrong = self._wrong_with(refused)
+            if wrong is not None and (refused.process, wrong) not in told:
+                told.add((refused.process, wrong))
                 yield Violation(refused.ts_ms, refused.group_id, wrong, f"{refused.process} {_WHAT[wrong]}")
 
-    def _kind_of(self, refused: TurnedAway) -> str | None:
-        """Returns what is wrong with turning somebody away, if anything is."""
-        about = self._about(refused.group_id, refused.ts_ms)
-        if not any(members.is_full or members.is_classic for members in about):
+    def _wrong_with(self, refused: TurnedAway) -> str | None:
+        """Returns the kind of what is wrong with turning somebody away; None if nothing is."""
+        if not any(size.is_full or size.is_classic for size in self._about(refused)):
             return "turned away"
-        before = about[0] if about else None
-        if before is None:
-            return None
-        if before.is_classic and refused.member_id in before.instances:
+        group = self._groups[refused.group_id]
+        if refused in group.put_out:
             return PUT_OUT
-        is_member = refused.instance_id is not None and refused.instance_id in before.instances.values()
-        return NO_WAY_BACK if is_member else None
+        return NO_WAY_BACK if refused in group.shut_out else None
+
+
+def _read_groups(history: History) -> dict[str, _Group]:
+    """Returns who was in each group that has records."""
+    turned_away: dict[str, list[TurnedAway]] = defaultdict(list)
+    for one in history.turned_away:
+        turned_away[one.group_id].append(one)
+    limits = {"GroupMetadata": history.classic_max_size, "ConsumerGroupMemberMetadata": history.consumer_max_size}
+    groups: dict[str, _Group] = {}
+    for decided in history.decisions:
+        for row in decided.records:
+            limit = limits.get(row[_RECORD["record_type"]])
+            if limit is None:
+                continue
+            group_id, body = row[_RECORD["group_id"]], row[_RECORD["body"]]
+            group = groups.get(group_id)
+            if group is None:
+                group = groups[group_id] = _Group(turned_away[group_id])
+            value = None if body is None else json.loads(body)
+            group.read(row[_RECORD["ts"]], limit, row[_RECORD["member_id"]], value)
+    for group in groups.values():
+        group.turn_away(history.end_ms)
+    return groups
