@@ -133,12 +133,16 @@ class ApplicationLoops:
                 process.doing = Doing.STALLED
                 process.poll_at_ms = None
                 self._members.tell(process, "stall")
-                self._agenda.at(self._agenda.now_ms + length_ms, e.Resumes(name))
+                process.resumes_ms = self._agenda.now_ms + length_ms
+                self._agenda.at(process.resumes_ms, e.Resumes(name))
             case e.Resumes() if process.doing is Doing.STALLED:
                 self._members.tell(process, "resume")
                 process.doing = Doing.RUNNING
                 process.loop_ms = self._agenda.now_ms
                 self._go_on(process)
+            case e.Resubscribes() if process.doing is Doing.STALLED:
+                # It stands still: that comes when it goes on.
+                self._agenda.at(process.resumes_ms, event)
             case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:
                 self._history.subscribed[process.name] = inputs.Subscribe(topics)
                 self._members.give(process, inputs.Subscribe(topics))

@@ -130,8 +130,7 @@ class Delivery:
             if self._watcher is not None:
                 self._watcher.reached(connection, request, self._agenda.now_ms)
             answers = self._coordinator.request(self._agenda.now_ms, connection, request)
-            if self._history.limits_sizes:
-                self._note_turned_away(answers)
+            self._note_turned_away(answers)
             self.send_back(answers)
 
     def _note_turned_away(self, answers: Iterable[Answered]) -> None:

@@ -4,7 +4,7 @@ Three things that Kafka's coordinator does all the same have kinds of their own.
 
 Who is a member is taken from what the coordinator wrote to its log. Of a classic group that is written when a
 generation has been formed; who waits for the next one stands nowhere, though these count, too, so of a classic group
-isn't told that it turned somebody away who had a place.
+that waits for joins isn't told that it turned somebody away who had a place.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from coordinator_udf.groups.decisions import COLUMNS
+from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.simulation.history import History, TurnedAway
 from coordinator_udf.simulation.violation import Violation
 
@@ -25,11 +26,15 @@ OVER_FULL = "over full"
 NO_WAY_BACK = "no way back"
 #: A member of a classic group is late to join again, and others have the places by then.
 PUT_OUT = "put out"
+_TURNED_AWAY = "turned away"
 _WHAT = {
-    "turned away": "is turned away from a group that isn't full",
+    _TURNED_AWAY: "is turned away from a group that isn't full, or that it is a member of",
     NO_WAY_BACK: "is turned away from a full group that its instance is a member of",
     PUT_OUT: "was a member, and is turned away: its group is full before it has joined again",
 }
+#: The states of a classic group whose members the log doesn't have yet.
+_UNWRITTEN = frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE})
+_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
 _RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
 
 
@@ -39,18 +44,30 @@ class _Size(NamedTuple):
     Attributes:
         is_classic: whether the group is of the classic protocol.
         limit: how many members it may have.
-        static: how many of its members are static.
     """
 
     ts_ms: int
     is_classic: bool
     limit: int
     members: int
-    static: int
 
     @property
     def is_full(self) -> bool:
         return self.members >= self.limit
+
+
+class _Oversize(NamedTuple):
+    """A group that has more members than it may.
+
+    Attributes:
+        generation: that of a classic group; None: it is of KIP-848.
+        instances: the instance ids of its members, by their ids.
+    """
+
+    ts_ms: int
+    limit: int
+    generation: int | None
+    instances: dict[str, str | None]
 
 
 class _Group:
@@ -58,13 +75,17 @@ class _Group:
 
     Attributes:
         sizes: how large it was, in the order of time.
-        put_out: who was turned away as a member of a classic group.
+        states: whether it waited for joins from then on, in the order of time.
+        oversizes: when it was too large.
+        put_out: who was turned away as a member.
         shut_out: who was turned away though its instance was a member.
     """
 
     def __init__(self, turned_away: Iterable[TurnedAway]) -> None:
         """Makes a group that nobody is in; ``turned_away``: whom it turns away, in the order of time."""
         self.sizes: list[_Size] = []
+        self.states: list[tuple[int, bool]] = []
+        self.oversizes: list[_Oversize] = []
         self.put_out: set[TurnedAway] = set()
         self.shut_out: set[TurnedAway] = set()
         self._to_come = deque(turned_away)
@@ -84,7 +105,10 @@ class _Group:
                 del self._members[instance_id]
             if value is not None:
                 self._add(member_id, value["instanceId"])
-        self.sizes.append(_Size(ts_ms, member_id is None, limit, len(self._instances), len(self._members)))
+        self.sizes.append(_Size(ts_ms, member_id is None, limit, len(self._instances)))
+        if len(self._instances) > limit:
+            generation = None if member_id is not None or value is None else value["generation"]
+            self.oversizes.append(_Oversize(ts_ms, limit, generation, dict(self._instances)))
 
     def _add(self, member_id: str, instance_id: str | None) -> None:
         self._instances[member_id] = instance_id
@@ -96,32 +120,37 @@ class _Group:
         while self._to_come and self._to_come[0].ts_ms <= ts_ms:
             one = self._to_come.popleft()
             if one.member_id in self._instances:
-                if self.sizes[-1].is_classic:
-                    self.put_out.add(one)
+                self.put_out.add(one)
             elif one.instance_id in self._members:
                 self.shut_out.add(one)
 
-    def about(self, ts_ms: int) -> list[_Size]:
-        """Returns how large it may have been in a moment: before it, in it, and as its next record has it."""
+    def waits_for_joins(self, ts_ms: int) -> bool:
+        """Tells whether it may have waited for its members to join again in a moment."""
+        first = bisect_left(self.states, (ts_ms, False))
+        after = bisect_right(self.states, (ts_ms, True))
+        return any(waits for _, waits in self.states[max(first - 1, 0) : after])
+
+    def may_have_been_full(self, ts_ms: int) -> bool:
+        """Tells whether it may have been full in a moment: before it, in it, or with who was about to join."""
         first = bisect_left(self.sizes, ts_ms, key=lambda one: one.ts_ms)
-        after = bisect_right(self.sizes, ts_ms, key=lambda one: one.ts_ms)
-        return self.sizes[max(first - 1, 0) : after + 1]
+        after = bisect_right(self.sizes, ts_ms, key=lambda one: one.ts_ms) + self.waits_for_joins(ts_ms)
+        return any(size.is_full for size in self.sizes[max(first - 1, 0) : after])
 
 
 class FullGroups:
     """Which groups were full when, in a world in which groups have a greatest size."""
 
     def __init__(self, history: History) -> None:
-        self._turned_away = history.turned_away
-        self._groups = _read_groups(history) if history.limits_sizes else {}
+        self._history = history
+        self._groups = _read_groups(history) if history.limits_sizes or history.turned_away else {}
         self._times_ms: dict[str, list[int]] = defaultdict(list)
-        for one in self._turned_away:
-            if any(size.is_full for size in self._about(one)):
+        for one in history.turned_away:
+            if self._may_have_been_full(one):
                 self._times_ms[one.process].append(one.ts_ms)
 
-    def _about(self, refused: TurnedAway) -> list[_Size]:
+    def _may_have_been_full(self, refused: TurnedAway) -> bool:
         group = self._groups.get(refused.group_id)
-        return [] if group is None else group.about(refused.ts_ms)
+        return group is not None and group.may_have_been_full(refused.ts_ms)
 
     def turned_away_ms(self, process: str, since_ms: int, until_ms: int) -> int | None:
         """Returns when a process was last turned away from its group in a span of time, for that was full; or None."""
@@ -129,34 +158,52 @@ class FullGroups:
         last = bisect_right(times_ms, until_ms) - 1
         return times_ms[last] if last >= 0 and times_ms[last] >= since_ms else None
 
-    def is_full_at_end(self, group_id: str) -> bool:
-        """Tells whether a group is full when its world ends."""
+    def has_no_place(self, group_id: str, process: str, turned_away_ms: int) -> bool:
+        """Tells whether a process that was turned away, and has not come in since, finds its group full at the end."""
         group = self._groups.get(group_id)
-        return group is not None and group.sizes[-1].is_full
+        if group is None or not group.sizes[-1].is_full:
+            return False
+        return not any(
+            one.process == process and one.number > 0 and one.ts_ms > turned_away_ms
+            for one in self._history.memberships
+        )
 
     def violations(self) -> Iterator[Violation]:
         """Yields the groups that grew too large, and who was turned away that shouldn't have been: each once."""
         for group_id, group in self._groups.items():
-            for size in group.sizes:
-                too_many = size.members - size.limit
-                if too_many > 0:
-                    kind = OVER_FULL if size.is_classic and too_many <= size.static else "too many members"
-                    detail = f"the group has {size.members} members, expected {size.limit} at most"
-                    yield Violation(size.ts_ms, group_id, kind, detail)
+            for one in group.oversizes:
+                detail = f"the group has {len(one.instances)} members, expected {one.limit} at most"
+                yield Violation(one.ts_ms, group_id, self._kind_of(one), detail)
         told: set[tuple[str, str]] = set()
-        for refused in self._turned_away:
+        for refused in self._history.turned_away:
             wrong = self._wrong_with(refused)
             if wrong is not None and (refused.process, wrong) not in told:
                 told.add((refused.process, wrong))
                 yield Violation(refused.ts_ms, refused.group_id, wrong, f"{refused.process} {_WHAT[wrong]}")
 
+    def _kind_of(self, oversize: _Oversize) -> str:
+        """Returns whether a group is too large for the static members that haven't joined in its generation."""
+        joined = {
+            one.member_id
+            for one in self._history.memberships
+            if one.number == oversize.generation and one.is_stable and one.member_id in oversize.instances
+        }
+        away = sum(
+            instance_id is not None and member_id not in joined for member_id, instance_id in oversize.instances.items()
+        )
+        is_own = oversize.generation is not None and len(oversize.instances) - away <= oversize.limit
+        return OVER_FULL if is_own else "too many members"
+
     def _wrong_with(self, refused: TurnedAway) -> str | None:
         """Returns the kind of what is wrong with turning somebody away; None if nothing is."""
-        if not any(size.is_full or size.is_classic for size in self._about(refused)):
-            return "turned away"
-        group = self._groups[refused.group_id]
+        group = self._groups.get(refused.group_id)
+        if group is None:
+            return _TURNED_AWAY
+        waits_for_joins = group.waits_for_joins(refused.ts_ms)
+        if not group.may_have_been_full(refused.ts_ms):
+            return None if waits_for_joins else _TURNED_AWAY
         if refused in group.put_out:
-            return PUT_OUT
+            return PUT_OUT if waits_for_joins else _TURNED_AWAY
         return NO_WAY_BACK if refused in group.shut_out else None
 
 
@@ -167,6 +214,7 @@ def _read_groups(history: History) -> dict[str, _Group]:
         turned_away[one.group_id].append(one)
     limits = {"GroupMetadata": history.classic_max_size, "ConsumerGroupMemberMetadata": history.consumer_max_size}
     groups: dict[str, _Group] = {}
+    states: dict[str, list[tuple[int, bool]]] = defaultdict(list)
     for decided in history.decisions:
         for row in decided.records:
             limit = limits.get(row[_RECORD["record_type"]])
@@ -178,6 +226,10 @@ def _read_groups(history: History) -> dict[str, _Group]:
                 group = groups[group_id] = _Group(turned_away[group_id])
             value = None if body is None else json.loads(body)
             group.read(row[_RECORD["ts"]], limit, row[_RECORD["member_id"]], value)
-    for group in groups.values():
+        for row in decided.transitions:
+            waits = row[_TRANSITION["to_state"]] in _UNWRITTEN
+            states[row[_TRANSITION["group_id"]]].append((row[_TRANSITION["ts"]], waits))
+    for group_id, group in groups.items():
+        group.states = sorted(states[group_id])
         group.turn_away(history.end_ms)
     return groups

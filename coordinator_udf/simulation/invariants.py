@@ -98,10 +98,11 @@ class _Excused:
                     self._removed[process] = happened
         if event.event == "stall":
             self._stalled.add(event.process)
-        elif event.event in {"lost", "resume"}:
+        elif event.event == "resume":
+            self._stalled.discard(event.process)
+        elif event.event == "lost":
             self._stalled.discard(event.process)
             self._removed.pop(event.process, None)
-        if event.event == "lost":
             self._gone.discard(event.process)
 
     def _learns(self, told: KnownMembership) -> None:
@@ -257,7 +258,7 @@ def _waiting(history: History, full: FullGroups) -> Iterator[Violation]:
         turned_away_ms = full.turned_away_ms(one.process, one.since_ms, history.end_ms)
         since_ms = one.since_ms if turned_away_ms is None else turned_away_ms
         may_wait = history.loses_connections or turned_away_ms is not None
-        if turned_away_ms is not None and full.is_full_at_end(one.group_id):
+        if turned_away_ms is not None and full.has_no_place(one.group_id, one.process, turned_away_ms):
             # There is no place for it, whether it goes on trying or not.
             continue
         if one.for_lost_join:

@@ -46,7 +46,10 @@ class KeptCommits:
         taken = self._taken.get((group_id, partition))
         if taken is not None and offset is not None and offset < taken.offset:
             del self._taken[group_id, partition]
-            if self._is_of_same_topic(taken) and self._agenda.now_ms - taken.ts_ms < self._retention_ms:
+            if self._agenda.now_ms - taken.ts_ms >= self._retention_ms:
+                # Whoever has the partition next begins anew.
+                self._history.commits.pop((group_id, partition), None)
+            elif self._is_of_same_topic(taken):
                 self._history.lost.append(taken)
         return offset
 

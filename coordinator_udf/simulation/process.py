@@ -50,6 +50,7 @@ class Process:
         owned: what it was told that it owns.
         positions: the offsets from which it reads on, of what it owns.
         loop_ms: when its application's loop of poll and work began.
+        resumes_ms: when its application goes on, where that stands still.
         last_poll_ms: when it last polled.
         poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
         is_watching: whether that is when it next looks whether its thread has anything for it.
@@ -75,6 +76,7 @@ class Process:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     wakes: int = 0
     loop_ms: int = 0
+    resumes_ms: int = 0
     last_poll_ms: int = -1
     poll_at_ms: int | None = None
     is_watching: bool = False

@@ -237,7 +237,15 @@ def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:
         kept = {name: value for name, value in properties.items() if name not in of_classic}
         properties = {**kept, "group.protocol": "consumer"}
     return replace(
-        member, run=member.run + 1, start_ms=start_ms, properties=properties, stalls=(), hangs=(), cuts=(), slow=()
+        member,
+        run=member.run + 1,
+        start_ms=start_ms,
+        properties=properties,
+        stalls=(),
+        hangs=(),
+        cuts=(),
+        slow=(),
+        resubscribes=(),
     )
 
 

@@ -100,6 +100,8 @@ def _expected(struct: type[msgspec.Struct], name: str) -> str:
     """Returns what the value of a field may be, in words."""
     type_ = next(field.type for field in msgspec.structs.fields(struct) if field.name == name)
     for one in get_args(type_) if get_origin(type_) is UnionType else (type_,):
+        if get_origin(one) is tuple and get_args(one)[0] is str:
+            return "a list of texts"
         if get_origin(one) is Literal:
             return "one of " + ", ".join(get_args(one))
         if isinstance(one, type) and issubclass(one, Enum):
@@ -212,19 +214,20 @@ def _faults(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
             )
         if fault.kind == "subscribe" and given.get("topics") == []:
             yield f"faults[{number}].topics is [], expected one topic at least"
-        if fault.group:
-            yield from _group(f"faults[{number}].group", fault, scenario)
+        if fault.group or fault.kind in {"subscribe", "remove"}:
+            yield from _group(f"faults[{number}]", fault, scenario)
 
 
 def _group(place: str, fault: Fault, scenario: Scenario) -> Iterator[str]:
-    """Yields whether a fault's group has nobody whom it may happen to."""
+    """Yields whether there is nobody whom a fault may happen to, in its group or at all."""
     keeps_pattern = fault.kind == "subscribe"
     meant = (one for one in scenario.members if one.habit is None and not (keeps_pattern and one.pattern is not None))
     groups = dict.fromkeys(family.group for family in meant)
-    if fault.group not in groups:
+    if not groups or (fault.group and fault.group not in groups):
+        field, value = ("group", fault.group) if fault.group else ("kind", fault.kind)
         what = "without a habit and without a pattern" if keeps_pattern else "without a habit"
         known = ", ".join(groups) or "there is none"
-        yield f"{place} is {fault.group!r}, expected a group with members {what}: {known}"
+        yield f"{place}.{field} is {value!r}, expected a group with members {what}: {known}"
 
 
 def _changes_of_topics(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
