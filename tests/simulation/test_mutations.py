@@ -197,7 +197,7 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_never_give_an_instance_id_free, "surge-deploy", {"waiting", "unsettled"}),
         (_let_anybody_into_classic_groups, "full-groups", {"too many members"}),
         (_let_anybody_into_consumer_groups, "full-groups", {"too many members"}),
-        (_keep_a_place_of_each_classic_group_free, "full-groups", {"waiting"}),
+        (_keep_a_place_of_each_classic_group_free, "full-groups", {"turned away"}),
         (_keep_a_place_of_each_consumer_group_free, "full-groups", {"turned away", "waiting"}),
         (_never_take_another_subscription, "removed-and-resubscribed", {"unsettled"}),
         # A member joins again and again for what it never asks for.
