@@ -26,6 +26,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "rejected": ("seq", "ts", "request_id", "api", "group_id", "reason", "raw", "traceback"),
 }  # fmt: skip
 
+#: The place of each column in its kind's tuples.
+PLACES: dict[str, dict[str, int]] = {
+    kind: {name: place for place, name in enumerate(columns)} for kind, columns in COLUMNS.items()
+}
+
 Row = tuple[Any, ...]
 
 

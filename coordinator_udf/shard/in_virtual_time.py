@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from coordinator_udf.groups.decisions import COLUMNS, Decisions
+from coordinator_udf.groups.decisions import PLACES, Decisions
 from coordinator_udf.groups.model.timers import DEADLINE
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
@@ -20,8 +20,8 @@ from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.shard import Shard
 
-_RESPONSE = {name: place for place, name in enumerate(COLUMNS["responses"])}
-_ASSIGNMENT = {name: place for place, name in enumerate(COLUMNS["assignments"])}
+_RESPONSE = PLACES["responses"]
+_ASSIGNMENT = PLACES["assignments"]
 _decode = msgspec.json.decode
 
 

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator_udf.groups.decisions import COLUMNS
+from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.violation import Violation
 
-_RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
+_RECORD = PLACES["records"]
 #: What records call the number that only rises, by their type.
 _RISING = {
     "GroupMetadata": "generation",

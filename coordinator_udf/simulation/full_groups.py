@@ -4,7 +4,7 @@ Three things that Kafka's coordinator does all the same have kinds of their own.
 
 Who is a member is taken from what the coordinator wrote to its log. Of a classic group that is written when a
 generation has been formed; who waits for the next one stands nowhere, though these count, too, so of a classic group
-that waits for joins isn't told that it turned somebody away who had a place.
+that is in between isn't told that it turned somebody away who had a place.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from coordinator_udf.groups.decisions import COLUMNS
+from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.simulation.history import History, TurnedAway
 from coordinator_udf.simulation.violation import Violation
@@ -32,22 +33,21 @@ _WHAT = {
     NO_WAY_BACK: "is turned away from a full group that its instance is a member of",
     PUT_OUT: "was a member, and is turned away: its group is full before it has joined again",
 }
+_WAITS_FOR_JOINS = frozenset({ClassicGroupState.PREPARING_REBALANCE})
 #: The states of a classic group whose members the log doesn't have yet.
 _UNWRITTEN = frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE})
-_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
-_RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
+_TRANSITION = PLACES["transitions"]
+_RECORD = PLACES["records"]
 
 
 class _Size(NamedTuple):
     """How large a group is from a time on.
 
     Attributes:
-        is_classic: whether the group is of the classic protocol.
         limit: how many members it may have.
     """
 
     ts_ms: int
-    is_classic: bool
     limit: int
     members: int
 
@@ -75,7 +75,7 @@ class _Group:
 
     Attributes:
         sizes: how large it was, in the order of time.
-        states: whether it waited for joins from then on, in the order of time.
+        states: from when on it was in which state, in the order of time.
         oversizes: when it was too large.
         put_out: who was turned away as a member.
         shut_out: who was turned away though its instance was a member.
@@ -84,7 +84,7 @@ class _Group:
     def __init__(self, turned_away: Iterable[TurnedAway]) -> None:
         """Makes a group that nobody is in; ``turned_away``: whom it turns away, in the order of time."""
         self.sizes: list[_Size] = []
-        self.states: list[tuple[int, bool]] = []
+        self.states: list[tuple[int, str]] = []
         self.oversizes: list[_Oversize] = []
         self.put_out: set[TurnedAway] = set()
         self.shut_out: set[TurnedAway] = set()
@@ -105,7 +105,7 @@ class _Group:
                 del self._members[instance_id]
             if value is not None:
                 self._add(member_id, value["instanceId"])
-        self.sizes.append(_Size(ts_ms, member_id is None, limit, len(self._instances)))
+        self.sizes.append(_Size(ts_ms, limit, len(self._instances)))
         if len(self._instances) > limit:
             generation = None if member_id is not None or value is None else value["generation"]
             self.oversizes.append(_Oversize(ts_ms, limit, generation, dict(self._instances)))
@@ -124,16 +124,16 @@ class _Group:
             elif one.instance_id in self._members:
                 self.shut_out.add(one)
 
-    def waits_for_joins(self, ts_ms: int) -> bool:
-        """Tells whether it may have waited for its members to join again in a moment."""
-        first = bisect_left(self.states, (ts_ms, False))
-        after = bisect_right(self.states, (ts_ms, True))
-        return any(waits for _, waits in self.states[max(first - 1, 0) : after])
+    def may_have_been(self, states: Collection[str], ts_ms: int) -> bool:
+        """Tells whether it may have been in one of some states in a moment: before it or in it."""
+        first = bisect_left(self.states, ts_ms, key=itemgetter(0))
+        after = bisect_right(self.states, ts_ms, key=itemgetter(0))
+        return any(state in states for _, state in self.states[max(first - 1, 0) : after])
 
     def may_have_been_full(self, ts_ms: int) -> bool:
         """Tells whether it may have been full in a moment: before it, in it, or with who was about to join."""
         first = bisect_left(self.sizes, ts_ms, key=lambda one: one.ts_ms)
-        after = bisect_right(self.sizes, ts_ms, key=lambda one: one.ts_ms) + self.waits_for_joins(ts_ms)
+        after = bisect_right(self.sizes, ts_ms, key=lambda one: one.ts_ms) + self.may_have_been(_UNWRITTEN, ts_ms)
         return any(size.is_full for size in self.sizes[max(first - 1, 0) : after])
 
 
@@ -199,11 +199,10 @@ class FullGroups:
         group = self._groups.get(refused.group_id)
         if group is None:
             return _TURNED_AWAY
-        waits_for_joins = group.waits_for_joins(refused.ts_ms)
         if not group.may_have_been_full(refused.ts_ms):
-            return None if waits_for_joins else _TURNED_AWAY
+            return None if group.may_have_been(_UNWRITTEN, refused.ts_ms) else _TURNED_AWAY
         if refused in group.put_out:
-            return PUT_OUT if waits_for_joins else _TURNED_AWAY
+            return PUT_OUT if group.may_have_been(_WAITS_FOR_JOINS, refused.ts_ms) else _TURNED_AWAY
         return NO_WAY_BACK if refused in group.shut_out else None
 
 
@@ -214,7 +213,7 @@ def _read_groups(history: History) -> dict[str, _Group]:
         turned_away[one.group_id].append(one)
     limits = {"GroupMetadata": history.classic_max_size, "ConsumerGroupMemberMetadata": history.consumer_max_size}
     groups: dict[str, _Group] = {}
-    states: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    states: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for decided in history.decisions:
         for row in decided.records:
             limit = limits.get(row[_RECORD["record_type"]])
@@ -227,9 +226,8 @@ def _read_groups(history: History) -> dict[str, _Group]:
             value = None if body is None else json.loads(body)
             group.read(row[_RECORD["ts"]], limit, row[_RECORD["member_id"]], value)
         for row in decided.transitions:
-            waits = row[_TRANSITION["to_state"]] in _UNWRITTEN
-            states[row[_TRANSITION["group_id"]]].append((row[_TRANSITION["ts"]], waits))
+            states[row[_TRANSITION["group_id"]]].append((row[_TRANSITION["ts"]], row[_TRANSITION["to_state"]]))
     for group_id, group in groups.items():
-        group.states = sorted(states[group_id])
+        group.states = states[group_id]
         group.turn_away(history.end_ms)
     return groups

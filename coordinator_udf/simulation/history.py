@@ -104,9 +104,9 @@ class KnownMembership(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The end of a membership by the coordinator's timers: a member was silent or missed a phase of a rebalance.
+    """The end of a membership by the coordinator's timers or an administrator.
 
-    Or by an administrator.
+    Timers remove members that were silent or missed a phase of a rebalance.
 
     Attributes:
         number: the group's generation or epoch by then: no membership that ended with it has a higher one.
@@ -178,7 +178,7 @@ class History:
         asked_to_remove: when administrators asked for that, and in which group.
         replacements: which static members others of their instances replaced.
         made_again: when which topics were made again that had been deleted: they are others, of the same name.
-        turned_away: who was told that its group is full, where groups have a greatest size.
+        turned_away: who was told that its group is full.
         classic_max_size, consumer_max_size: how many members a group of either type may have.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.

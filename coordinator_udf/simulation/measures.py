@@ -11,15 +11,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator_udf.groups.decisions import COLUMNS, Decisions
+from coordinator_udf.groups.decisions import PLACES, Decisions, Row
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.groups.model.timers import JOIN, REBALANCE, SESSION, SYNC
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent, History, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
 
-_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
-_RECORD = {name: place for place, name in enumerate(COLUMNS["records"])}
+_TRANSITION = PLACES["transitions"]
+_RECORD = PLACES["records"]
 #: The timers that remove members: of those of whom nothing was heard, and of those that are late with their part of a
 #: rebalance (to join, to send SyncGroup, to give partitions up).
 _REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
@@ -94,7 +94,7 @@ def expulsion_times(decisions: Iterable[Decisions], group_id: str) -> list[int]:
 def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> list[Removed]:
     """Returns whom the coordinator's timers removed, of one group or of all."""
     return [
-        Removed(*(row[_TRANSITION[name]] for name in ("ts", "cause_member_id", "generation")))
+        _removed(row)
         for decided in decisions
         for row in decided.transitions
         if group_id in {None, row[_TRANSITION["group_id"]]}
@@ -103,6 +103,10 @@ def removals(decisions: Iterable[Decisions], group_id: str | None = None) -> lis
         # Those that say who is in the group tell of what that did to it.
         and row[_TRANSITION["members"]] is None
     ]
+
+
+def _removed(row: Row) -> Removed:
+    return Removed(*(row[_TRANSITION[name]] for name in ("ts", "cause_member_id", "generation")))
 
 
 def replacements(decisions: Iterable[Decisions]) -> list[Replaced]:
@@ -125,7 +129,7 @@ def replacements(decisions: Iterable[Decisions]) -> list[Replaced]:
 def dismissals(decisions: Iterable[Decisions], asked: Collection[tuple[int, str]]) -> list[Removed]:
     """Returns whom administrators removed; ``asked``: when they asked for it, and in which group."""
     return [
-        Removed(*(row[_TRANSITION[name]] for name in ("ts", "cause_member_id", "generation")))
+        _removed(row)
         for decided in decisions
         for row in decided.transitions
         if row[_TRANSITION["cause_api"]] == "LeaveGroup"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_udf.groups.decisions import COLUMNS
+from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
@@ -31,7 +31,7 @@ _ON = {"group.initial.rebalance.delay.ms": 500, "group.classic.client.extensions
 #: The last fault is over at 65 s at the latest: a stall or a cut of 15 s that begins at 50 s.
 FAULTS_MS = (3_000, 50_000)
 END_MS = 150_000
-_TRANSITION = {name: place for place, name in enumerate(COLUMNS["transitions"])}
+_TRANSITION = PLACES["transitions"]
 
 
 def rules(history: History) -> Counter[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.groups.decisions import COLUMNS
+from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.groups.offsets import expiry
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
@@ -30,7 +30,7 @@ def _run(protocol: str, back_ms: int, **settings: Any) -> History:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_offsets_that_expire_while_nobody_is_there_are_not_lost(protocol: str) -> None:
     history = _run(protocol, 300_000, **{"offsets.retention.minutes": 1})
-    record = {name: place for place, name in enumerate(COLUMNS["records"])}
+    record = PLACES["records"]
     rows = [row for decided in history.decisions for row in decided.records]
     gone = [row for row in rows if row[record["record_type"]] == "OffsetCommit" and row[record["body"]] is None]
     assert len(gone) == 2
